@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"slices"
 	"strings"
 	"time"
 
@@ -145,9 +144,6 @@ type Want struct {
 	Pod string
 	// Strict is [Request.Strict]: for who asks by hand and sees the error.
 	Strict bool
-	// Named are the directions in which it is an error now, and not later, that something
-	// which is requested by name is not available.
-	Named []terms.Direction
 	// By is who asks; an attachment keeps whoever made it.
 	By By
 	// Told is [Record.Told], nil to keep that of the attachment.
@@ -298,7 +294,7 @@ func (e *Engine) ensure(w *Want, iface Interface, prior *Record, original *shapi
 func (s *Desired) declined(w *Want) error {
 	var all []error
 	for _, d := range terms.Directions {
-		if state := s.Directions[d]; state != nil && len(state.Params.Declined) > 0 && (w.Strict || slices.Contains(w.Named, d)) {
+		if state := s.Directions[d]; state != nil && len(state.Params.Declined) > 0 && w.Strict {
 			all = append(all, fmt.Errorf("%v: %s", d, strings.Join(state.Params.Declined, "; ")))
 		}
 	}

@@ -39,10 +39,9 @@ func sameWish(a, b *shaping.Config) bool {
 }
 
 // Set changes the limits of a running attachment without detaching it. The
-// change lasts until what is requested changes, or until Clear. Named are directions in which
-// it names a queue, mode or place: one that is not available is an error, and nothing changes.
-func (e *Engine) Set(ctx context.Context, id ID, change func(*shaping.Config) error, named ...terms.Direction) ([]*Desired, error) {
-	return e.reshape(ctx, id, named, func(r *Record) (cfg, original *shaping.Config, err error) {
+// change lasts until what is requested changes, or until Clear.
+func (e *Engine) Set(ctx context.Context, id ID, change func(*shaping.Config) error) ([]*Desired, error) {
+	return e.reshape(ctx, id, func(r *Record) (cfg, original *shaping.Config, err error) {
 		changed := clone(&r.Config)
 		if err := change(changed); err != nil {
 			return nil, nil, err
@@ -57,7 +56,7 @@ func (e *Engine) Set(ctx context.Context, id ID, change func(*shaping.Config) er
 
 // Clear takes back what Set changed.
 func (e *Engine) Clear(ctx context.Context, id ID) ([]*Desired, error) {
-	return e.reshape(ctx, id, nil, func(r *Record) (cfg, original *shaping.Config, err error) {
+	return e.reshape(ctx, id, func(r *Record) (cfg, original *shaping.Config, err error) {
 		if r.Asked == nil {
 			return &r.Config, nil, nil
 		}
@@ -67,12 +66,12 @@ func (e *Engine) Clear(ctx context.Context, id ID) ([]*Desired, error) {
 
 // Repair brings an attachment back to what its record wants.
 func (e *Engine) Repair(ctx context.Context, id ID) ([]*Desired, error) {
-	return e.reshape(ctx, id, nil, func(r *Record) (cfg, original *shaping.Config, err error) {
+	return e.reshape(ctx, id, func(r *Record) (cfg, original *shaping.Config, err error) {
 		return &r.Config, r.Asked, nil
 	})
 }
 
-func (e *Engine) reshape(ctx context.Context, id ID, named []terms.Direction,
+func (e *Engine) reshape(ctx context.Context, id ID,
 	choose func(*Record) (cfg, original *shaping.Config, err error),
 ) ([]*Desired, error) {
 	id, err := e.only(ctx, id)
@@ -107,7 +106,7 @@ func (e *Engine) reshape(ctx context.Context, id ID, named []terms.Direction,
 		if err != nil {
 			return all, err
 		}
-		w := &Want{ID: id, NetNSPath: r.Interface.NetNSPath, Config: cfg, Pod: r.Pod, ReplaceQdisc: r.ReplaceQdisc, Named: named}
+		w := &Want{ID: id, NetNSPath: r.Interface.NetNSPath, Config: cfg, Pod: r.Pod, ReplaceQdisc: r.ReplaceQdisc}
 		want, err := e.ensure(w, iface, r, original)
 		if want != nil {
 			all = append(all, want)

@@ -126,7 +126,7 @@ func (a *agentParts) makeDelivery(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	defaults, err := parseDefaults(given)
+	defaults, err := parseKeys("--default", given)
 	if err != nil {
 		return err
 	}

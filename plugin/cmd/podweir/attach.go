@@ -4,11 +4,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -31,51 +34,37 @@ var limitKeys = []struct{ flag, key, usage string }{
 	{"ingress", "ingressRate", "cap of what the pod receives"},
 	{"egress-burst", "egressBurst", "burst in bits"},
 	{"ingress-burst", "ingressBurst", "burst in bits"},
-	{"policy", "policy", "strict, elephants or flat"},
-	{"egress-queue", "egressQueue", "auto, tbf or none"},
-	{"ingress-queue", "ingressQueue", "auto, tbf or none"},
-	{"egress-mode", "egressMode", "auto, qdisc, tcx-podside, tcx-hostside, clsact-podside or clsact-hostside"},
-	{"ingress-mode", "ingressMode", "as --egress-mode"},
-	{"ingress-place", "ingressPlace", "auto, host, ifb or prefer-ifb"},
-	{"egress-ceiling", "egressCeiling", "on, or off: nothing limits what the pod sends past its queue"},
-	{"small-packets", "smallPackets", "auto, device (gso_max_size of the pod's device), or off: how packets of TCP in the pod are kept small"},
 	{"enforce", "enforce", "limit, or observe: measure and count what exceeds the caps, and hold nothing"},
-	{"host-hook", "hostHook", "auto, or tcx: no clsact filter at the host side"},
-	{"pod-hook", "podHook", "auto, tcx: no clsact filter at the pod side, or clsact"},
-	{"egress-horizon", "egressHorizon", "depth of the heavy band in time, as 50ms"},
-	{"ingress-horizon", "ingressHorizon", "depth of the heavy band in time"},
-	{"light-share", "lightShare", "what light flows may take while heavy ones wait, as 90%"},
-	{"heavy-threshold", "heavyThreshold", "elephants: share of the cap from which a flow is heavy, as 5%"},
 }
 
-func limitFlags(f *pflag.FlagSet) {
+func limitFlags(cmd *cobra.Command) {
 	for _, k := range limitKeys {
-		f.String(k.flag, "", k.usage)
+		cmd.Flags().String(k.flag, "", k.usage)
 	}
-	f.StringSlice("unshaped-subnets", nil, "remote networks that the cap does not count")
-	f.StringSlice("shaped-subnets", nil, "the only remote networks that the cap counts")
+	completeEnum(cmd, "enforce", terms.EnforceLimit.String(), terms.EnforceObserve.String())
 }
 
 // limits reads the flags that were given as a network configuration. podweir attaches as it
-// does for the pods of a node with this profile and these runtimes, where the flags leave
-// that open; p may be nil.
-func limits(f *pflag.FlagSet, p *profiles.Profile, r profiles.Runtimes) (cfg *netconf.Config, notes []string, err error) {
-	conf := map[string]any{
+// does for the pods of a node with this profile and these runtimes, where neither the flags nor
+// with say how; p may be nil.
+func limits(f *pflag.FlagSet, with []string, p *profiles.Profile, r profiles.Runtimes) (cfg *netconf.Config, notes []string, err error) {
+	conf, err := parseKeys("--with", with)
+	if err != nil {
+		return nil, nil, err
+	}
+	for key := range conf {
+		if keys := netconf.Keys(); !slices.Contains(keys, key) {
+			return nil, nil, fmt.Errorf("--with %q is no key of the configuration%s", key, terms.DidYouMean(key, keys))
+		}
+	}
+	maps.Copy(conf, map[string]any{
 		"cniVersion": "1.0.0", "name": engine.ManualNetwork, "type": "podweir-cni", "onError": "closed",
 		"prevResult": map[string]any{"cniVersion": "1.0.0"},
-	}
+	})
 	for _, k := range limitKeys {
 		if f.Changed(k.flag) {
 			conf[k.key], _ = f.GetString(k.flag)
 		}
-	}
-	for flag, key := range map[string]string{"unshaped-subnets": "unshapedSubnets", "shaped-subnets": "shapedSubnets"} {
-		if f.Changed(flag) {
-			conf[key], _ = f.GetStringSlice(flag)
-		}
-	}
-	if f.Lookup("replace-qdisc") != nil {
-		conf["replaceQdisc"], _ = f.GetBool("replace-qdisc")
 	}
 	notes = profiles.Fill(p, r, conf)
 	b, err := json.Marshal(conf)
@@ -89,13 +78,12 @@ func limits(f *pflag.FlagSet, p *profiles.Profile, r profiles.Runtimes) (cfg *ne
 	return cfg, notes, err
 }
 
-// flagError names the flags where the error of a configuration names its keys.
+// flagError names the flags where the error of a configuration names their keys.
 func flagError(bad *netconf.LimitError) error {
 	var names []string
 	for _, k := range limitKeys {
 		names = append(names, k.key, "--"+k.flag)
 	}
-	names = append(names, "unshapedSubnets", "--unshaped-subnets", "shapedSubnets", "--shaped-subnets")
 	asFlags := strings.NewReplacer(names...)
 	out := &netconf.LimitError{}
 	for _, f := range bad.Fields {
@@ -104,19 +92,6 @@ func flagError(bad *netconf.LimitError) error {
 		})
 	}
 	return out
-}
-
-// completeLimits completes the flags of limits that take one of a few words.
-func completeLimits(cmd *cobra.Command) {
-	modes := []string{"auto", "qdisc", "tcx-podside", "tcx-hostside", "clsact-podside", "clsact-hostside"}
-	queues := []string{"auto", "tbf", "none"}
-	for flag, values := range map[string][]string{
-		"policy": {"strict", "elephants", "flat"}, "egress-queue": queues, "ingress-queue": queues,
-		"egress-mode": modes, "ingress-mode": modes, "ingress-place": {"auto", "host", "ifb", "prefer-ifb"},
-		"egress-ceiling": {"on", "off"}, "small-packets": {"auto", "device", "off"}, "enforce": {terms.EnforceLimit.String(), terms.EnforceObserve.String()}, "host-hook": {"auto", "tcx"}, "pod-hook": {"auto", "tcx", "clsact"},
-	} {
-		completeEnum(cmd, flag, values...)
-	}
 }
 
 func podFlags(f *pflag.FlagSet) {
@@ -144,7 +119,11 @@ func newAttach(o *options) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			netns, ifname := o.v.GetString("netns"), o.v.GetString("ifname")
 			here := o.detected(cmd.Context())
-			cfg, notes, err := limits(cmd.Flags(), here.Profile, here.Runtimes())
+			with, err := cmd.Flags().GetStringArray("with")
+			if err != nil {
+				return err
+			}
+			cfg, notes, err := limits(cmd.Flags(), with, here.Profile, here.Runtimes())
 			if err != nil {
 				return err
 			}
@@ -184,10 +163,9 @@ func newAttach(o *options) *cobra.Command {
 		},
 	}
 	podFlags(cmd.Flags())
-	limitFlags(cmd.Flags())
-	completeLimits(cmd)
+	limitFlags(cmd)
+	cmd.Flags().StringArray("with", nil, "KEY=VALUE of the plugin's configuration, as policy=elephants; may be repeated")
 	cmd.Flags().String("root", "/", "root directory of the node, to look for its CNI")
-	cmd.Flags().Bool("replace-qdisc", false, "replace a root qdisc that somebody else put on the device")
 	_ = cmd.MarkFlagRequired("netns")
 	return cmd
 }
@@ -346,7 +324,7 @@ func newSet(o *options) *cobra.Command {
 			"annotation changes, or until --clear.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, _, err := limits(cmd.Flags(), nil, profiles.Runtimes{})
+			cfg, _, err := limits(cmd.Flags(), nil, nil, profiles.Runtimes{})
 			if err != nil {
 				return err
 			}
@@ -367,7 +345,7 @@ func newSet(o *options) *cobra.Command {
 				} else {
 					states, err = node.Set(cmd.Context(), id, func(c *shaping.Config) error {
 						return change(c, &cfg.Shaping, cmd.Flags())
-					}, named(cmd.Flags())...)
+					})
 				}
 				if err != nil {
 					return err
@@ -379,8 +357,7 @@ func newSet(o *options) *cobra.Command {
 	}
 	podFlags(cmd.Flags())
 	selectFlags(o, cmd)
-	limitFlags(cmd.Flags())
-	completeLimits(cmd)
+	limitFlags(cmd)
 	cmd.Flags().Bool("clear", false, "take back what set changed")
 	cmd.MarkFlagsMutuallyExclusive("clear", "egress")
 	cmd.MarkFlagsMutuallyExclusive("clear", "ingress")
@@ -388,22 +365,8 @@ func newSet(o *options) *cobra.Command {
 	return cmd
 }
 
-// named are the directions of which the flags name a queue, a mode or a place.
-func named(f *pflag.FlagSet) (all []terms.Direction) {
-	for flag, d := range map[string]terms.Direction{
-		"egress-queue": terms.Egress, "egress-mode": terms.Egress,
-		"ingress-queue": terms.Ingress, "ingress-mode": terms.Ingress, "ingress-place": terms.Ingress,
-	} {
-		if value, _ := f.GetString(flag); value != "" && value != "auto" {
-			all = append(all, d)
-		}
-	}
-	return all
-}
-
-// change puts the given directions into c. A direction keeps what is not
-// given only as a whole: a new rate comes with the defaults of the other
-// settings unless they are given too.
+// change puts the given rates and bursts into c. A direction that has no limit yet gets
+// the defaults of the other settings.
 func change(c, given *shaping.Config, f *pflag.FlagSet) error {
 	if given.Egress == nil && given.Ingress == nil && !f.Changed("enforce") {
 		return fmt.Errorf("nothing to change: give --egress, --ingress or both, --enforce, or --clear")
@@ -411,40 +374,17 @@ func change(c, given *shaping.Config, f *pflag.FlagSet) error {
 	if f.Changed("enforce") {
 		c.Observe = given.Observe
 	}
-	if given.Egress != nil {
-		c.Egress = merge(c.Egress, given.Egress, f, "egress-")
-	}
-	if given.Ingress != nil {
-		c.Ingress = merge(c.Ingress, given.Ingress, f, "ingress-")
-	}
-	if given.Unshaped != nil || given.Shaped != nil {
-		c.Unshaped, c.Shaped = given.Unshaped, given.Shaped
-	}
+	c.Egress, c.Ingress = merge(c.Egress, given.Egress), merge(c.Ingress, given.Ingress)
 	return nil
 }
 
-// merge takes the new rate and what else was given.
-func merge(old, given *shaping.Limit, f *pflag.FlagSet, prefix string) *shaping.Limit {
-	if old == nil {
-		return given
+// merge takes the new rate and burst.
+func merge(old, given *shaping.Limit) *shaping.Limit {
+	if old == nil || given == nil {
+		return cmp.Or(given, old)
 	}
 	out := *old
 	out.Rate, out.Burst = given.Rate, given.Burst
-	for flag, take := range map[string]func(){
-		"policy":           func() { out.Policy = given.Policy },
-		prefix + "queue":   func() { out.Queue = given.Queue },
-		prefix + "mode":    func() { out.Mode = given.Mode },
-		prefix + "horizon": func() { out.Horizon = given.Horizon },
-		"ingress-place":    func() { out.Place = given.Place },
-		"egress-ceiling":   func() { out.NoCeiling = given.NoCeiling },
-		"small-packets":    func() { out.Packets = given.Packets },
-		"light-share":      func() { out.LightShare = given.LightShare },
-		"heavy-threshold":  func() { out.HeavyThreshold = given.HeavyThreshold },
-	} {
-		if f.Changed(flag) {
-			take()
-		}
-	}
 	return &out
 }
 

@@ -74,7 +74,7 @@ func (c *cli) traffic(t *testing.T) (end func()) {
 func TestPrivilegedDoctorProbe(t *testing.T) {
 	testutil.RequireQdisc(t, "ifb", "clsact")
 	c := newCLI(t)
-	c.must(t, append(c.netns(), "attach", "--ingress", "10M", "--ingress-place", "ifb")...)
+	c.must(t, append(c.netns(), "attach", "--ingress", "10M", "--with", "ingressPlace=ifb")...)
 	got := c.probeReport(t)
 	for code, want := range map[string]doctor.Status{"PW506": doctor.OK, "PW701": doctor.OK, "PW702": doctor.OK, "PW703": doctor.OK} {
 		if o := got[code]; o.Status != want {

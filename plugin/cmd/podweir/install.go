@@ -57,7 +57,7 @@ func newManager(o *options, cmd *cobra.Command) (*delivery.Manager, error) {
 		if err != nil {
 			return nil, err
 		}
-		if defaults, err = parseDefaults(given); err != nil {
+		if defaults, err = parseKeys("--default", given); err != nil {
 			return nil, err
 		}
 	}
@@ -70,14 +70,14 @@ func newManager(o *options, cmd *cobra.Command) (*delivery.Manager, error) {
 	})
 }
 
-// parseDefaults reads KEY=VALUE. A value that is JSON and no number is taken as
+// parseKeys reads KEY=VALUE, as a flag gives it. A value that is JSON and no number is taken as
 // such, so that lists and booleans can be given.
-func parseDefaults(given []string) (map[string]any, error) {
+func parseKeys(flag string, given []string) (map[string]any, error) {
 	out := map[string]any{}
 	for _, pair := range given {
 		key, text, ok := strings.Cut(pair, "=")
 		if !ok || key == "" {
-			return nil, fmt.Errorf("--default %q is not accepted, want KEY=VALUE, as lightShare=80%%", pair)
+			return nil, fmt.Errorf("%s %q is not accepted, want KEY=VALUE, as lightShare=80%%", flag, pair)
 		}
 		var value any
 		if json.Unmarshal([]byte(text), &value) != nil {

@@ -255,25 +255,6 @@ func TestPrivilegedSetDoesNotDetach(t *testing.T) {
 		t.Errorf("set --clear replaced %q by %q", before, after)
 	}
 	c.fails(t, []string{"nothing to change"}, append(c.netns(), "set")...)
-	// Another policy is another queue; the other direction is left alone.
-	lines := parse[[]stateLine](t, c, append(c.netns(), "set", "--egress", "10M", "--policy", "elephants")...)
-	if len(lines) != 2 || lines[0].Policy.Is != terms.PolicyElephants || lines[1].Policy.Is != terms.PolicyStrict || lines[0].Rate != 10_000_000 {
-		t.Errorf("set --policy prints %+v", lines)
-	}
-	// What is named and not available is an error, as of attach, and nothing changes.
-	features := filepath.Join(c.run, "features.json")
-	kept, err := os.ReadFile(features)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lost := regexp.MustCompile(`"redirect":"\w+"`).ReplaceAll(kept, []byte(`"redirect":""`))
-	if err := os.WriteFile(features, lost, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c.fails(t, []string{`ingressPlace: "ifb"`, "packets get lost"}, append(c.netns(), "set", "--egress", "20M", "--ingress", "10M", "--ingress-place", "ifb")...)
-	if a := parse[status.Report](t, c, "status").Attachments[0]; a.Directions[0].Rate != 10_000_000 {
-		t.Errorf("status after a set that failed: %+v", a)
-	}
 	c.must(t, "status")
 }
 
@@ -302,10 +283,12 @@ func TestPrivilegedAttachErrors(t *testing.T) {
 	ns := c.netns()
 	c.fails(t, []string{`--egress: "10X"`, "1k to 400G"}, append(ns, "attach", "--egress", "10X")...)
 	c.fails(t, []string{`--ingress-burst: "0"`}, append(ns, "attach", "--ingress", "10M", "--ingress-burst", "0")...)
-	c.fails(t, []string{`--policy: "fair"`, "strict, elephants, flat"}, append(ns, "attach", "--egress", "1M", "--policy", "fair")...)
-	c.fails(t, []string{"--unshaped-subnets"}, append(ns, "attach", "--egress", "1M", "--unshaped-subnets", "x")...)
-	c.fails(t, []string{"--egress-mode, --egress-queue"},
-		append(ns, "attach", "--egress", "1M", "--egress-mode", "tcx-hostside", "--egress-queue", "tbf")...)
+	c.fails(t, []string{`policy: "fair"`, "strict, elephants, flat"}, append(ns, "attach", "--egress", "1M", "--with", "policy=fair")...)
+	c.fails(t, []string{"unshapedSubnets"}, append(ns, "attach", "--egress", "1M", "--with", `unshapedSubnets=["x"]`)...)
+	c.fails(t, []string{`--with "egresMode"`, `did you mean "egressMode"?`}, append(ns, "attach", "--egress", "1M", "--with", "egresMode=qdisc")...)
+	c.fails(t, []string{`--with "policy"`, "KEY=VALUE"}, append(ns, "attach", "--egress", "1M", "--with", "policy")...)
+	c.fails(t, []string{"egressMode, egressQueue"},
+		append(ns, "attach", "--egress", "1M", "--with", "egressMode=tcx-hostside", "--with", "egressQueue=tbf")...)
 	c.fails(t, []string{"give --egress"}, append(ns, "attach")...)
 	c.fails(t, []string{"netns"}, "attach", "--egress", "1M")
 	c.fails(t, []string{"/run/netns/nowhere"}, "attach", "--netns", "/run/netns/nowhere", "--egress", "1M")
@@ -319,10 +302,10 @@ func TestPrivilegedAttachErrors(t *testing.T) {
 		t.Errorf("after errors eth0 has %q", out)
 	}
 	c.pod.Run(t, "tc", "qdisc", "add", "dev", "eth0", "root", "bfifo")
-	c.fails(t, []string{"bfifo", "eth0"}, append(ns, "attach", "--egress", "1M", "--egress-queue", "tbf")...)
-	c.must(t, append(ns, "attach", "--egress", "1M", "--egress-queue", "tbf", "--replace-qdisc")...)
+	c.fails(t, []string{"bfifo", "eth0"}, append(ns, "attach", "--egress", "1M", "--with", "egressQueue=tbf")...)
+	c.must(t, append(ns, "attach", "--egress", "1M", "--with", "egressQueue=tbf", "--with", "replaceQdisc=true")...)
 	// The pod's own attachment is not to be attached once more.
-	c.must(t, append(ns, "attach", "--egress", "2M", "--egress-queue", "tbf", "--replace-qdisc")...)
+	c.must(t, append(ns, "attach", "--egress", "2M", "--with", "egressQueue=tbf", "--with", "replaceQdisc=true")...)
 	id := attach.ID{Network: "cluster", ContainerID: "c1", IfName: "eth0"}
 	c.must(t, append(ns, "detach")...)
 	if err := c.node.Do(func() error { return ensureAs(t, c, id) }); err != nil {
@@ -504,7 +487,7 @@ func completed(t *testing.T, line ...string) []string {
 // Values that are one of a few are completed, for every flag that has them.
 func TestEnumsAreCompleted(t *testing.T) {
 	for _, line := range [][]string{
-		{"set", "--egress-queue", "tbf"},
+		{"set", "--enforce", "observe"},
 		{"agent", "--log-level", "warn"},
 		{"agent", "--log-format", "text"},
 	} {
@@ -518,15 +501,7 @@ func TestEnumsAreCompleted(t *testing.T) {
 func TestEnumsAreCompletedAsAccepted(t *testing.T) {
 	limits := []string{"--netns", "/run/netns/x", "--egress", "10M", "--ingress", "10M"}
 	for _, line := range [][]string{
-		append([]string{"attach", "--policy"}, limits...),
-		append([]string{"attach", "--egress-queue"}, limits...),
-		append([]string{"attach", "--ingress-queue"}, limits...),
-		append([]string{"attach", "--egress-mode"}, limits...),
-		append([]string{"attach", "--ingress-mode"}, limits...),
-		append([]string{"attach", "--ingress-place"}, limits...),
-		append([]string{"attach", "--egress-ceiling"}, limits...),
 		append([]string{"attach", "--enforce"}, limits...),
-		append([]string{"attach", "--host-hook"}, limits...),
 		{"top", "--sort"},
 		{"status", "--output"},
 		{"install", "--delivery", "--root", t.TempDir(), "--binary", "/dev/null"},

@@ -29,7 +29,7 @@ func TestPrivilegedStatusCountsWhatGoesPast(t *testing.T) {
 	} {
 		c := newCLI(t)
 		n := &nightNode{cli: c, testNode: &testNode{}}
-		c.must(t, append(c.netns(), "attach", "--egress", "10M", "--egress-ceiling", ceiling)...)
+		c.must(t, append(c.netns(), "attach", "--egress", "10M", "--with", "egressCeiling="+ceiling)...)
 		if out := c.must(t, "status"); !strings.Contains(out, "      0  idle\n") {
 			t.Errorf("ceiling %s, nothing is sent:\n%s", ceiling, out)
 		}
@@ -55,7 +55,7 @@ func TestPrivilegedStatusCountsWhatAFilterAccepts(t *testing.T) {
 	testutil.RequireQdisc(t, "ifb", "clsact")
 	for _, policy := range []string{"strict", "flat"} {
 		c := newCLI(t)
-		c.must(t, append(c.netns(), "attach", "--ingress", "10M", "--ingress-place", "ifb", "--policy", policy)...)
+		c.must(t, append(c.netns(), "attach", "--ingress", "10M", "--with", "ingressPlace=ifb", "--with", "policy="+policy)...)
 		ping := c.node.Command(t, "ping", "-q", "-i", "0.002", "-s", "8000", "-w", "20", "10.78.0.2")
 		must.OK(t, ping.Start())
 		for range 3 {
@@ -87,7 +87,7 @@ func TestPrivilegedStatusCountsWhatAFilterAccepts(t *testing.T) {
 func TestPrivilegedPastOfTheAgent(t *testing.T) {
 	c := newCLI(t)
 	n := &nightNode{cli: c, testNode: &testNode{}}
-	c.must(t, append(c.netns(), "attach", "--egress", "10M", "--egress-ceiling", "off")...)
+	c.must(t, append(c.netns(), "attach", "--egress", "10M", "--with", "egressCeiling=off")...)
 	a := parse[status.Report](t, c, "status").Attachments[0]
 	paths := engine.Paths{Pins: c.pins, Run: c.run}
 	k, err := enforce.Open(paths, c.node.Path())

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 
 	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/plugin/agent/cri/critest"
@@ -81,22 +81,22 @@ func nobodyThere() *attach.Observed {
 func TestAttachTakesTheProfilesPlace(t *testing.T) {
 	for name, tc := range map[string]struct {
 		profile *profiles.Profile
-		flags   []string
+		with    []string
 		tcx     bool
 		place   terms.Place
 		noted   bool
 	}{
 		"no CNI":                   {nil, nil, false, terms.PlaceAuto, false},
 		"Cilium":                   {profiles.Find("cilium"), nil, true, terms.PlacePreferIFB, false},
-		"Cilium, his word":         {profiles.Find("cilium"), []string{"--host-hook=auto"}, false, terms.PlacePreferIFB, false},
-		"Cilium, his place":        {profiles.Find("cilium"), []string{"--ingress-place=host"}, true, terms.PlaceHost, true},
+		"Cilium, his word":         {profiles.Find("cilium"), []string{"hostHook=auto"}, false, terms.PlacePreferIFB, false},
+		"Cilium, his place":        {profiles.Find("cilium"), []string{"ingressPlace=host"}, true, terms.PlaceHost, true},
 		"Cilium, host routing off": {profiles.Find("cilium-legacy-routing"), nil, true, terms.PlaceAuto, false},
 		"nobody is against":        {profiles.Find("ptp"), nil, false, terms.PlaceAuto, false},
 	} {
-		f := pflag.NewFlagSet(name, pflag.ContinueOnError)
-		limitFlags(f)
-		must.OK(t, f.Parse(append(tc.flags, "--egress=10M", "--ingress=10M")))
-		cfg, notes, err := limits(f, tc.profile, profiles.Runtimes{})
+		cmd := &cobra.Command{}
+		limitFlags(cmd)
+		must.OK(t, cmd.ParseFlags([]string{"--egress=10M", "--ingress=10M"}))
+		cfg, notes, err := limits(cmd.Flags(), tc.with, tc.profile, profiles.Runtimes{})
 		if err != nil || cfg.Shaping.HostTCX != tc.tcx || cfg.Shaping.Ingress.Place != tc.place || (len(notes) > 0) != tc.noted {
 			t.Errorf("%s: HostTCX %v, place %v, notes %q, %v, want %v, %v, a note %v",
 				name, cfg.Shaping.HostTCX, cfg.Shaping.Ingress.Place, notes, err, tc.tcx, tc.place, tc.noted)
@@ -119,7 +119,7 @@ func TestPrivilegedStatusOfALimitThatIsBypassed(t *testing.T) {
 	if d := rep.Attachments[0].Directions[1]; d.Side.Is != terms.SideIFB || d.Bypassed != "" {
 		t.Errorf("attach puts ingress on the %s side, bypassed %q, want the ifb", d.Side, d.Bypassed)
 	}
-	c.must(t, append(c.netns(), "attach", "--root", root, "--egress", "10M", "--ingress", "20M", "--ingress-place", "host")...)
+	c.must(t, append(c.netns(), "attach", "--root", root, "--egress", "10M", "--ingress", "20M", "--with", "ingressPlace=host")...)
 	out, err := c.do(t, "status", "--root", root)
 	if err == nil || !strings.Contains(out, "NOT LIMITED") || !strings.Contains(out, "packets go past the ingress limit at the host side of eth0") {
 		t.Errorf("status = %v and prints %q, want that packets go past the limit", err, out)
@@ -148,7 +148,7 @@ func TestPrivilegedStatusOfAPodThatReadsAhead(t *testing.T) {
 	must.OK(t, err)
 	defer stop()
 	at := func(place string) *status.Direction {
-		c.must(t, append(c.netns(), "attach", "--root", root, "--egress", "10M", "--ingress", "20M", "--ingress-place", place)...)
+		c.must(t, append(c.netns(), "attach", "--root", root, "--egress", "10M", "--ingress", "20M", "--with", "ingressPlace="+place)...)
 		rep := parse[status.Report](t, c, "status", "--root", root, "--cri-socket", socket)
 		return &rep.Attachments[0].Directions[1]
 	}
