@@ -41,6 +41,15 @@ func TestImportsOfTheCNIBinary(t *testing.T) {
 	}
 }
 
+// One name never means two images: nodes keep an image under the name that they have.
+func TestImageIsTaggedByVersion(t *testing.T) {
+	t.Parallel()
+	out, err := exec.Command("make", "-s", "-C", root, "--eval=tag: ; @echo $(IMAGE)", "tag", "VERSION=1.2.3-4-gabc").CombinedOutput()
+	if name := strings.TrimSpace(string(out)); err != nil || !strings.HasSuffix(name, ":1.2.3-4-gabc") {
+		t.Errorf("make image makes %q, %v, want the version as its tag", name, err)
+	}
+}
+
 // TestDependabotHasEveryModule compares the directories of dependabot.yml with the modules
 // that require something.
 func TestDependabotHasEveryModule(t *testing.T) {

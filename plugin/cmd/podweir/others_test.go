@@ -5,8 +5,10 @@ package main
 
 import (
 	"io"
+	"maps"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,6 +16,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/viper"
+
+	"github.com/podweir/podweir/plugin/agent/cri/critest"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
@@ -48,6 +53,24 @@ func TestPrivilegedStatusOfPodsWithoutALimit(t *testing.T) {
 	out, err = c.do(t, "status", "--root", n.root)
 	if err == nil || strings.Contains(out, "NOT LIMITED default/pod-2") {
 		t.Errorf("status of a pod whose limit is left to Cilium: %v\n%s", err, out)
+	}
+}
+
+// The address of a flow's other end is that of a pod, as the runtime tells; pods with
+// hostNetwork have the node's.
+func TestPodsByAddress(t *testing.T) {
+	root, runtime := t.TempDir(), &critest.Runtime{}
+	must.OK(t, os.MkdirAll(filepath.Join(root, "run/containerd"), 0o755))
+	stop, err := runtime.Serve(filepath.Join(root, "run/containerd/containerd.sock"))
+	must.OK(t, err)
+	t.Cleanup(stop)
+	must.OK(t, runtime.Add(critest.Sandbox{ID: "1", NetNS: "/run/netns/x", Namespace: "default", Name: "flood", IP: "10.0.0.9"}))
+	must.OK(t, runtime.Add(critest.Sandbox{ID: "2", Namespace: "default", Name: "host", IP: "10.0.0.1"}))
+	o := &options{v: viper.New()}
+	o.v.Set("root", root)
+	want := map[netip.Addr]string{netip.MustParseAddr("10.0.0.9"): "default/flood"}
+	if got := podsByAddress(t.Context(), o); !maps.Equal(got, want) {
+		t.Errorf("pods by address %v, want %v", got, want)
 	}
 }
 
