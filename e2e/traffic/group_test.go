@@ -21,6 +21,7 @@ import (
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 const (
@@ -46,28 +47,20 @@ type groupOf struct {
 func newGroup(t *testing.T, r *Rig) *groupOf {
 	t.Helper()
 	network, err := r.Lab.Network("group", lab.PodweirEntry(nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var node *engine.Node
-	if err := r.Lab.Node().Do(func() error {
+	must.OK(t, r.Lab.Node().Do(func() error {
 		var err error
 		node, err = engine.Open(engine.DefaultPaths)
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	t.Cleanup(node.Close)
 	g := &groupOf{rig: r, node: node, loop: divide.New(slog.New(slog.DiscardHandler))}
 	for range groupPods {
 		pod, err := network.Pod(t.Context(), lab.PodOptions{Bandwidth: lab.RuntimeBandwidth(groupLimit), Namespace: "group"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		target := &Target{Pod: pod, rig: r}
-		if err := target.freshMeters(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, target.freshMeters())
 		t.Cleanup(func() { _ = target.closeMeters() })
 		g.pods = append(g.pods, target)
 		g.join(t, attach.ID{Network: network.Name, ContainerID: pod.ContainerID, IfName: pod.IfName})
@@ -139,9 +132,7 @@ func (g *groupOf) request(t *testing.T, d Direction, last time.Duration) (pod, f
 	for i, p := range []*Target{g.pods[0], g.rig.Free} {
 		from, to := p.Ends(d)
 		run, err := g.rig.Lab.StartEcho(t.Context(), lab.EchoLoad{From: from, To: to, PerSecond: 200, Duration: last, Timeout: 5 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		runs[i] = run
 	}
 	for i, run := range runs {
@@ -157,18 +148,14 @@ func (g *groupOf) request(t *testing.T, d Direction, last time.Duration) (pod, f
 func (g *groupOf) holds(t *testing.T) {
 	t.Helper()
 	var node *engine.Node
-	if err := g.rig.Lab.Node().Do(func() (err error) {
+	must.OK(t, g.rig.Lab.Node().Do(func() (err error) {
 		node, err = engine.Open(engine.DefaultPaths)
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	defer node.Close()
 	for _, id := range g.ids {
 		records, err := node.Records(id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, r := range records {
 			if in, err := node.Inspect(r); err != nil || len(in.Plan) != 0 {
 				t.Errorf("a pod with a share is to be changed: %v, %v", in.Plan, err)
@@ -187,9 +174,7 @@ func (g *groupOf) sum(t *testing.T, d Direction, from, to time.Duration) *wireme
 			break
 		}
 		wire, err := pod.Wire(d, from, to)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if all.Bytes == nil {
 			all.Bytes = make([]uint64, len(wire.Bytes))
 		}
@@ -210,9 +195,7 @@ func TestPrivilegedGroupHasItsLimitTogether(t *testing.T) {
 			g := newGroup(t, r)
 			g.divide(t)
 			processors, err := lab.WatchProcessors()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			start := wiremeter.Now()
 			g.bulk(t, d, g.pods[:1])
 			until(t, 2*time.Second)
@@ -260,9 +243,7 @@ func TestPrivilegedGroupHasItsLimitTogether(t *testing.T) {
 
 func until(t *testing.T, later time.Duration) {
 	t.Helper()
-	if err := wiremeter.Until(t.Context(), wiremeter.Now()+later); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, wiremeter.Until(t.Context(), wiremeter.Now()+later))
 }
 
 // bulk starts two flows of each pod, which end with the test if nobody ends them.
@@ -271,9 +252,7 @@ func (g *groupOf) bulk(t *testing.T, d Direction, pods []*Target) (runs []*lab.E
 	for _, pod := range pods {
 		from, to := pod.Ends(d)
 		run, err := g.rig.Lab.StartElephant(t.Context(), lab.Elephant{From: from, To: to, Flows: 2, Duration: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		runs = append(runs, run)
 	}
 	return runs
@@ -288,9 +267,7 @@ func (g *groupOf) equal(t *testing.T, d Direction, from, to time.Duration) {
 	var sum, squares float64
 	for _, pod := range g.pods {
 		wire, err := pod.Wire(d, from, to)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		sum += wire.BitsPerSec()
 		squares += wire.BitsPerSec() * wire.BitsPerSec()
 	}

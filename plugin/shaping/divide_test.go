@@ -10,6 +10,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/must"
 	"github.com/podweir/podweir/plugin/units"
 )
 
@@ -24,9 +25,7 @@ func grouped(t *testing.T, l *shaping.Limit, d terms.Direction, f shaping.Facts)
 		cfg = &shaping.Config{Egress: l}
 	}
 	p, err := shaping.Compute(cfg, d, f, counter())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return cfg, p
 }
 

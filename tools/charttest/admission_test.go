@@ -96,9 +96,7 @@ func ask(t *testing.T, p *admissionregistration.ValidatingAdmissionPolicy, r *re
 		}
 	}
 	compiler, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(version.MajorMinor(1, 30)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	mustOK(t, err)
 	var variables []cel.NamedExpressionAccessor
 	for _, v := range p.Spec.Variables {
 		variables = append(variables, &expression{v.Name, v.Expression, celgo.AnyType})

@@ -31,9 +31,7 @@ var liftCalico = map[string]any{"liftCalicoLimits": map[string]any{
 func lifted(t *testing.T, p *admissionregistration.MutatingAdmissionPolicy, has annotations) annotations {
 	t.Helper()
 	compiler, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	mustOK(t, err)
 	opts := cel.OptionalVariableDeclarations{HasAuthorizer: true}
 	var variables []cel.NamedExpressionAccessor
 	for _, v := range p.Spec.Variables {
@@ -54,9 +52,7 @@ func lifted(t *testing.T, p *admissionregistration.MutatingAdmissionPolicy, has 
 	inputs := cel.OptionalVariableBindings{Authorizer: r}
 	matches, _, err := matcher.ForInput(t.Context(), attributes, cel.CreateAdmissionRequest(attributes, meta.GroupVersionResource(gvr), meta.GroupVersionKind(gvk)),
 		inputs, nil, celconfig.RuntimeCELCostBudget)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mustOK(t, err)
 	for _, m := range matches {
 		if m.Error != nil {
 			t.Fatal(m.Error)
@@ -71,9 +67,7 @@ func lifted(t *testing.T, p *admissionregistration.MutatingAdmissionPolicy, has 
 	out, err := patcher.Patch(compiler.CreateContext(t.Context()), patch.Request{
 		MatchedResource: gvr, VersionedAttributes: attributes, OptionalVariables: inputs, ObjectInterfaces: admission.NewObjectInterfacesFromScheme(scheme.Scheme),
 	}, celconfig.RuntimeCELCostBudget)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mustOK(t, err)
 	return out.(*core.Pod).Annotations
 }
 

@@ -28,13 +28,9 @@ type dashboard struct {
 func readDashboard(t *testing.T) (dashboard, string) {
 	t.Helper()
 	data, err := os.ReadFile(chartDir + "/dashboards/podweir.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	mustOK(t, err)
 	var d dashboard
-	if err := json.Unmarshal(data, &d); err != nil {
-		t.Fatal(err)
-	}
+	mustOK(t, json.Unmarshal(data, &d))
 	return d, string(data)
 }
 

@@ -65,9 +65,7 @@ func brokenEKSRules(t *testing.T, values map[string]any) []string {
 	broken := map[string]bool{}
 	for _, o := range objects(t, "1.34", values) {
 		a, err := meta.Accessor(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		mustOK(t, err)
 		for key := range a.GetAnnotations() {
 			broken[noHooks] = broken[noHooks] || strings.HasPrefix(key, "helm.sh/hook")
 		}
@@ -142,9 +140,7 @@ func TestEKSMakesAManifestOfTheChart(t *testing.T) {
 	action := regexp.MustCompile(`(?s)\{\{.*?\}\}`)
 	for _, name := range names {
 		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		mustOK(t, err)
 		for _, a := range action.FindAllString(string(text), -1) {
 			if !strings.HasPrefix(strings.TrimLeft(a, "{- "), "/*") && refused.MatchString(allowed.ReplaceAllString(a, "")) {
 				t.Errorf("%s: %s gives nothing, or something else each time, where EKS makes the manifest", name, a)
@@ -157,9 +153,7 @@ func TestEKSMakesAManifestOfTheChart(t *testing.T) {
 		}
 	}
 	chart, err := readYAML(chartDir + "/Chart.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	mustOK(t, err)
 	if v, _ := chart["version"].(string); !regexp.MustCompile(`^\d+\.\d+\.\d+$`).MatchString(v) {
 		t.Errorf("version %q of the chart: AWS takes three numbers", v)
 	}
@@ -169,9 +163,7 @@ func TestEKSMakesAManifestOfTheChart(t *testing.T) {
 // described, and nothing that AWS keeps fixed or that is a secret.
 func TestEKSConfigurationSchema(t *testing.T) {
 	text, err := os.ReadFile(chartDir + "/aws_mp_configuration_schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	mustOK(t, err)
 	type schema struct {
 		Schema      string            `json:"$schema"`
 		Description string            `json:"description"`
@@ -179,16 +171,12 @@ func TestEKSConfigurationSchema(t *testing.T) {
 		Properties  map[string]schema `json:"properties"`
 	}
 	var top schema
-	if err := json.Unmarshal(text, &top); err != nil {
-		t.Fatal(err)
-	}
+	mustOK(t, json.Unmarshal(text, &top))
 	if top.Schema != "http://json-schema.org/draft-07/schema#" || top.Additional != false {
 		t.Errorf("$schema %q, additionalProperties %v: want a draft that AWS reads, and false", top.Schema, top.Additional)
 	}
 	values, err := readYAML(chartDir + "/values.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	mustOK(t, err)
 	camel := regexp.MustCompile(`^[a-z][a-zA-Z0-9]*$`)
 	fixed := regexp.MustCompile(`(?i)^(image.*|.*probe|serviceAccount|priorityClassName|.*securityContext|updateStrategy|.*nameOverride|extraVolume.*)$|password|secret|token`)
 	var look func(where string, properties map[string]schema, values map[string]any)

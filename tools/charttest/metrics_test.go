@@ -38,9 +38,7 @@ var (
 func readMetrics(t *testing.T) metrics {
 	t.Helper()
 	page, err := os.ReadFile(docsDir + "/reference/metrics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	mustOK(t, err)
 	out := metrics{
 		"up":                            {kind: "gauge"},
 		"ALERTS":                        {kind: "gauge", labels: []string{"alertname", "alertstate", "severity"}},

@@ -36,9 +36,7 @@ func decoder(t *testing.T) runtime.Decoder {
 	t.Helper()
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, monitoring.AddToScheme} {
-		if err := add(s); err != nil {
-			t.Fatal(err)
-		}
+		mustOK(t, add(s))
 	}
 	return serializer.NewCodecFactory(s, serializer.EnableStrict).UniversalDeserializer()
 }
@@ -54,9 +52,7 @@ func objects(t *testing.T, version string, values map[string]any) []runtime.Obje
 			if errors.Is(err, io.EOF) {
 				break
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			mustOK(t, err)
 			if len(bytes.TrimSpace(doc)) == 0 {
 				continue
 			}
@@ -281,9 +277,7 @@ func TestLeastPrivilege(t *testing.T) {
 // unless the operator says that the node is not to be written to.
 func TestNRIMountsOnlyWhatCleanUpNeeds(t *testing.T) {
 	addOn, err := readYAML(chartDir + "/values/eks-addon.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	mustOK(t, err)
 	for name, c := range map[string]struct {
 		values map[string]any
 		want   []string
@@ -353,9 +347,7 @@ func TestCommonLabelsAndName(t *testing.T) {
 	all := objects(t, "1.34", everything())
 	for _, o := range all {
 		m, err := meta.Accessor(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		mustOK(t, err)
 		if !strings.HasPrefix(m.GetName(), "net-podweir") && m.GetName() != "other" { // the ServiceAccount has a name of its own
 			t.Errorf("%T is called %s", o, m.GetName())
 		}
@@ -435,9 +427,7 @@ func TestEveryPrivilegeHasItsReason(t *testing.T) {
 	seen := 0
 	for _, name := range []string{"daemonset.yaml", "cleanup.yaml", "_helpers.tpl"} {
 		data, err := os.ReadFile(filepath.Join(chartDir, "templates", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		mustOK(t, err)
 		lines := strings.Split(string(data), "\n")
 		for i, line := range lines {
 			switch {

@@ -26,15 +26,11 @@ func updating() bool { return os.Getenv("UPDATE") != "" }
 func golden(t *testing.T, name, text string) {
 	t.Helper()
 	if updating() {
-		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		mustOK(t, os.WriteFile(name, []byte(text), 0o644))
 		return
 	}
 	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mustOK(t, err)
 	if diff := cmp.Diff(string(want), text); diff != "" {
 		t.Errorf("%s is not what the chart gives (UPDATE=1 writes it):\n%s", name, diff)
 	}
@@ -43,9 +39,7 @@ func golden(t *testing.T, name, text string) {
 func mustEnvironments(t *testing.T) map[string]map[string]any {
 	t.Helper()
 	all, err := environments()
-	if err != nil {
-		t.Fatal(err)
-	}
+	mustOK(t, err)
 	all["everything"] = everything()
 	return all
 }
@@ -53,9 +47,7 @@ func mustEnvironments(t *testing.T) map[string]map[string]any {
 func mustRender(t *testing.T, version string, values map[string]any) []helmchart.Manifest {
 	t.Helper()
 	out, err := render(version, values)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mustOK(t, err)
 	return out
 }
 
@@ -75,9 +67,7 @@ func TestGoldenRenders(t *testing.T) {
 				A: difflib.SplitLines(whole), B: difflib.SplitLines(rendered(t, values)),
 				FromFile: "default.yaml", ToFile: name, Context: 1,
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			mustOK(t, err)
 			// Numbers of lines would change with every line above them.
 			head := "# How the render differs from default.yaml; UPDATE=1 writes it.\n"
 			golden(t, filepath.Join(dir, name+".diff"), head+regexp.MustCompile(`(?m)^@@ .* @@$`).ReplaceAllString(diff, "@@"))
@@ -96,9 +86,7 @@ func rendered(t *testing.T, values map[string]any) string {
 	}
 	const dashboard = "dashboards/podweir.json"
 	file, err := os.ReadFile(filepath.Join(chartDir, dashboard))
-	if err != nil {
-		t.Fatal(err)
-	}
+	mustOK(t, err)
 	indented := strings.ReplaceAll(strings.TrimSpace(string(file)), "\n", "\n    ")
 	return strings.ReplaceAll(text.String(), indented, "("+dashboard+")")
 }
@@ -120,9 +108,7 @@ func TestHelmLintStrict(t *testing.T) {
 	for name, values := range mustEnvironments(t) {
 		for _, version := range kubeVersions {
 			faults, err := helmchart.Lint(chartDir, helmchart.Options{Namespace: "kube-system", KubeVersion: version, Values: values})
-			if err != nil {
-				t.Fatal(err)
-			}
+			mustOK(t, err)
 			for _, f := range faults {
 				t.Errorf("%s, Kubernetes %s: %s: %v", name, version, f.Path, f.Err)
 			}
@@ -143,9 +129,7 @@ func TestNotesSayWhatToRunNext(t *testing.T) {
 			daemonSet = "daemonset/" + other
 		}
 		text, err := helmchart.Notes(chartDir, helmchart.Options{Release: "podweir", Namespace: "kube-system", KubeVersion: "1.34", Values: values})
-		if err != nil {
-			t.Fatal(err)
-		}
+		mustOK(t, err)
 		for _, want := range []string{"podweir doctor", daemonSet, "kubernetes.io/egress-bandwidth", "helm uninstall podweir -n kube-system"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s: the notes do not say %q", name, want)
@@ -165,12 +149,8 @@ func TestHelm3AndHelm4GiveTheSame(t *testing.T) {
 	for name, values := range mustEnvironments(t) {
 		file := filepath.Join(t.TempDir(), name+".yaml")
 		text, err := yaml.Marshal(values)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		mustOK(t, err)
+		mustOK(t, os.WriteFile(file, text, 0o600))
 		var given []string
 		for _, helm := range []string{helm3, helm4} {
 			run(t, helm, "lint", "--strict", chartDir, "-f", file)
@@ -227,4 +207,12 @@ func sorted(text string) string {
 	}
 	slices.Sort(parts)
 	return strings.Join(parts, "\n---\n")
+}
+
+// mustOK ends the test with err, unless that is nil.
+func mustOK(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
 }

@@ -118,21 +118,15 @@ func firing(t *testing.T, r *monitoring.Rule, all series) []alert {
 	var least time.Duration
 	if r.For != nil {
 		d, err := model.ParseDuration(string(*r.For))
-		if err != nil {
-			t.Fatal(err)
-		}
+		mustOK(t, err)
 		least = time.Duration(d)
 	}
 	q, err := newEngine().NewRangeQuery(t.Context(), store(t, all), nil, r.Expr.String(), time.Unix(0, 0), time.Unix(0, 0).Add(looksAt), scrapeEvery)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mustOK(t, err)
 	defer q.Close()
 	result := q.Exec(t.Context())
 	matrix, err := result.Matrix()
-	if err != nil {
-		t.Fatal(err)
-	}
+	mustOK(t, err)
 	var out []alert
 	for _, s := range matrix {
 		want := looksAt

@@ -131,9 +131,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			values := map[string]any{}
-			if err := yaml.Unmarshal([]byte(tc.values), &values); err != nil {
-				t.Fatal(err)
-			}
+			mustOK(t, yaml.Unmarshal([]byte(tc.values), &values))
 			if _, err := render("1.34", values); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%s: error = %v, want one that names %s", tc.values, err, tc.want)
 			}
@@ -155,9 +153,7 @@ func TestValuesAtTheirBoundsAreTaken(t *testing.T) {
 		`{updateStrategy: {rollingUpdate: {maxUnavailable: 3}}}`,
 	} {
 		values := map[string]any{}
-		if err := yaml.Unmarshal([]byte(text), &values); err != nil {
-			t.Fatal(err)
-		}
+		mustOK(t, yaml.Unmarshal([]byte(text), &values))
 		if _, err := render("1.34", values); err != nil {
 			t.Errorf("%s: %v", text, err)
 		}
@@ -173,13 +169,9 @@ func TestPodAnnotationsReachTheNode(t *testing.T) {
 		`{}`:                                                                "",
 	} {
 		given := map[string]any{}
-		if err := yaml.Unmarshal([]byte(values), &given); err != nil {
-			t.Fatal(err)
-		}
+		mustOK(t, yaml.Unmarshal([]byte(values), &given))
 		out, err := render("1.34", given)
-		if err != nil {
-			t.Fatal(err)
-		}
+		mustOK(t, err)
 		text := fmt.Sprint(out)
 		if want == "" && strings.Contains(text, "podAnnotations") || !strings.Contains(text, want) {
 			t.Errorf("%s: the agent's settings lack %q, or have annotations", values, want)
@@ -199,9 +191,7 @@ func TestForeignKeysAreTaken(t *testing.T) {
 // The two places in which values are named.
 func TestValuesAndSchemaAgree(t *testing.T) {
 	all, err := readValues()
-	if err != nil {
-		t.Fatal(err)
-	}
+	mustOK(t, err)
 	var keys []string
 	for _, v := range all {
 		keys = append(keys, v.key)
@@ -211,9 +201,7 @@ func TestValuesAndSchemaAgree(t *testing.T) {
 	}
 	slices.Sort(keys)
 	inSchema, err := schemaKeys()
-	if err != nil {
-		t.Fatal(err)
-	}
+	mustOK(t, err)
 	notValues := []string{"global", "k8version", "updateStrategy.rollingUpdate.maxSurge", "resources.limits.cpu"}
 	for _, key := range inSchema {
 		if !slices.Contains(keys, key) && !slices.Contains(notValues, key) && !free(all, key) {
@@ -233,18 +221,14 @@ func TestSettingsAreFlags(t *testing.T) {
 	var page string
 	for _, name := range []string{"cli.md", "agent.md"} {
 		text, err := os.ReadFile(docsDir + "/reference/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		mustOK(t, err)
 		page += string(text)
 	}
 	all := objects(t, "1.34", everything())
 	var settings map[string]any
 	for _, o := range all {
 		if c, ok := o.(*core.ConfigMap); ok && c.Data["agent.yaml"] != "" {
-			if err := yaml.Unmarshal([]byte(c.Data["agent.yaml"]), &settings); err != nil {
-				t.Fatal(err)
-			}
+			mustOK(t, yaml.Unmarshal([]byte(c.Data["agent.yaml"]), &settings))
 		}
 	}
 	flags := slices.Collect(maps.Keys(settings))
