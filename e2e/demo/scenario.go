@@ -6,13 +6,13 @@ package main
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/rivals"
+	"github.com/podweir/podweir/plugin/units"
 )
 
 // tunedBurstBits is the burst of the bandwidth plugin as somebody who knows tc
@@ -106,19 +106,11 @@ func pick(all []scenario, keys string) ([]scenario, error) {
 func parseCaps(s string) ([]uint64, error) {
 	var out []uint64
 	for text := range strings.SplitSeq(s, ",") {
-		text = strings.TrimSpace(text)
-		factor := uint64(1)
-		for suffix, f := range map[string]uint64{"k": 1e3, "M": 1e6, "G": 1e9} {
-			if rest, ok := strings.CutSuffix(text, suffix); ok {
-				text, factor = rest, f
-				break
-			}
+		n, err := units.ParseSize(strings.TrimSpace(text))
+		if err != nil {
+			return nil, fmt.Errorf("cap: %w", err)
 		}
-		n, err := strconv.ParseUint(text, 10, 32)
-		if err != nil || n == 0 {
-			return nil, fmt.Errorf("cap %q: want a number with k, M or G, such as 10M", text)
-		}
-		out = append(out, n*factor)
+		out = append(out, n)
 	}
 	return out, nil
 }

@@ -12,18 +12,14 @@ import (
 
 // Table is one of a page.
 type Table struct {
-	Title, Note string
-	Header      []string
-	Rows        [][]string
+	Header []string
+	Rows   [][]string
 }
-
-// Add appends a row.
-func (t *Table) Add(cells ...string) { t.Rows = append(t.Rows, cells) }
 
 // cell keeps a text within its cell.
 var cell = strings.NewReplacer("|", `\|`, "\n", "<br>")
 
-// Markdown is the table alone, without its title and note.
+// Markdown is the table as a page has it.
 func (t *Table) Markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "| %s |\n|%s\n", strings.Join(t.Header, " | "), strings.Repeat(" --- |", len(t.Header)))
@@ -34,4 +30,16 @@ func (t *Table) Markdown() string {
 		b.WriteString("|\n")
 	}
 	return b.String()
+}
+
+// Rate writes a rate of bits per second as an annotation would: 10M, 1G.
+func Rate(bitsPerSec uint64) string {
+	switch {
+	case bitsPerSec%1e9 == 0:
+		return fmt.Sprintf("%dG", bitsPerSec/1e9)
+	case bitsPerSec%1e6 == 0:
+		return fmt.Sprintf("%dM", bitsPerSec/1e6)
+	default:
+		return fmt.Sprintf("%dk", bitsPerSec/1e3)
+	}
 }

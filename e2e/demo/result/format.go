@@ -6,6 +6,8 @@ package result
 import (
 	"fmt"
 	"strings"
+
+	"github.com/podweir/podweir/e2e/figures"
 )
 
 // Mega writes a rate in Mbit/s with three significant digits.
@@ -40,16 +42,10 @@ func (r *Row) OfCap(rates ...float64) string {
 
 // CapName writes a rate as an annotation would: 10M.
 func CapName(bitsPerSec uint64) string {
-	switch {
-	case bitsPerSec == 0:
+	if bitsPerSec == 0 {
 		return "no cap"
-	case bitsPerSec%1e9 == 0:
-		return fmt.Sprintf("%dG", bitsPerSec/1e9)
-	case bitsPerSec%1e6 == 0:
-		return fmt.Sprintf("%dM", bitsPerSec/1e6)
-	default:
-		return fmt.Sprintf("%dk", bitsPerSec/1e3)
 	}
+	return figures.Rate(bitsPerSec)
 }
 
 // Name is what shapes, with what it does not, and whether it is a copy of a product's limit.

@@ -69,13 +69,11 @@ func (l *ordinary) measure(ctx context.Context) error {
 	if err := wiremeter.Until(ctx, start+l.head()); err != nil {
 		return err
 	}
-	marks, err := l.countMarks(d)
+	marksDone, err := l.countMarks(d)
 	if err != nil {
 		return err
 	}
-	defer marks.close()
-	err = l.calls(ctx, from, to, b)
-	marks.done(l.run)
+	err = errors.Join(l.calls(ctx, from, to, b), marksDone())
 	end := start + l.head() + loadLast
 	// Bulk is last: what is measured beside it must not outlast it.
 	return errors.Join(err, l.besideDone(ctx, b), l.bulkDone(ctx, b.bulk, end), l.steadyWire(d, end-loadLast, end))

@@ -327,7 +327,7 @@ func ofLab(l *lab.Lab, containerID string) bool {
 }
 
 // packets are what a direction's programs counted.
-type packets struct{ light, all uint64 }
+type packets struct{ light, all, marked, dropped uint64 }
 
 // counted sums up podweir's own counters of a direction of some attachments. Of
 // none is an error.
@@ -348,8 +348,13 @@ func counted(l *lab.Lab, direction string, of func(containerID string) bool) (su
 			found = true
 			for _, c := range d.Counters {
 				sum.all += c.Packets
-				if c.Disposition == "light" {
+				switch c.Disposition {
+				case "light":
 					sum.light += c.Packets
+				case "marked":
+					sum.marked += c.Packets
+				case "dropped-early", "dropped-horizon":
+					sum.dropped += c.Packets
 				}
 			}
 		}

@@ -10,7 +10,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
+
+	"github.com/podweir/podweir/e2e/figures"
 )
 
 // Kind is what shapes the pod of a phase.
@@ -165,16 +166,10 @@ func (c *Cell) ID() string {
 
 // RateName writes a cap as an annotation would: 10M, 1G.
 func RateName(bitsPerSec uint64) string {
-	switch {
-	case bitsPerSec == 0:
+	if bitsPerSec == 0 {
 		return "uncapped"
-	case bitsPerSec%1e9 == 0:
-		return fmt.Sprintf("%dG", bitsPerSec/1e9)
-	case bitsPerSec%1e6 == 0:
-		return fmt.Sprintf("%dM", bitsPerSec/1e6)
-	default:
-		return fmt.Sprintf("%dk", bitsPerSec/1e3)
 	}
+	return figures.Rate(bitsPerSec)
 }
 
 // cells are those of a block, in its own order, each once.
