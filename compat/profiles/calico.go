@@ -137,6 +137,7 @@ func calico() []*Profile {
 	canal.Conflist.File = "10-canal.conflist"
 	canal.Conflist.Note = "older manifests have flannel in the chain, with calico as its delegate, and a network named canal"
 
+	canal.Tried, canal.Unknowns = []string{"canal-3.31"}, nil
 	tables.Tried, tables.Unknowns = []string{"calico-3.31", "calico-3.31-nftables"}, nil
 	return []*Profile{calicoBPF(base), &canal, &tables}
 }

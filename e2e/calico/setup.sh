@@ -5,8 +5,8 @@
 # Makes a real Calico for the rows of e2e/matrix, once for each version of it: its
 # agent and CNI plugin, from the Go module beside this file, and an image around them
 # (Debian with what Calico's own image has). Prints a directory with image.tar and
-# calico.yaml, Calico's own manifest for VXLAN. Needs root, docker and debootstrap, no
-# registry of images.
+# Calico's own manifests calico-vxlan.yaml and canal.yaml, the second with the flanneld
+# that ../flannel/setup.sh makes. Needs root, docker and debootstrap, no registry of images.
 #
 #	setup.sh [CACHE]
 set -euo pipefail
@@ -25,7 +25,8 @@ key() { sha256sum | cut -c1-16; }
 
 programs=$cache/calico-programs-$( (go env GOVERSION && echo $version && cat go.mod) | key)
 rootfs=$cache/calico-root-$(echo "$suite $packages $needless" | key).tar
-made=$cache/calico-$version-$( (echo "$programs $rootfs" && cat setup.sh) | key)
+flannel=$(sed -n 's,^	github.com/flannel-io/flannel v\([^ ]*\).*,\1,p' ../flannel/go.mod)
+made=$cache/calico-$version-$( (echo "$programs $rootfs $flannel" && cat setup.sh) | key)
 
 # build compiles the programs, into a directory that gets its name when all are there.
 # Without -trimpath: podweir reads Calico's release from the flags of the build, as those
@@ -72,7 +73,10 @@ image() {
 	docker save -o "$new/image.tar" "$name"
 	docker rmi "$name" >/dev/null
 	rm -rf "$root"
-	sed "s,image: .*calico/\(node\|cni\):$version,image: $name," "$source/manifests/calico-vxlan.yaml" >"$new/calico.yaml"
+	for manifest in calico-vxlan canal; do
+		sed "s,image: .*calico/\(node\|cni\):$version,image: $name,; s,image: .*/flannel:.*,image: localhost/flannel/flannel:v$flannel," \
+			"$source/manifests/$manifest.yaml" >"$new/$manifest.yaml"
+	done
 	mv "$new" "$made"
 }
 

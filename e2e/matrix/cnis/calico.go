@@ -24,19 +24,25 @@ import (
 	"github.com/podweir/podweir/e2e/matrix/row"
 )
 
-// calico is Calico's own manifest with its real agent, CNI plugin and IPAM. Words of the
+// calico is a manifest of Calico's own with its real agent and CNI plugin. Words of the
 // variant change Felix's settings.
 type calico struct {
 	byLabels
+	daemonSet
 
 	env map[string]string
 	// made is what e2e/calico/setup.sh made.
 	made string
+	// manifest is a file of it.
+	manifest string
+	// flannel brings packets to other nodes, as Canal has it; else it is nil.
+	flannel *flannel
 }
 
 func newCalico(r *row.Row) CNI {
 	c := &calico{
-		byLabels: byLabels{cilium.NetworkPolicy},
+		byLabels: byLabels{cilium.NetworkPolicy}, manifest: "calico-vxlan.yaml",
+		daemonSet: daemonSet{"kube-system", "calico-node", "10-calico.conflist", "^calico-node -felix", answers("9099/readiness")},
 		env: map[string]string{
 			// It is built without cgo, so that it has no libbpf.
 			"FELIX_DebugSkipCTLBCleanup": "true", "FELIX_XDPENABLED": "false",
@@ -46,22 +52,30 @@ func newCalico(r *row.Row) CNI {
 	if variantHas(r, "nftables") {
 		c.env["FELIX_NFTABLESMODE"] = "Enabled"
 	}
+	if variantHas(r, "Canal") {
+		c.manifest, c.name, c.file, c.flannel = "canal.yaml", "canal", "10-canal.conflist", &flannel{}
+	}
 	return c
 }
 
-// Images builds Calico.
+// Images builds Calico, and flannel where it is a part.
 func (c *calico) Images(ctx context.Context, here string) ([]string, error) {
 	made, err := cluster.Setup(ctx, filepath.Join(here, "../calico"), 1)
 	if err != nil {
 		return nil, err
 	}
 	c.made = made[0]
-	return []string{filepath.Join(c.made, "image.tar")}, nil
+	images := []string{filepath.Join(c.made, "image.tar")}
+	if c.flannel != nil {
+		more, err := c.flannel.Images(ctx, here)
+		return append(images, more...), err
+	}
+	return images, nil
 }
 
 // Install applies the manifest.
 func (c *calico) Install(ctx context.Context, k *cluster.Cluster) error {
-	manifest, err := c.manifest(k)
+	manifest, err := c.objects(k)
 	if err != nil {
 		return err
 	}
@@ -69,13 +83,15 @@ func (c *calico) Install(ctx context.Context, k *cluster.Cluster) error {
 	return err
 }
 
-// manifest is Calico's own, but for calico-kube-controllers, which collects what nodes and
-// pods leave that are gone.
-func (c *calico) manifest(k *cluster.Cluster) (string, error) {
-	text, err := os.ReadFile(filepath.Join(c.made, "calico.yaml"))
+// objects are those of Calico's manifest, but for calico-kube-controllers, which collects
+// what nodes and pods leave that are gone.
+func (c *calico) objects(k *cluster.Cluster) (string, error) {
+	text, err := os.ReadFile(filepath.Join(c.made, c.manifest))
 	if err != nil {
 		return "", err
 	}
+	// The network of Canal's flanneld.
+	text = bytes.ReplaceAll(text, []byte("10.244.0.0/16"), []byte(k.PodCIDR()))
 	var items []map[string]any
 	for d := yaml.NewDecoder(bytes.NewReader(text)); ; {
 		var object map[string]any
@@ -102,8 +118,8 @@ func (c *calico) manifest(k *cluster.Cluster) (string, error) {
 func (c *calico) adapt(set map[string]any, k *cluster.Cluster) error {
 	spec, _ := at(set, "spec", "template", "spec").(map[string]any)
 	containers, _ := spec["containers"].([]any)
-	if len(containers) != 1 {
-		return fmt.Errorf("calico.yaml: calico-node has %d containers, want one", len(containers))
+	if len(containers) == 0 {
+		return fmt.Errorf("%s: the DaemonSet has no container", c.manifest)
 	}
 	node, _ := containers[0].(map[string]any)
 	env, _ := node["env"].([]any)
@@ -130,48 +146,13 @@ func at(object any, path ...string) any {
 	return object
 }
 
-// Ready wants a calico-node that is ready on every node.
-func (c *calico) Ready(ctx context.Context, k *cluster.Cluster) error {
-	ready, err := k.Kubectl(ctx, "", "-n", "kube-system", "get", "daemonset", "calico-node", "-o", "jsonpath={.status.numberReady}")
-	if err == nil && ready != fmt.Sprint(len(k.Members)) {
-		err = fmt.Errorf("%s of %d calico-node are ready", ready, len(k.Members))
-	}
-	return err
-}
-
-// Booted has nothing to do: the kubelet starts calico-node.
-func (c *calico) Booted(context.Context, *cluster.Node) error { return nil }
-
-// Conflist is what the init container of calico-node writes.
-func (c *calico) Conflist() string { return "/etc/cni/net.d/10-calico.conflist" }
-
-// KillAgent kills Felix and returns when the next one is ready.
-func (c *calico) KillAgent(ctx context.Context, _ *cluster.Cluster, n *cluster.Node) error {
-	_, err := n.Exec(ctx, "bash", "-c", `
-old=$(pgrep -f '^calico-node -felix') && kill -KILL $old || exit
-for _ in $(seq 600); do
-	sleep 0.1
-	new=$(pgrep -f '^calico-node -felix') && [ "$new" != "$old" ] && exec 3<>/dev/tcp/127.0.0.1/9099 || continue
-	printf 'GET /readiness HTTP/1.0\r\n\r\n' >&3 && head -n1 <&3 | grep -q ' 20[04]' && exit
-done 2>/dev/null
-echo 'Felix is not back after a minute' >&2
-exit 1`)
-	return err
-}
-
 // Batch is small: each address is a write to the one block of the node, so that 25 pods at
 // once start and go for more than a minute on a busy machine.
 func (c *calico) Batch() int { return 8 }
 
-// Logs are calico-node's.
-func (c *calico) Logs(ctx context.Context, n *cluster.Node) string {
-	out, err := n.Exec(ctx, "bash", "-c", "cat /var/log/pods/kube-system_calico-node-*/*/*.log | tail -n 200")
-	return strings.TrimSpace(out + "\n" + errorText(err))
-}
-
 // Uninstall removes what the manifest made, and what calico-node leaves in files.
 func (c *calico) Uninstall(ctx context.Context, k *cluster.Cluster) error {
-	manifest, err := c.manifest(k)
+	manifest, err := c.objects(k)
 	if err != nil {
 		return err
 	}
@@ -180,6 +161,9 @@ func (c *calico) Uninstall(ctx context.Context, k *cluster.Cluster) error {
 	for _, n := range k.Members {
 		_, err := n.Exec(ctx, "bash", "-c", "rm -rf "+c.Conflist()+" /etc/cni/net.d/calico-kubeconfig /var/lib/calico /var/lib/cni /opt/cni/bin/{calico,calico-ipam,install}")
 		errs = append(errs, err)
+	}
+	if c.flannel != nil {
+		errs = append(errs, forgetFlannel(ctx, k))
 	}
 	return errors.Join(errs...)
 }

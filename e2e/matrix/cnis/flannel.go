@@ -6,10 +6,8 @@ package cnis
 import (
 	"context"
 	"errors"
-	"fmt"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/podweir/podweir/e2e/k8s/cluster"
 	"github.com/podweir/podweir/e2e/matrix/row"
@@ -25,11 +23,16 @@ const (
 // flannel is flannel's own chart with the real flanneld. e2e/flannel/plugin
 // stands in for its CNI binary.
 type flannel struct {
+	daemonSet
+
 	backend, chart, version string
 }
 
 func newFlannel(r *row.Row) CNI {
-	f := &flannel{backend: "host-gw", version: strings.TrimPrefix(r.Version, "flannel ")}
+	f := &flannel{
+		daemonSet: daemonSet{flannelSpace, "kube-flannel-ds", "10-flannel.conflist", "^/opt/bin/flanneld", ""},
+		backend:   "host-gw", version: strings.TrimPrefix(r.Version, "flannel "),
+	}
 	if variantHas(r, "vxlan") {
 		f.backend = "vxlan"
 	}
@@ -59,59 +62,24 @@ func (f *flannel) Install(ctx context.Context, c *cluster.Cluster) error {
 	return err
 }
 
-// Ready wants a flanneld that is ready on every node.
-func (f *flannel) Ready(ctx context.Context, c *cluster.Cluster) error {
-	ready, err := c.Kubectl(ctx, "", "-n", flannelSpace, "get", "daemonset", "kube-flannel-ds", "-o", "jsonpath={.status.numberReady}")
-	if err == nil && ready != fmt.Sprint(len(c.Members)) {
-		err = fmt.Errorf("%s of %d flanneld are ready", ready, len(c.Members))
-	}
-	return err
-}
-
-// Booted has nothing to do: flannel looks after itself.
-func (f *flannel) Booted(context.Context, *cluster.Node) error { return nil }
-
-// Conflist is what the init container of its pod writes.
-func (f *flannel) Conflist() string { return "/etc/cni/net.d/10-flannel.conflist" }
-
-// KillAgent kills flanneld.
-func (f *flannel) KillAgent(ctx context.Context, _ *cluster.Cluster, n *cluster.Node) error {
-	before, err := n.Exec(ctx, "pgrep", "-x", "flanneld")
-	if err != nil {
-		return err
-	}
-	if _, err := n.Exec(ctx, "pkill", "-KILL", "-x", "flanneld"); err != nil {
-		return err
-	}
-	return cluster.Eventually(ctx, time.Minute, func(ctx context.Context) error {
-		now, err := n.Exec(ctx, "pgrep", "-x", "flanneld")
-		if err == nil && now == before {
-			err = errors.New("it has not ended")
-		}
-		return err
-	})
-}
-
-// Logs are flanneld's.
-func (f *flannel) Logs(ctx context.Context, n *cluster.Node) string {
-	out, err := n.Exec(ctx, "bash", "-c", "cat /var/log/pods/"+flannelSpace+"_*/kube-flannel/*.log | tail -n 200")
-	if err != nil {
-		return err.Error()
-	}
-	return out
-}
-
 // Uninstall removes the release and what it leaves on nodes, as flannel's own
 // documentation has it.
 func (f *flannel) Uninstall(ctx context.Context, c *cluster.Cluster) error {
 	_, err := c.Helm(ctx, "uninstall", "flannel", "-n", flannelSpace, "--wait")
-	errs := []error{err}
-	// What flanneld says of a node to the others.
-	_, err = c.Kubectl(ctx, "", "annotate", "node", "--all", flannelKey+"backend-type-", flannelKey+"backend-data-", flannelKey+"kube-subnet-manager-", flannelKey+"public-ip-")
-	errs = append(errs, err)
+	errs := []error{err, forgetFlannel(ctx, c)}
 	for _, n := range c.Members {
-		_, err := n.Exec(ctx, "bash", "-c", "rm -rf "+f.Conflist()+" /var/lib/cni /run/flannel; "+
-			"for d in cni0 flannel.1; do [ ! -e /sys/class/net/$d ] || ip link delete $d; done")
+		_, err := n.Exec(ctx, "rm", "-rf", f.Conflist(), "/var/lib/cni")
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// forgetFlannel removes what flanneld says of a node to the others, and what it made there.
+func forgetFlannel(ctx context.Context, c *cluster.Cluster) error {
+	_, err := c.Kubectl(ctx, "", "annotate", "node", "--all", flannelKey+"backend-type-", flannelKey+"backend-data-", flannelKey+"kube-subnet-manager-", flannelKey+"public-ip-")
+	errs := []error{err}
+	for _, n := range c.Members {
+		_, err := n.Exec(ctx, "bash", "-c", "rm -rf /run/flannel; for d in cni0 flannel.1; do [ ! -e /sys/class/net/$d ] || ip link delete $d; done")
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
