@@ -8,6 +8,7 @@ package queue
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/shaping"
@@ -160,10 +161,17 @@ func (d *Device) Root() *Qdisc {
 }
 
 // Made says that the root is a TBF as [Build] makes it: with a child that has a handle,
-// and a limit that is this package's own or the child's. It knows a queue of podweir's
-// that no record tells of.
+// and a limit that is this package's own or the child's; or that it is an HTB above such a TBF
+// that cuts packets, as that of a share is. It knows a queue of podweir's that no record tells of.
 func (d *Device) Made() bool {
 	root := d.Root()
+	if root != nil && root.Kind == shaping.KindHTB {
+		below := slices.IndexFunc(d.Qdiscs, func(q Qdisc) bool { return q.Parent&majorMask == root.Handle && q.Segment != 0 })
+		if below < 0 {
+			return false
+		}
+		root = &d.Qdiscs[below]
+	}
 	if root == nil || root.Kind != shaping.KindTBF {
 		return false
 	}

@@ -562,6 +562,9 @@ func TestPrivilegedChangeOfAShareRefillsNothing(t *testing.T) {
 	if diff := sameTree(tree, d.observe(t).Tree); diff != "" {
 		t.Fatalf("Observe after Build differs (-want +got):\n%s", diff)
 	}
+	if !d.observe(t).Made() {
+		t.Error("a queue with a share is not known without a record")
+	}
 	begun := time.Now()
 	before := d.observe(t).Root().Stats.Bytes
 	send(t, d, 100, 1400)
