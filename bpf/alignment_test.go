@@ -63,7 +63,7 @@ func TestPrivilegedProgramsNeedAnyAlignment(t *testing.T) {
 // each other, the meter holds the cost of every packet, to the unit.
 func TestPrivilegedConcurrentCharges(t *testing.T) {
 	const perCPU = 2_000_000
-	d, _ := loadOne(t, "pw_edt", 1)
+	d, _ := loadOne(t, "pw_police", 1)
 	m := newDirection(1e9, terms.PolicyFlat)
 	m.Config.TotalRate = shaping.FixedRate{Mult: 3} // 3/64 ns for a byte
 	m.Config.TotalHorizon = meterTime(time.Hour)
@@ -76,17 +76,17 @@ func TestPrivilegedConcurrentCharges(t *testing.T) {
 	var group sync.WaitGroup
 	for range cpus {
 		group.Go(func() {
-			if _, _, err := d.Program("pw_edt").Benchmark(tcpPacket(0), perCPU, nil); err != nil {
-				t.Errorf("run pw_edt: %v", err)
+			if _, _, err := d.Program("pw_police").Benchmark(tcpPacket(3), perCPU, nil); err != nil {
+				t.Errorf("run pw_police: %v", err)
 			}
 		})
 	}
 	group.Wait()
 	packets, _ := d.Counters()
-	if n := packets[model.Paced]; n != uint64(cpus*perCPU) {
-		t.Errorf("%d packets were paced, want %d", n, cpus*perCPU)
+	if n := packets[model.Marked]; n != uint64(cpus*perCPU) {
+		t.Errorf("%d packets were marked, want %d", n, cpus*perCPU)
 	}
-	got, want := d.State().TotalTat-start, uint64(cpus*perCPU)*3*uint64(len(tcpPacket(0)))
+	got, want := d.State().TotalTat-start, uint64(cpus*perCPU)*3*uint64(len(tcpPacket(3)))
 	if got != want {
 		t.Errorf("%d CPUs charged %d units, want %d", cpus, got, want)
 	}

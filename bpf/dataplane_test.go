@@ -99,8 +99,6 @@ func (s *step) outcome(m *model.Direction) model.Outcome {
 		return m.Class(&s.packet, s.clock, s.random)
 	case "pw_band":
 		return m.Band(&s.packet, s.clock, s.random)
-	case "pw_edt":
-		return m.Departure(&s.packet, s.clock, s.random)
 	case "pw_ceiling":
 		return m.Ceiling(&s.packet, s.clock)
 	default:

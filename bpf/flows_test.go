@@ -70,35 +70,6 @@ func TestPrivilegedFragmentsAreOneFlow(t *testing.T) {
 	}
 }
 
-// The departure time is the meter's: packets of one flow leave one packet time
-// apart, whatever stamps they came with.
-func TestPrivilegedDepartureTimes(t *testing.T) {
-	d := bpftest.Load(t)
-	const bits, horizonPackets = 10e6, 49 // 10 ms + 50 ms at 1.2112 ms a packet
-	m := newDirection(bits, terms.PolicyFlat)
-	reset(d, m)
-	now := uint64(1e12)
-	d.SetClock(model.Clock{ExactNS: now, CoarseNS: now}, 0)
-	const packetNS = 1514 * 8e9 / bits
-	for i := range horizonPackets + 5 {
-		p := model.Packet{Data: tcpPacket(0), Stamp: now + uint64(i)*1e9}
-		r := d.MustRun("pw_edt", &p)
-		if i > horizonPackets {
-			if r.Verdict != verdictDrop {
-				t.Errorf("packet %d: verdict %d, want %d: the horizon is full", i, r.Verdict, verdictDrop)
-			}
-			continue
-		}
-		want := now
-		if behind := float64(i)*packetNS - 10e6; behind > 0 {
-			want += uint64(behind)
-		}
-		if diff := int64(r.Stamp - want); r.Verdict != verdictNext || diff < 0 || diff > 100 {
-			t.Errorf("packet %d: verdict %d, leaves at %d ns, want %d", i, r.Verdict, r.Stamp, want)
-		}
-	}
-}
-
 // Exempt traffic is what the mode says of the remote address, by direction.
 func TestPrivilegedSubnets(t *testing.T) {
 	d := bpftest.Load(t)

@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	programs = []string{"pw_class_probe", "pw_band", "pw_edt", "pw_police", "pw_ceiling"}
+	programs = []string{"pw_class_probe", "pw_band", "pw_police", "pw_ceiling"}
 	policies = []terms.Policy{terms.PolicyStrict, terms.PolicyElephants, terms.PolicyFlat}
 )
 

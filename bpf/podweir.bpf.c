@@ -8,7 +8,6 @@
 #include "base.h"
 #include "band.h"
 #include "ceiling.h"
-#include "departure.h"
 #include "police.h"
 #include "verdict.h"
 
@@ -24,12 +23,6 @@ SEC("tc")
 int pw_band(struct __sk_buff *skb)
 {
 	return band_packet(skb);
-}
-
-SEC("tc")
-int pw_edt(struct __sk_buff *skb)
-{
-	return departure_packet(skb);
 }
 
 SEC("tc")

@@ -25,7 +25,6 @@ const (
 	PodweirProgPwBand     = "pw_band"
 	PodweirProgPwCeiling  = "pw_ceiling"
 	PodweirProgPwClass    = "pw_class"
-	PodweirProgPwEdt      = "pw_edt"
 	PodweirProgPwGuard    = "pw_guard"
 	PodweirProgPwPolice   = "pw_police"
 	PodweirProgPwRedirect = "pw_redirect"
@@ -76,7 +75,6 @@ type PodweirProgramSpecs struct {
 	PwBand     *ebpf.ProgramSpec `ebpf:"pw_band"`
 	PwCeiling  *ebpf.ProgramSpec `ebpf:"pw_ceiling"`
 	PwClass    *ebpf.ProgramSpec `ebpf:"pw_class"`
-	PwEdt      *ebpf.ProgramSpec `ebpf:"pw_edt"`
 	PwGuard    *ebpf.ProgramSpec `ebpf:"pw_guard"`
 	PwPolice   *ebpf.ProgramSpec `ebpf:"pw_police"`
 	PwRedirect *ebpf.ProgramSpec `ebpf:"pw_redirect"`
@@ -152,7 +150,6 @@ type PodweirPrograms struct {
 	PwBand     *ebpf.Program `ebpf:"pw_band"`
 	PwCeiling  *ebpf.Program `ebpf:"pw_ceiling"`
 	PwClass    *ebpf.Program `ebpf:"pw_class"`
-	PwEdt      *ebpf.Program `ebpf:"pw_edt"`
 	PwGuard    *ebpf.Program `ebpf:"pw_guard"`
 	PwPolice   *ebpf.Program `ebpf:"pw_police"`
 	PwRedirect *ebpf.Program `ebpf:"pw_redirect"`
@@ -163,7 +160,6 @@ func (p *PodweirPrograms) Close() error {
 		p.PwBand,
 		p.PwCeiling,
 		p.PwClass,
-		p.PwEdt,
 		p.PwGuard,
 		p.PwPolice,
 		p.PwRedirect,

@@ -72,21 +72,15 @@ func TestPrivilegedSenderOfTheKernel(t *testing.T) {
 	probe(t, from, "a", d.Program("pw_sender_probe").FD())
 	var listener net.Listener
 	var err error
-	must := func(what string, err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
-	}
-	must("listen", to.Do(func() error { listener, err = net.Listen("tcp4", "192.0.2.2:7"); return err }))
+	must.OK(t, to.Do(func() error { listener, err = net.Listen("tcp4", "192.0.2.2:7"); return err }))
 	defer func() { _ = listener.Close() }()
 	var conn net.Conn
-	must("connect", from.Do(func() error { conn, err = net.Dial("tcp4", "192.0.2.2:7"); return err }))
+	must.OK(t, from.Do(func() error { conn, err = net.Dial("tcp4", "192.0.2.2:7"); return err }))
 	defer func() { _ = conn.Close() }()
 	before := d.Senders()
 	to.Run(t, "ip", "addr", "del", "192.0.2.2/24", "dev", "b") // nothing arrives from now on
 	_, err = conn.Write(make([]byte, 20_000))
-	must("write", err)
+	must.OK(t, err)
 	testutil.Eventually(t, 10*time.Second, "a packet is sent again while nothing is under way", func() bool {
 		return d.Senders()[1] > before[1]
 	})

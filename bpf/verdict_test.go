@@ -29,7 +29,6 @@ var allowedVerdicts = map[string][]int32{
 	"pw_class":       {verdictOwnClass, verdictDrop},
 	"pw_class_probe": {verdictOwnClass, verdictDrop},
 	"pw_band":        {verdictNext, verdictDrop},
-	"pw_edt":         {verdictNext, verdictDrop},
 	"pw_police":      {verdictNext, verdictDrop},
 	"pw_guard":       {verdictNext},
 	"pw_ceiling":     {verdictNext, verdictDrop},

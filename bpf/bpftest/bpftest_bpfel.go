@@ -26,7 +26,6 @@ const (
 	bpftestProgPwCeiling      = "pw_ceiling"
 	bpftestProgPwClass        = "pw_class"
 	bpftestProgPwClassProbe   = "pw_class_probe"
-	bpftestProgPwEdt          = "pw_edt"
 	bpftestProgPwGuard        = "pw_guard"
 	bpftestProgPwPolice       = "pw_police"
 	bpftestProgPwRedirect     = "pw_redirect"
@@ -87,7 +86,6 @@ type bpftestProgramSpecs struct {
 	PwCeiling     *ebpf.ProgramSpec `ebpf:"pw_ceiling"`
 	PwClass       *ebpf.ProgramSpec `ebpf:"pw_class"`
 	PwClassProbe  *ebpf.ProgramSpec `ebpf:"pw_class_probe"`
-	PwEdt         *ebpf.ProgramSpec `ebpf:"pw_edt"`
 	PwGuard       *ebpf.ProgramSpec `ebpf:"pw_guard"`
 	PwPolice      *ebpf.ProgramSpec `ebpf:"pw_police"`
 	PwRedirect    *ebpf.ProgramSpec `ebpf:"pw_redirect"`
@@ -181,7 +179,6 @@ type bpftestPrograms struct {
 	PwCeiling     *ebpf.Program `ebpf:"pw_ceiling"`
 	PwClass       *ebpf.Program `ebpf:"pw_class"`
 	PwClassProbe  *ebpf.Program `ebpf:"pw_class_probe"`
-	PwEdt         *ebpf.Program `ebpf:"pw_edt"`
 	PwGuard       *ebpf.Program `ebpf:"pw_guard"`
 	PwPolice      *ebpf.Program `ebpf:"pw_police"`
 	PwRedirect    *ebpf.Program `ebpf:"pw_redirect"`
@@ -194,7 +191,6 @@ func (p *bpftestPrograms) Close() error {
 		p.PwCeiling,
 		p.PwClass,
 		p.PwClassProbe,
-		p.PwEdt,
 		p.PwGuard,
 		p.PwPolice,
 		p.PwRedirect,

@@ -259,8 +259,7 @@ var programs = []Program{
 	{Name: "pw_band", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {289, "pw_subnets"}, {2953, "pw_layout"}}, from: 0, to: 26352, carrier: 1},
 	{Name: "pw_ceiling", references: []reference{{12, "pw_hosts"}, {27, "pw_slab"}, {58, "pw_scratch"}, {384, "pw_subnets"}}, from: 26352, to: 31040, carrier: 1},
 	{Name: "pw_class", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {65, "pw_scratch"}, {306, "pw_subnets"}, {2977, "pw_layout"}}, from: 31040, to: 57632, carrier: 0},
-	{Name: "pw_edt", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {60, "pw_scratch"}, {278, "pw_subnets"}}, from: 57632, to: 80520, carrier: 1},
-	{Name: "pw_guard", references: []reference{}, from: 80520, to: 80568, carrier: -1},
-	{Name: "pw_police", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {57, "pw_scratch"}, {287, "pw_subnets"}}, from: 80568, to: 98368, carrier: 1},
-	{Name: "pw_redirect", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}}, from: 98368, to: 98872, carrier: 1},
+	{Name: "pw_guard", references: []reference{}, from: 57632, to: 57680, carrier: -1},
+	{Name: "pw_police", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {57, "pw_scratch"}, {287, "pw_subnets"}}, from: 57680, to: 75480, carrier: 1},
+	{Name: "pw_redirect", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}}, from: 75480, to: 75984, carrier: 1},
 }

@@ -66,15 +66,15 @@ enum pw_subnets_mode {
 /* What became of a packet; indexes struct pw_counters. Retired numbers are not reused. */
 enum pw_disposition {
 	PW_LIGHT = 0, /* first band, or passed at once as light */
-	PW_CONFORMING = 1, /* heavy, passed at once and unmarked (departure times, policing) */
-	PW_PACED = 2, /* heavy, sent to the second band or given a departure time in the future */
+	PW_CONFORMING = 1, /* heavy, passed at once and unmarked (policing) */
+	PW_PACED = 2, /* heavy, sent to the second band */
 	PW_MARKED = 3, /* heavy, passed with ECN CE */
 	PW_EXEMPT = 4, /* bypasses the cap: exempt subnet */
 	PW_DROP_HORIZON = 5, /* the heavy band is horizon x cap deep already */
 	PW_DROP_EARLY = 6, /* heavy, beyond the flow's fair share; policing: below the hard limit */
 	PW_DROP_POLICED = 7, /* policing: past the hard limit */
 	PW_FAILOPEN_CONFIG = 8, /* no valid configuration: passed unmetered */
-	PW_FAILOPEN_STAMP = 9, /* the departure time could not be set: passed unmetered */
+	PW_FAILOPEN_STAMP = 9, /* retired: programs set no departure times */
 	PW_DROP_CEILING = 10, /* at the host side: it came past the queue */
 	PW_WOULD_WAIT = 11, /* observed: heavy, and it would have waited in the queue */
 	PW_WOULD_DROP = 12, /* observed: policing at this limit would have dropped it */
@@ -101,7 +101,7 @@ struct pw_config {
 	__u64 light_tolerance; /* 1/64 ns */
 	struct pw_rate total_rate; /* cost in 1/64 ns: the cap */
 	/* 1/64 ns: what passes at once after idle. The meters see the time as of the last timer
-	 * interrupt, so where they carry the cap (pw_edt, pw_police) the writer takes off the
+	 * interrupt, so where they carry the cap (pw_police) the writer takes off the
 	 * resolution of CLOCK_MONOTONIC_COARSE. */
 	__u64 total_burst;
 	__u64 total_horizon; /* 1/64 ns, below 2^48: queue depth beyond the burst */

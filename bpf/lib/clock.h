@@ -14,8 +14,7 @@ volatile __u32 pw_test_random;
 /* One timer interrupt at HZ = 100, the slowest kernel. */
 #define PW_COARSE_LAG_NS 10000000ULL
 
-/* CLOCK_MONOTONIC, the clock that fq compares a departure time with. It reads the counter of the
- * processor, which is half of what a packet may cost. */
+/* CLOCK_MONOTONIC. It reads the counter of the processor, which is half of what a packet may cost. */
 static __always_inline __u64 clock_exact_ns(void)
 {
 #ifdef PW_TEST_CLOCK

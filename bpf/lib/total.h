@@ -37,20 +37,6 @@ static __always_inline bool total_take_below(struct pw_work *work, __u64 limit)
 	return meter_take(&work->state->total_tat, &cfg->total_rate, &ask, &work->level);
 }
 
-/* In elephants light flows are neither delayed nor charged. */
-static __always_inline bool total_take(struct pw_work *work, enum pw_class class)
-{
-	const struct pw_config *cfg = work->cfg;
-	__u64 limit = total_heavy_limit(cfg);
-
-	if (class == PW_CLASS_LIGHT) {
-		if (cfg->policy == PW_POLICY_ELEPHANTS)
-			return true;
-		limit = total_full(cfg);
-	}
-	return total_take_below(work, limit);
-}
-
 /* Elephants: the estimate that separates light from heavy is too slow to find who has too much now. As under strict an equal
  * part is fair in any case (classify_big), and a quarter more than that (classify_look): who has no more loses nothing
  * while the share is too small. */

@@ -91,14 +91,10 @@ func (d *Direction) takeTotalBelow(w *work, limit uint64) (ok bool) {
 	return ok
 }
 
-func (d *Direction) takeTotal(w *work, class Class) bool {
-	switch {
-	case class == ClassHeavy:
-		return d.takeTotalBelow(w, d.heavyLimit())
-	case d.Config.Policy == terms.PolicyElephants:
-		return true
-	default:
-		return d.takeTotalBelow(w, d.full())
+// takeTotal charges a light packet. Under elephants that is free.
+func (d *Direction) takeTotal(w *work) {
+	if d.Config.Policy != terms.PolicyElephants {
+		d.takeTotalBelow(w, d.full())
 	}
 }
 
@@ -126,7 +122,7 @@ func (d *Direction) Band(p *Packet, clock Clock, random uint32) Outcome {
 	case ClassLight:
 		out.Disposition, out.Priority = Light, d.Config.LightPriority
 		if d.Config.Policy == terms.PolicyStrict {
-			d.takeTotal(w, ClassLight)
+			d.takeTotal(w)
 			d.noteWait(w, false)
 		}
 	case ClassHeavy:
@@ -164,40 +160,6 @@ func (d *Direction) wait(w *work, random uint32) Disposition {
 		return Marked
 	}
 	return Paced
-}
-
-// Departure is pw_edt: the departure time that fq obeys.
-func (d *Direction) Departure(p *Packet, clock Clock, random uint32) Outcome {
-	w, out := d.begin(p, clock, counted)
-	class, e := d.classify(w), excessNone
-	if class == ClassExempt {
-		out.Disposition = Exempt
-		return out
-	}
-	if class == ClassHeavy && d.Config.Policy != terms.PolicyFlat {
-		e = d.excess(w, random)
-	}
-	if e == excessDrop {
-		out.Disposition = DropEarly
-		return out
-	}
-	if !d.takeTotal(w, class) {
-		out.Disposition = DropHorizon
-		return out
-	}
-	out.Stamp = w.nowNS
-	if class == ClassLight {
-		return out
-	}
-	out.Disposition = Conforming
-	if burst := uint64(d.Config.TotalBurst); w.level > burst {
-		out.Disposition = Paced
-		out.Stamp += (w.level - burst + 1<<meterShift - 1) >> meterShift
-	}
-	if e == excessMark {
-		out.Disposition = Marked
-	}
-	return out
 }
 
 // coarseLagNS is how far the coarse clock may be behind: one timer interrupt

@@ -67,7 +67,7 @@ func offer(d *Direction, bits, start, end float64, all ...*sender) (level float6
 		light := d.classify(w) == ClassLight
 		passed := light
 		if light {
-			d.takeTotal(w, ClassLight)
+			d.takeTotal(w)
 		} else {
 			passed = !d.wait(w, random.Uint32()).Dropped()
 		}

@@ -75,7 +75,7 @@ func (d *Direction) queue(at float64, f *Flow, bytes, random uint32) Class {
 	w := workAt(at, f, bytes)
 	class := d.classify(w)
 	if class == ClassLight {
-		d.takeTotal(w, class)
+		d.takeTotal(w)
 	} else {
 		d.wait(w, random)
 	}

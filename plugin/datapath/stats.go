@@ -23,7 +23,7 @@ type Counter struct {
 	Bytes       uint64 `json:"bytes"`
 }
 
-// dispositions are named by enum pw_disposition of bpf/lib/abi.h.
+// dispositions are named by enum pw_disposition of bpf/lib/abi.h. A retired one has no name.
 var dispositions = [...]string{
 	image.Light:          "light",
 	image.Conforming:     "conforming",
@@ -37,7 +37,6 @@ var dispositions = [...]string{
 	image.WouldWait:      "would-wait",
 	image.WouldDrop:      "would-drop",
 	image.FailopenConfig: "failed-open-config",
-	image.FailopenStamp:  "failed-open-stamp",
 }
 
 // ErrNoSlot means that a direction has no slot, so nothing was counted.
@@ -66,10 +65,11 @@ func (n *Node) Counters(dir string, d terms.Direction) ([]Counter, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := make([]Counter, len(dispositions))
+	var out []Counter
 	for i, name := range dispositions {
-		c := &s.State.Counts[i]
-		out[i] = Counter{name, atomic.LoadUint64(&c.Packets), atomic.LoadUint64(&c.Bytes)}
+		if c := &s.State.Counts[i]; name != "" {
+			out = append(out, Counter{name, atomic.LoadUint64(&c.Packets), atomic.LoadUint64(&c.Bytes)})
+		}
 	}
 	return out, nil
 }
