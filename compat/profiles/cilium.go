@@ -155,7 +155,7 @@ func cilium() []*Profile {
 
 	legacyRouting := ciliumBase(false)
 	legacyRouting.Name, legacyRouting.Title = "cilium-legacy-routing", "Cilium, veth, legacy host routing (kube-proxy)"
-	legacyRouting.Tried = []string{"cilium-1.15-legacy", "cilium-1.15-shared"}
+	legacyRouting.Tried = []string{"cilium-1.20-legacy", "cilium-1.15-shared"}
 	legacyRouting.When = []Condition{{FactCiliumDatapath, "veth"}, {FactCiliumRouting, "Legacy"}}
 	legacyRouting.Hooks = eitherWay(fromContainer)
 	legacyRouting.Sources = append(legacyRouting.Sources, legacyTCSource())
