@@ -245,9 +245,6 @@ type Dataplane struct {
 	Datapath shaping.Datapath
 	// RedirectIndex is the ifindex that the redirect sends to.
 	RedirectIndex int
-	// Former says that a release which loaded programs for each pod made this
-	// attachment, and that its pins are still there.
-	Former bool
 }
 
 // QueueSide is the device of a pod's interface whose root qdisc is the queue of a

@@ -105,7 +105,7 @@ func TestEnsureFailureRemovesWhatWasMade(t *testing.T) {
 			w.failAt = kind
 			_, err := w.engine().Ensure(t.Context(), wantOf(cfg))
 			switch kind {
-			case attach.UpdateDataplane, attach.ChangeTree, attach.ReplaceClassifier, attach.DetachCeiling, attach.RemoveFormer, attach.RemoveStray:
+			case attach.UpdateDataplane, attach.ChangeTree, attach.ReplaceClassifier, attach.DetachCeiling, attach.RemoveStray:
 				if err != nil {
 					t.Fatalf("Ensure = %v, and %v is no step of a first Ensure", err, kind)
 				}

@@ -242,8 +242,6 @@ func (w *world) do(r *attach.Record, a attach.Action) error {
 		return w.hook(a, terms.SidePod, terms.HookIngress, terms.HookKindClsact, "pw_redirect")
 	case attach.DetachCeiling:
 		dropHooks(w.devices[terms.SideHost], "pw_ceiling")
-	case attach.RemoveFormer:
-		w.dataplanes[a.Direction].Former = false
 	case attach.RemoveStray:
 		w.removeStray(a)
 	case attach.TearDown:
@@ -383,7 +381,7 @@ func (w *world) shape() map[string][]string {
 		out[s.String()] = is
 	}
 	for d, dp := range w.dataplanes {
-		out[d.String()] = []string{dp.ProgramName, fmt.Sprint(dp.Slot != 0), fmt.Sprint(dp.RedirectIndex != 0), fmt.Sprint(dp.Former)}
+		out[d.String()] = []string{dp.ProgramName, fmt.Sprint(dp.Slot != 0), fmt.Sprint(dp.RedirectIndex != 0)}
 	}
 	return out
 }

@@ -48,8 +48,6 @@ const (
 	// RemoveStray removes queues and programs of podweir's that are of no use to a
 	// direction as it should be.
 	RemoveStray
-	// RemoveFormer removes the pins of a release that loaded programs for each pod.
-	RemoveFormer
 	// TearDown removes all that a direction has, hooks first.
 	TearDown
 )
@@ -58,7 +56,7 @@ var actionNames = map[ActionKind]string{
 	MakeIFB: "make-ifb", LoadDataplane: "load", UpdateDataplane: "update",
 	BuildTree: "build-queue", ChangeTree: "change-queue", LimitOffload: "limit-offload", PaceTCP: "pace-tcp", ReplaceClassifier: "replace-classifier", AttachHook: "attach",
 	AttachGuard: "attach-guard", AttachRedirect: "attach-redirect",
-	AttachCeiling: "attach-ceiling", DetachCeiling: "detach-ceiling", RemoveStray: "remove-stray", RemoveFormer: "remove-former", TearDown: "tear-down",
+	AttachCeiling: "attach-ceiling", DetachCeiling: "detach-ceiling", RemoveStray: "remove-stray", TearDown: "tear-down",
 }
 
 func (k ActionKind) String() string { return actionNames[k] }
@@ -138,9 +136,6 @@ func (p *directionPlan) run() {
 	if strays := p.obs.strays(p.direction, p.state); strays != "" {
 		p.add(RemoveStray, "%s: of no use", strays)
 	}
-	if have.Former {
-		p.add(RemoveFormer, "pins of a release that loaded programs for each pod are left")
-	}
 }
 
 func (p *directionPlan) planIFB() {
@@ -172,7 +167,7 @@ func (p *directionPlan) wrong(have *Dataplane) string {
 	switch {
 	case p.leaves():
 		return fmt.Sprintf(chainBehind, p.obs.Device(terms.SidePod).Name)
-	case (have.Slot != 0 || have.Former) && have.ProgramName != want:
+	case have.Slot != 0 && have.ProgramName != want:
 		return fmt.Sprintf("program is %q, want %q", have.ProgramName, want)
 	case have.Side != 0 && have.Side != p.state.Params.Side:
 		return fmt.Sprintf("%v is limited on the %v side, want the %v side", p.direction, have.Side, p.state.Params.Side)
@@ -190,8 +185,6 @@ func (p *directionPlan) planSlot(have *Dataplane, wrong string) {
 	case !p.needsSlot():
 	case have.Slot == 0 && wrong != "":
 		p.add(LoadDataplane, "%s", wrong)
-	case have.Slot == 0 && have.Former:
-		p.add(LoadDataplane, "programs are of a release that loaded them for each pod")
 	case have.Slot == 0:
 		p.add(LoadDataplane, "no slot for %s", cmp.Or(params.ProgramName(), "the ceiling"))
 	case have.Datapath == (shaping.Datapath{}):

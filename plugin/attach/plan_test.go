@@ -94,17 +94,6 @@ func TestPlanOfOneDifference(t *testing.T) {
 			"the slot has no limits of this build",
 		},
 		{
-			"a release loaded programs for each pod", func(w *world) {
-				w.dataplanes[terms.Egress] = &attach.Dataplane{ProgramName: "pw_class", Former: true}
-				w.outdate()
-			},
-			[]string{
-				"egress load", "egress replace-classifier", "egress attach-guard", "egress attach-ceiling", "egress remove-former",
-				"ingress replace-classifier", "ingress attach-redirect",
-			},
-			"programs are of a release that loaded them for each pod",
-		},
-		{
 			"the slot was given back, and the link is not gone yet", func(w *world) {
 				delete(w.dataplanes, terms.Egress)
 				for i := range w.devices[terms.SideHost].Hooks {
@@ -113,11 +102,6 @@ func TestPlanOfOneDifference(t *testing.T) {
 			},
 			[]string{"egress load", "egress replace-classifier", "egress attach-ceiling"},
 			"no slot for pw_class",
-		},
-		{
-			"the pins of that release are left", func(w *world) { w.dataplanes[terms.Egress].Former = true },
-			[]string{"egress remove-former"},
-			"pins of a release",
 		},
 		{
 			"other limits in the slot", func(w *world) { w.dataplanes[terms.Egress].Datapath.HoldTicks++ },

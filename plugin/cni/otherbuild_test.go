@@ -4,7 +4,6 @@
 package cni_test
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/podweir/podweir/plugin/datapath"
-	"github.com/podweir/podweir/plugin/datapath/bpfcall"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/terms"
@@ -169,62 +167,4 @@ func (p *pod) qdiscs(t *testing.T) []string {
 		}
 	}
 	return all
-}
-
-// asFormer makes a pod's attachment one of a release that loaded programs for each
-// pod: those of another build are attached, pinned beside the record, and nothing is
-// in the slab.
-func (p *pod) asFormer(t *testing.T) {
-	t.Helper()
-	p.fromOtherBuild(t)
-	slab := p.node.slab(t)
-	for _, d := range terms.Directions {
-		must.OK(t, slab.GiveBack(p.dir(), d, nil, p.host.Index))
-		classifier := treesHere(t).classifier().String()
-		for pin, from := range map[string]string{"program": classifier, "guard": classifier, "pw_config": "pw_hosts", "pw_counters": "pw_scratch"} {
-			shared, err := bpfcall.OpenProgram(filepath.Join(p.node.nodeDir(t), from))
-			if err != nil {
-				m, err := bpfcall.OpenMap(filepath.Join(p.node.nodeDir(t), from))
-				if err == nil {
-					err = errors.Join(m.Pin(filepath.Join(p.dir(), d.String()+"-"+pin)), m.Close())
-				}
-				must.OK(t, err)
-				continue
-			}
-			must.OK(t, errors.Join(shared.Pin(filepath.Join(p.dir(), d.String()+"-"+pin)), shared.Close()))
-		}
-	}
-}
-
-// A pod of a release that loaded programs for each pod moves to the node's: in
-// place, while packets pass, without touching a queue, and its pins go.
-func TestPrivilegedFormerRelease(t *testing.T) {
-	testutil.RequireQdisc(t, "tbf", "pfifo_fast")
-	p := newNode(t).newPod(t)
-	c := p.conf(both(nil))
-	p.must(t, "ADD", c)
-	shaped, queues := p.state(t), p.qdiscs(t)
-	p.asFormer(t)
-	if pins := p.node.pinned(t); len(pins) != 9 {
-		t.Fatalf("pinned: %v, want a record and four of each direction: the test looks at nothing", pins)
-	}
-	wantCode(t, "CHECK", p.call(t, "CHECK", c).err, 101, "egress load: programs are of a release that loaded them for each pod",
-		"ingress remove-former")
-	in, out := p.newFlow(t, true), p.newFlow(t, false)
-	sent := exchange(t, in, out, func() error { return p.call(t, "ADD", c).err })
-	p.must(t, "CHECK", c)
-	wantState(t, p, "ADD", shaped)
-	if now := p.qdiscs(t); !slices.Equal(now, queues) {
-		t.Errorf("the queues are %q, they were %q", now, queues)
-	}
-	if pins := p.node.pinned(t); len(pins) != 3 {
-		t.Errorf("pinned: %v, want the record and a link to the slot of each direction", pins)
-	}
-	if n := p.counted(t); n == 0 || n > uint64(sent)*2 {
-		t.Errorf("%d packets are counted of %d", n, sent)
-	}
-	// One that goes before it was moved leaves nothing either.
-	p.asFormer(t)
-	p.must(t, "DEL", c)
-	wantClean(t, p, "DEL")
 }

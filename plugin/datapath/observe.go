@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -21,62 +19,22 @@ import (
 )
 
 // Observe returns what the slot of a direction holds, nil if it has none. dir is
-// where the interface's pins are. Of an attachment by a release that loaded
-// programs for each pod it returns the name of the program only.
+// where the interface's pins are.
 func (n *Node) Observe(dir string, d terms.Direction) (*attach.Dataplane, error) {
 	s, found, err := n.find(dir, d)
-	if err != nil {
+	if err != nil || !found {
 		return nil, err
-	}
-	if !found {
-		return observeFormer(dir, d)
 	}
 	dp := &attach.Dataplane{Slot: s.number, ProgramName: text(s.Program[:]), Side: terms.Side(s.Side), Build: text(s.Build[:])}
 	if cfg := s.config(); cfg.AbiVersion == ABIVersion {
 		dp.Datapath, dp.RedirectIndex = fromConfig(cfg), int(cfg.RedirectIfindex)
 	}
-	former, err := observeFormer(dir, d)
-	dp.Former = former != nil
-	return dp, err
+	return dp, nil
 }
 
 func text(b []byte) string {
 	s, _, _ := bytes.Cut(b, []byte{0})
 	return string(s)
-}
-
-// Pins of releases before the slab: programs and maps of one direction, each
-// <direction>-<object> beside the record.
-var formerPins = []string{
-	"program", "guard", "redirect", "ceiling", "pw_config", "pw_active", "pw_state", "pw_counters", "pw_subnets",
-}
-
-// observeFormer is nil if a release before the slab left nothing.
-func observeFormer(dir string, d terms.Direction) (*attach.Dataplane, error) {
-	pins, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("look for pins: %w", err)
-	}
-	left := slices.ContainsFunc(pins, func(pin os.DirEntry) bool {
-		object, ofDirection := strings.CutPrefix(pin.Name(), d.String()+"-")
-		return ofDirection && slices.Contains(formerPins, object)
-	})
-	if !left {
-		return nil, nil
-	}
-	info, err := pinnedProgram(pinPath(dir, d, formerPins[0]))
-	return &attach.Dataplane{Former: true, ProgramName: info.Name}, err
-}
-
-// RemoveFormer removes what a release before the slab pinned. The kernel frees it
-// when it is no longer attached.
-func RemoveFormer(dir string, d terms.Direction) error {
-	for _, object := range formerPins {
-		if err := unpin(pinPath(dir, d, object)); err != nil {
-			return fmt.Errorf("unpin: %w", err)
-		}
-	}
-	return nil
 }
 
 func pinPath(dir string, d terms.Direction, object string) string {
@@ -104,23 +62,6 @@ func unpin(path string) error {
 		return &os.PathError{Op: "remove", Path: path, Err: err}
 	}
 	return nil
-}
-
-// pinnedProgram is zero if nothing is pinned there.
-func pinnedProgram(path string) (bpfcall.ProgramInfo, error) {
-	p, err := bpfcall.OpenProgram(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return bpfcall.ProgramInfo{}, nil
-	}
-	if err != nil {
-		return bpfcall.ProgramInfo{}, fmt.Errorf("open pinned program %s: %w", path, err)
-	}
-	defer func() { _ = p.Close() }()
-	info, err := p.Info()
-	if err != nil {
-		return info, fmt.Errorf("read program %s: %w", path, err)
-	}
-	return info, nil
 }
 
 // ReadAnswers finds out of the programs of others what each does with every packet, where

@@ -51,8 +51,6 @@ func (k *kernel) Do(r *attach.Record, a attach.Action) error {
 		return k.detachCeiling(r, a.Direction)
 	case attach.RemoveStray:
 		return k.removeStray(r, a.State)
-	case attach.RemoveFormer:
-		return datapath.RemoveFormer(k.pins(r), a.Direction)
 	case attach.TearDown:
 		return k.tearDown(r, a.Direction)
 	default:
