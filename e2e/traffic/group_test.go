@@ -198,11 +198,11 @@ func TestPrivilegedGroupHasItsLimitTogether(t *testing.T) {
 			must.OK(t, err)
 			start := wiremeter.Now()
 			g.bulk(t, d, g.pods[:1])
-			until(t, 2*time.Second)
+			until(t, 1500*time.Millisecond)
 			joined := wiremeter.Now()
 			others := g.bulk(t, d, g.pods[1:])
 			begun := wiremeter.Now()
-			pod, free := g.request(t, d, 3*time.Second)
+			pod, free := g.request(t, d, 2*time.Second)
 			ended := wiremeter.Now()
 			g.holds(t)
 			for _, run := range others {
@@ -211,7 +211,7 @@ func TestPrivilegedGroupHasItsLimitTogether(t *testing.T) {
 				}
 			}
 			stopped := wiremeter.Now()
-			until(t, 3*time.Second)
+			until(t, 1500*time.Millisecond)
 			end := wiremeter.Now()
 			away := min(processors.Stop(), longestAway)
 			all := g.sum(t, d, start, end)
@@ -226,7 +226,7 @@ func TestPrivilegedGroupHasItsLimitTogether(t *testing.T) {
 				t.Errorf("%d requests without an answer: %v", n, pod.Errors)
 			}
 			for what, of := range map[string]*wiremeter.Series{
-				"one pod": g.sum(t, d, start+time.Second, joined), "all": g.sum(t, d, begun+time.Second, ended), "one again": g.sum(t, d, stopped+200*time.Millisecond, end),
+				"one pod": g.sum(t, d, start+700*time.Millisecond, joined), "all": g.sum(t, d, begun+time.Second, ended), "one again": g.sum(t, d, stopped+200*time.Millisecond, end),
 			} {
 				// The median: a machine that is busy elsewhere offers nothing for a while.
 				windows := of.Windows(100 * time.Millisecond)
