@@ -23,8 +23,8 @@ var (
 	ErrHookTaken = judge.ErrHookTaken
 	// ErrNoHostEnd: the interface has no other end in the host's namespace.
 	ErrNoHostEnd = errors.New("the interface has no other end on the host")
-	// ErrRecordVersion: the pinned record has another format.
-	ErrRecordVersion = errors.New("unknown record version")
+	// ErrUnknownRecord: the pinned record has another format, or is damaged.
+	ErrUnknownRecord = errors.New("unknown record")
 )
 
 // Request is what one interface is to be given.

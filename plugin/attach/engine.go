@@ -229,7 +229,7 @@ func (e *Engine) Ensure(ctx context.Context, asked *Want) ([]*Desired, error) {
 // cannot be read was left half made: it is removed.
 func (e *Engine) priors(id ID) (map[string]*Record, error) {
 	records, err := e.store.Records(id)
-	if err != nil && !errors.Is(err, ErrRecordVersion) {
+	if err != nil && !errors.Is(err, ErrUnknownRecord) {
 		return nil, err
 	}
 	byName := make(map[string]*Record, len(records))
@@ -413,7 +413,7 @@ func (e *Engine) removeOne(ctx context.Context, id ID) error {
 	}
 	defer unlock()
 	records, err := e.store.Records(id)
-	if err != nil && !errors.Is(err, ErrRecordVersion) {
+	if err != nil && !errors.Is(err, ErrUnknownRecord) {
 		return err
 	}
 	var all error

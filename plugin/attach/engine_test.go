@@ -260,16 +260,16 @@ func TestRecordOfAnotherVersion(t *testing.T) {
 	r := &attach.Record{Version: attach.RecordVersion + 1, ID: podID}
 	b, err := r.Marshal()
 	must.OK(t, err)
-	if _, err := attach.UnmarshalRecord(b); !errors.Is(err, attach.ErrRecordVersion) {
-		t.Errorf("UnmarshalRecord = %v, want ErrRecordVersion", err)
+	if _, err := attach.UnmarshalRecord(b); !errors.Is(err, attach.ErrUnknownRecord) {
+		t.Errorf("UnmarshalRecord = %v, want ErrUnknownRecord", err)
 	}
-	if _, err := attach.UnmarshalRecord([]byte("{")); err == nil || errors.Is(err, attach.ErrRecordVersion) {
-		t.Errorf("UnmarshalRecord of half an object = %v, want a decoding error", err)
+	if _, err := attach.UnmarshalRecord([]byte("{")); !errors.Is(err, attach.ErrUnknownRecord) {
+		t.Errorf("UnmarshalRecord of half an object = %v, want ErrUnknownRecord", err)
 	}
 	// DEL removes the pins all the same.
 	w := newWorld()
 	ensure(t, w, both(10_000_000))
-	w.storeErr = attach.ErrRecordVersion
+	w.storeErr = attach.ErrUnknownRecord
 	if err := w.engine().Remove(t.Context(), podID); err != nil || len(w.records) != 0 {
 		t.Errorf("Remove = %v with %d records left, want none", err, len(w.records))
 	}

@@ -175,15 +175,14 @@ func (r *Record) Marshal() ([]byte, error) {
 	return b, nil
 }
 
-// UnmarshalRecord reads a pinned record. A record of another version is an
-// error that wraps [ErrRecordVersion].
+// UnmarshalRecord reads a pinned record. The error wraps [ErrUnknownRecord].
 func UnmarshalRecord(b []byte) (*Record, error) {
 	var r Record
 	if err := json.Unmarshal(b, &r); err != nil {
-		return nil, fmt.Errorf("decode record: %w", err)
+		return nil, fmt.Errorf("%w: %w", ErrUnknownRecord, err)
 	}
 	if r.Version != RecordVersion {
-		return nil, fmt.Errorf("%w: %d, this podweir knows %d", ErrRecordVersion, r.Version, RecordVersion)
+		return nil, fmt.Errorf("%w: version %d, this podweir knows %d", ErrUnknownRecord, r.Version, RecordVersion)
 	}
 	for _, cfg := range []*shaping.Config{&r.Config, r.Asked} {
 		for _, d := range terms.Directions {

@@ -152,7 +152,7 @@ func (n *Node) records() ([]*attach.Record, error) {
 	var all []*attach.Record
 	for _, id := range ids {
 		records, err := n.store.Records(id)
-		if err != nil && !errors.Is(err, attach.ErrRecordVersion) {
+		if err != nil && !errors.Is(err, attach.ErrUnknownRecord) {
 			return nil, err
 		}
 		all = append(all, records...)

@@ -118,7 +118,7 @@ func (n *Node) holder(iface *attach.Interface, id attach.ID) (other attach.ID, h
 			continue
 		}
 		records, err := n.Records(other)
-		if err != nil && !errors.Is(err, attach.ErrRecordVersion) {
+		if err != nil && !errors.Is(err, attach.ErrUnknownRecord) {
 			return attach.ID{}, false, err
 		}
 		for _, r := range records {

@@ -112,7 +112,7 @@ func (s *store) read(id attach.ID, name string) (*attach.Record, error) {
 	r, err := attach.UnmarshalRecord(b)
 	if err == nil && (r.ID != id || r.Interface.PodName != name) {
 		// Its names become paths.
-		return nil, fmt.Errorf("the record is of %v device %q", r.ID, r.Interface.PodName)
+		return nil, fmt.Errorf("%w: it is of %v device %q", attach.ErrUnknownRecord, r.ID, r.Interface.PodName)
 	}
 	return r, err
 }

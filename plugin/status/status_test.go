@@ -185,7 +185,7 @@ func TestWithoutUnread(t *testing.T) {
 		return engine.Lost{Interface: attach.Interface{PodName: name, NetNSPath: netns}}
 	}
 	id := attach.ID{ContainerID: "c1", IfName: "eth0"}
-	unread := Attachment{ID: id, Error: "unknown record version: 99"}
+	unread := Attachment{ID: id, Error: "unknown record: version 99"}
 	gone := Attachment{ID: id, Interface: attach.Interface{PodName: "eth0"}, Error: "the pod is gone", Gone: true}
 	all := []engine.Lost{lost("net1", "/run/netns/a"), lost("eth0", "/run/netns/a"), lost("eth0", "/run/netns/b")}
 	for name, c := range map[string]struct {

@@ -283,7 +283,7 @@ func selected(o *options, node *engine.Node) ([]attach.ID, error) {
 		}
 		if netns != "" || pod != "" {
 			records, err := node.Records(id)
-			if err != nil && !errors.Is(err, attach.ErrRecordVersion) {
+			if err != nil && !errors.Is(err, attach.ErrUnknownRecord) {
 				return nil, err
 			}
 			if !matches(node, records, netns, ifname, pod) {

@@ -344,14 +344,31 @@ func lostNotices() []notice {
 			dry: nothing, repair: nothing, after: unlimited + ", " + unlimited, then: []string{"No pod of this node"},
 		},
 		{
-			name: "the record is of another release", make: func(t *testing.T, n *noticed) { t.Helper(); n.recordOfAnotherRelease(t) },
-			truth: same, check: []string{"is not attached"}, status: []string{"unknown record version", "!no record of"}, doctor: "PW602",
-			dry: []string{"unknown record version"}, repair: []string{"unknown record version"}, again: []string{"unknown record version"},
-			after: same, then: []string{"unknown record version"},
+			name: "the record is of another release", make: func(t *testing.T, n *noticed) { t.Helper(); n.replaceRecord(t, `{"version":99}`) },
+			truth: same, check: []string{"is not attached"}, status: []string{"unknown record: version 99", "!no record of"}, doctor: "PW602",
+			dry: []string{"unknown record: version 99"}, repair: []string{"unknown record: version 99"}, again: []string{"unknown record: version 99"},
+			after: same, then: []string{"unknown record: version 99"},
+		},
+		{
+			name: "the record is damaged", make: func(t *testing.T, n *noticed) { t.Helper(); n.replaceRecord(t, "{") },
+			truth: same, check: []string{"is not attached"}, status: []string{"UNKNOWN net/c1", "unknown record: unexpected end"}, doctor: "PW602",
+			dry: []string{"unknown record"}, repair: []string{"unknown record"}, again: []string{"unknown record"}, after: same, then: []string{"unknown record"},
+		},
+		{
+			name: "the record is damaged, and DEL comes",
+			make: func(t *testing.T, n *noticed) {
+				t.Helper()
+				n.replaceRecord(t, "{")
+				if err := n.verb(t, "DEL"); err != nil {
+					t.Fatal(err)
+				}
+			},
+			truth: unlimited + ", " + unlimited, check: []string{"is not attached"}, status: []string{"No pod of this node"},
+			dry: nothing, repair: nothing, after: unlimited + ", " + unlimited, then: []string{"No pod of this node"},
 		},
 		{
 			name:  "the record is of another release, and the next ADD comes",
-			make:  func(t *testing.T, n *noticed) { t.Helper(); n.recordOfAnotherRelease(t); n.add(t) },
+			make:  func(t *testing.T, n *noticed) { t.Helper(); n.replaceRecord(t, `{"version":99}`); n.add(t) },
 			truth: same, status: append([]string{"!instead"}, inOrder...), dry: nothing, repair: nothing, after: same, then: inOrder,
 		},
 		{

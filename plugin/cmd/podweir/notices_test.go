@@ -341,11 +341,10 @@ func (n *noticed) add(t *testing.T) {
 	must.OK(t, n.verb(t, "ADD"))
 }
 
-// recordOfAnotherRelease puts a record in the place of the pod's that this release
-// cannot read.
-func (n *noticed) recordOfAnotherRelease(t *testing.T) {
+// replaceRecord puts text in the place of the pod's record.
+func (n *noticed) replaceRecord(t *testing.T, text string) {
 	t.Helper()
-	must.OK(t, datapath.WriteRecord(filepath.Join(n.pins, "net", "c1,eth0", "eth0"), []byte(`{"version":99}`)))
+	must.OK(t, datapath.WriteRecord(filepath.Join(n.pins, "net", "c1,eth0", "eth0"), []byte(text)))
 }
 
 // loseRecord removes the pins of all attachments, not what they share.
