@@ -29,13 +29,9 @@ const entry = conflist.DefaultEntry
 func splice(t *testing.T, file, raw string) string {
 	t.Helper()
 	n, err := conflist.Parse(file, []byte(raw))
-	if err != nil {
-		t.Fatalf("Parse(): %v", err)
-	}
+	must.OK(t, err)
 	out, err := conflist.Splice(n, []byte(entry))
-	if err != nil {
-		t.Fatalf("Splice(): %v", err)
-	}
+	must.OK(t, err)
 	return string(out)
 }
 
@@ -319,17 +315,13 @@ func TestDropInByLibcni(t *testing.T) {
 func TestReadFileOnDisk(t *testing.T) {
 	root := t.TempDir()
 	path := func(name string) string { return filepath.Join(root, name) }
-	must := func(err error) {
-		t.Helper()
-		must.OK(t, err)
-	}
-	must(os.WriteFile(path("good.conf"), []byte(plain), 0o644))
-	must(os.WriteFile(path("huge.conf"), make([]byte, 10<<20), 0o644))
-	must(os.Symlink("good.conf", path("link.conf")))
-	must(os.Symlink("nowhere.conf", path("dangling.conf")))
-	must(os.Symlink("loop.conf", path("loop.conf")))
-	must(os.Mkdir(path("dir.conf"), 0o755))
-	must(syscall.Mkfifo(path("pipe.conf"), 0o644))
+	must.OK(t, os.WriteFile(path("good.conf"), []byte(plain), 0o644))
+	must.OK(t, os.WriteFile(path("huge.conf"), make([]byte, 10<<20), 0o644))
+	must.OK(t, os.Symlink("good.conf", path("link.conf")))
+	must.OK(t, os.Symlink("nowhere.conf", path("dangling.conf")))
+	must.OK(t, os.Symlink("loop.conf", path("loop.conf")))
+	must.OK(t, os.Mkdir(path("dir.conf"), 0o755))
+	must.OK(t, syscall.Mkfifo(path("pipe.conf"), 0o644))
 	for name, want := range map[string]string{
 		"good.conf": "", "link.conf": "",
 		"huge.conf":     "huge.conf: has 10485760 bytes, want at most 1048576",

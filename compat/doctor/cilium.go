@@ -130,4 +130,3 @@ func checkLegacyBesideCilium(f *Facts) Finding {
 		return holds("nothing of podweir's is a legacy filter on Cilium's devices")
 	})
 }
-

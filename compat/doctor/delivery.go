@@ -210,4 +210,3 @@ func checkRenamed(f *Facts) Finding {
 	}
 	return breaks(strings.Join(renamed, ", "), "no file of podweir's renamed", f.waysOut(), renamed...).of(about)
 }
-

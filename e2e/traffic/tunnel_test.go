@@ -4,7 +4,6 @@
 package traffic
 
 import (
-	"os/exec"
 	"testing"
 	"time"
 
@@ -68,13 +67,4 @@ func wire(t *testing.T, pod *Target, from, to time.Duration) uint64 {
 	s, err := pod.Wire(Egress, from, to)
 	must.OK(t, err)
 	return s.Total()
-}
-
-// tc runs tc(8) in a namespace.
-func tc(t *testing.T, ns *lab.Netns, args ...string) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "tc", append([]string{"-n", ns.Name()}, args...)...)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("tc %v: %v: %s", args, err, out)
-	}
 }

@@ -501,8 +501,6 @@ func (f *flow) receive(t *testing.T) string {
 	must.OK(t, f.to.SetReadDeadline(time.Now().Add(5*time.Second)))
 	b := make([]byte, 2000)
 	n, _, err := f.to.ReadFrom(b)
-	if err != nil {
-		t.Fatalf("receive: %v", err)
-	}
+	must.OK(t, err)
 	return string(b[:n])
 }

@@ -69,15 +69,15 @@ func TestPrivilegedTimeRunsOutWithinAStep(t *testing.T) {
 	ensure := func(left time.Duration, l *shaping.Limit) error {
 		return do(left, func(n *engine.Node) error { _, err := n.Ensure(t.Context(), want(l)); return err })
 	}
-	must := func(what string, left time.Duration, err error) {
+	works := func(what string, left time.Duration, err error) {
 		t.Helper()
 		if err != nil {
 			t.Fatalf("%v left, %s: %v", left, what, err)
 		}
 	}
 	remove := func(n *engine.Node) error { return n.Remove(t.Context(), want(&limit).ID) }
-	must("the first ADD", -1, ensure(-1, &limit)) // what is found out once for all
-	must("DEL", -1, do(-1, remove))
+	works("the first ADD", -1, ensure(-1, &limit)) // what is found out once for all
+	works("DEL", -1, do(-1, remove))
 	late := 0
 	// Ever longer: a step takes a millisecond here, and a hundred where a processor is emulated.
 	for left := time.Duration(0); ; left = max(50*time.Microsecond, left*3/2) {
@@ -90,7 +90,7 @@ func TestPrivilegedTimeRunsOutWithinAStep(t *testing.T) {
 			if step := "egress build-queue"; left == 0 && !strings.Contains(first.Error(), step) {
 				t.Errorf("%v left: %v, want it to name %s, the first step with a request", left, first, step)
 			}
-			must("look for what stayed", left, do(-1, func(n *engine.Node) error {
+			works("look for what stayed", left, do(-1, func(n *engine.Node) error {
 				ids, err := n.List()
 				found, lostErr := n.Lost()
 				if len(ids)+len(found) > 0 {
@@ -99,12 +99,12 @@ func TestPrivilegedTimeRunsOutWithinAStep(t *testing.T) {
 				return errors.Join(err, lostErr)
 			}))
 		}
-		must("ADD", left, ensure(-1, &limit))
+		works("ADD", left, ensure(-1, &limit))
 		change := ensure(left, &onIFB)
-		must("repair", left, do(-1, func(n *engine.Node) error { _, err := n.Repair(t.Context(), want(&limit).ID); return err }))
-		must("ADD again", left, ensure(-1, &onIFB))
-		must("CHECK", left, do(-1, func(n *engine.Node) error { return n.Check(t.Context(), want(&onIFB)) }))
-		must("DEL", left, do(-1, remove))
+		works("repair", left, do(-1, func(n *engine.Node) error { _, err := n.Repair(t.Context(), want(&limit).ID); return err }))
+		works("ADD again", left, ensure(-1, &onIFB))
+		works("CHECK", left, do(-1, func(n *engine.Node) error { return n.Check(t.Context(), want(&onIFB)) }))
+		works("DEL", left, do(-1, remove))
 		if first == nil && change == nil || t.Failed() {
 			break
 		}

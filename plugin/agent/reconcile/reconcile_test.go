@@ -457,14 +457,10 @@ func TestPrivilegedBesideTheCommands(t *testing.T) {
 	a := n.start(t, 10*time.Millisecond)
 	for i := range 20 {
 		p.annotate(both(fmt.Sprintf("%dM", 10+i), "20M"))
-		if err := p.call(t, "ADD"); err != nil {
-			t.Fatalf("ADD = %v", err)
-		}
+		must.OK(t, p.call(t, "ADD"))
 		if i%2 == 1 {
 			n.sandbox.drop(p.api.UID)
-			if err := p.call(t, "DEL"); err != nil {
-				t.Fatalf("DEL = %v", err)
-			}
+			must.OK(t, p.call(t, "DEL"))
 			n.sandbox.set(p.api.UID, cri.Sandbox{ID: p.container, NetNSPath: p.ns.Path()})
 		}
 	}

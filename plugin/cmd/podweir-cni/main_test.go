@@ -59,7 +59,7 @@ func TestPrivilegedBinary(t *testing.T) {
 		}
 		return stdout.String(), err
 	}
-	must := func(verb string) string {
+	works := func(verb string) string {
 		t.Helper()
 		out, err := call(verb, stdin)
 		if err != nil {
@@ -67,14 +67,14 @@ func TestPrivilegedBinary(t *testing.T) {
 		}
 		return out
 	}
-	if out := must("VERSION"); !strings.Contains(out, `"0.3.1"`) {
+	if out := works("VERSION"); !strings.Contains(out, `"0.3.1"`) {
 		t.Errorf("VERSION prints %q", out)
 	}
-	must("STATUS")
-	if out := must("ADD"); strings.TrimSuffix(out, "\n") != prev {
+	works("STATUS")
+	if out := works("ADD"); strings.TrimSuffix(out, "\n") != prev {
 		t.Errorf("ADD prints %q, want %q", out, prev)
 	}
-	must("CHECK")
+	works("CHECK")
 	for _, ns := range []struct {
 		*testutil.NetNS
 		dev string
@@ -89,8 +89,8 @@ func TestPrivilegedBinary(t *testing.T) {
 	if out, err := call("ADD", "{"); err == nil || !strings.Contains(out, `"code": 6`) {
 		t.Errorf("ADD of half an object = %v and prints %q, want code 6 on stdout", err, out)
 	}
-	must("GC")
-	must("DEL")
+	works("GC")
+	works("DEL")
 	// What all pods share stays for the next one.
 	if left, err := os.ReadDir(filepath.Join(pins, "podweir")); err != nil || len(left) != 1 || !strings.HasPrefix(left[0].Name(), "node,") {
 		t.Errorf("after DEL %v are pinned, %v", left, err)
