@@ -188,8 +188,8 @@ struct pw_state {
 	/* The tick in which a TCP flow last lost a packet for its share, or was marked. Above it, 16 bits each, when a flood
 	 * last lost one, and when TCP of this node was last heavy, as in fair.h. */
 	__u64 fair_cut;
-	/* As in wait.h. */
-	__u64 wait_frame; /* what one packet of the second band costs, 1/64 ns */
+	__u64 wait_frame; /* what one packet of the second band costs, 1/64 ns; as in wait.h */
+	/* As in light.h. */
 	__u64 wait_factor; /* how much longer heavy packets wait because light ones come meanwhile, 1/PW_WAIT_ONE */
 	__u64 wait_since; /* when that was measured, ns */
 	/* As in active.h. */

@@ -23,6 +23,8 @@
 /* Beyond all offsets that there are; the verifier wants to know. */
 #define PW_BACKLOG_OFFSETS 0x3fffU
 
+#define PW_BACKLOG_FULL_FRAME 1514U
+
 #ifdef PW_TEST_CLOCK
 volatile __u32 pw_test_backlog;
 #endif
@@ -47,6 +49,14 @@ static __always_inline __u32 backlog_bytes(const struct __sk_buff *skb)
 	bpf_probe_read_kernel(&bytes, sizeof(bytes), (const char *)qdisc + layout->qdisc_backlog);
 	return bytes;
 #endif
+}
+
+/* What the queue takes of the packet at once: TBF cuts one that costs more than its burst into segments. */
+static __always_inline __u64 backlog_frame(const struct pw_config *cfg, __u64 cost)
+{
+	__u64 full = meter_small_cost(&cfg->total_rate, PW_BACKLOG_FULL_FRAME);
+
+	return cost + ((full - cost) & pw_less(cfg->total_burst, cost));
 }
 
 /* By how much the level has to change, for a heavy packet of which the queue takes so much at once. What the queue holds
@@ -75,4 +85,13 @@ static __always_inline __u64 backlog_follow(const struct __sk_buff *skb, const s
 	step = backlog_step(work->cfg, work->pkt->backlog, level, frame);
 	__sync_fetch_and_add(&work->state->total_tat, step);
 	return step;
+}
+
+/* Puts the meter right where nothing waits any more. */
+static __always_inline void backlog_idle(struct pw_state *state, __u64 now, __u64 cost)
+{
+	__u64 seen = PW_READ64(&state->total_tat);
+
+	if ((__s64)(now + cost - seen) > 0)
+		meter_swap(&state->total_tat, seen, now + cost);
 }

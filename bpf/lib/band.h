@@ -4,9 +4,9 @@
 
 #include "base.h"
 #include "classify.h"
+#include "exact.h"
 #include "total.h"
 #include "verdict.h"
-#include "wait.h"
 #include "work.h"
 
 /* The level up to which the packet is admitted. Large packets of one flow fill the second band beyond what is aimed at. A
@@ -43,7 +43,7 @@ static __always_inline __u32 band_decide(struct __sk_buff *skb, struct pw_work *
 	/* What is light has no excess. */
 	if (pw_unlikely(pkt->excess == PW_EXCESS_MARK) && !ecn_set_ce(skb, pkt))
 		return PW_DROP_EARLY;
-	wait_note(skb, work);
+	exact_note(skb, work);
 	if (!heavy)
 		return PW_LIGHT;
 	return pkt->excess == PW_EXCESS_NONE ? PW_PACED : PW_MARKED;

@@ -9,7 +9,7 @@ import (
 	"github.com/podweir/podweir/plugin/terms"
 )
 
-// The waits as in bpf/lib/wait.h.
+// The waits as in bpf/lib/exact.h, light.h and wait.h.
 const (
 	waitUnitShift = 14
 	waitSteps     = 8
