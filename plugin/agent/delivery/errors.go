@@ -13,8 +13,8 @@ import (
 )
 
 var (
-	// ErrRunning says that an agent manages this node: it installs by itself.
-	ErrRunning = errors.New("an agent of podweir manages this node and installs by itself: delete its DaemonSet, or stop it, first")
+	// ErrRunning says that another process of podweir's writes to this node's files.
+	ErrRunning = errors.New("an agent of podweir manages this node and installs by itself (delete its DaemonSet, or stop it, first), or another install or uninstall runs")
 	// ErrInUse says that podweir's binary has to stay.
 	ErrInUse = errors.New("podweir-cni is still needed")
 
