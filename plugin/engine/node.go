@@ -17,6 +17,7 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/queue"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
@@ -306,4 +307,19 @@ func (q *Queues) Statistics(r *attach.Record, s terms.Side) (*QueueStatistics, e
 	return &QueueStatistics{
 		Packets: root.Packets, Bytes: root.Bytes, BacklogBytes: uint64(root.BacklogBytes), Drops: uint64(root.Drops), Read: read,
 	}, nil
+}
+
+// Unenforced returns the limits that the agent found not to hold, none if no agent
+// watches. Attachments may have gone since it looked.
+func (n *Node) Unenforced() ([]mailbox.Unenforced, error) {
+	all, err := n.Paths.Mail().Unenforced()
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	ids, err := n.List()
+	return stillAttached(all, ids), err
+}
+
+func stillAttached(all []mailbox.Unenforced, ids []attach.ID) []mailbox.Unenforced {
+	return slices.DeleteFunc(all, func(u mailbox.Unenforced) bool { return !slices.Contains(ids, u.ID) })
 }

@@ -12,8 +12,24 @@ import (
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath"
+	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/pins"
 )
+
+// Paths are where podweir keeps state: pins, and what may be deleted at any
+// time (ruling 11).
+type Paths struct {
+	// Pins is a directory on bpffs.
+	Pins string
+	// Run is a directory on tmpfs: probe results, and what is in [Paths.Mail].
+	Run string
+}
+
+// DefaultPaths are those of a node.
+var DefaultPaths = Paths{Pins: "/sys/fs/bpf/podweir", Run: "/run/podweir"}
+
+// Mail is where the agent, podweir-cni and the commands leave each other word.
+func (p Paths) Mail() mailbox.Dir { return mailbox.Dir(p.Run) }
 
 // store implements attach.Store: records as maps pinned on bpffs.
 type store struct{ pins *pins.Store }

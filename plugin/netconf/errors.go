@@ -5,7 +5,6 @@ package netconf
 
 import (
 	"errors"
-	"strconv"
 	"strings"
 
 	"github.com/podweir/podweir/plugin/shaping"
@@ -72,15 +71,3 @@ func (e *LimitError) Unwrap() []error {
 	}
 	return out
 }
-
-// maxQuoted is how much of a value is repeated in a message, in bytes.
-const maxQuoted = 80
-
-func clipped(s string) string {
-	if len(s) > maxQuoted {
-		return s[:maxQuoted] + "..."
-	}
-	return s
-}
-
-func quoted(s string) string { return strconv.Quote(clipped(s)) }

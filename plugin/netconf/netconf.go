@@ -260,21 +260,3 @@ func (p *parser) prevResult() error {
 	}
 	return nil
 }
-
-// validAttachments reads GC's list. libcni also sends it under the name that
-// the specification once had by mistake.
-func (p *parser) validAttachments() error {
-	const key, old = "cni.dev/valid-attachments", "cni.dev/attachments"
-	for _, k := range [...]string{key, old} {
-		raw, present := p.conf.lookup(k)
-		if !present {
-			continue
-		}
-		// null is how Go writes a list that is empty.
-		if err := json.Unmarshal(raw, &p.config.Attachments); err != nil {
-			return &ContractError{Code: codeInvalidConfig, Msg: "read " + k, Err: err}
-		}
-		return nil
-	}
-	return &ContractError{Code: codeInvalidConfig, Msg: key + " is missing: GC cannot tell what is still valid"}
-}

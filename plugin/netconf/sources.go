@@ -4,9 +4,13 @@
 package netconf
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/podweir/podweir/plugin/units"
 )
@@ -154,3 +158,91 @@ func (p *parser) child(o object, key, field string) object {
 	}
 	return out
 }
+
+// object is a JSON object whose values are not read yet, so that one bad value
+// does not hide the others.
+type object map[string]json.RawMessage
+
+var errNotObject = errors.New("not a JSON object")
+
+func decodeObject(raw []byte) (object, error) {
+	var o object
+	if err := json.Unmarshal(raw, &o); err != nil {
+		return nil, err
+	}
+	if o == nil {
+		return nil, errNotObject
+	}
+	return o, nil
+}
+
+// lookup finds a key as encoding/json does: as it is written, else in any
+// case. Of several spellings the smallest one wins, whatever the order of the
+// map.
+func (o object) lookup(key string) (json.RawMessage, bool) {
+	if raw, ok := o[key]; ok {
+		return raw, true
+	}
+	found := ""
+	for k := range o {
+		if strings.EqualFold(k, key) && (found == "" || k < found) {
+			found = k
+		}
+	}
+	if found == "" {
+		return nil, false
+	}
+	return o[found], true
+}
+
+// get is lookup with null as absent.
+func (o object) get(key string) json.RawMessage {
+	raw, _ := o.lookup(key)
+	if raw == nil || bytes.Equal(raw, []byte("null")) {
+		return nil
+	}
+	return raw
+}
+
+// text is the value of a JSON string, or a JSON number as it is written.
+func text(raw json.RawMessage) (string, bool) {
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		return s, true
+	}
+	var n json.Number
+	if json.Unmarshal(raw, &n) == nil {
+		return n.String(), true
+	}
+	return "", false
+}
+
+// validAttachments reads GC's list. libcni also sends it under the name that
+// the specification once had by mistake.
+func (p *parser) validAttachments() error {
+	const key, old = "cni.dev/valid-attachments", "cni.dev/attachments"
+	for _, k := range [...]string{key, old} {
+		raw, present := p.conf.lookup(k)
+		if !present {
+			continue
+		}
+		// null is how Go writes a list that is empty.
+		if err := json.Unmarshal(raw, &p.config.Attachments); err != nil {
+			return &ContractError{Code: codeInvalidConfig, Msg: "read " + k, Err: err}
+		}
+		return nil
+	}
+	return &ContractError{Code: codeInvalidConfig, Msg: key + " is missing: GC cannot tell what is still valid"}
+}
+
+// maxQuoted is how much of a value is repeated in a message, in bytes.
+const maxQuoted = 80
+
+func clipped(s string) string {
+	if len(s) > maxQuoted {
+		return s[:maxQuoted] + "..."
+	}
+	return s
+}
+
+func quoted(s string) string { return strconv.Quote(clipped(s)) }
