@@ -140,7 +140,7 @@ func (l Load) start(ctx context.Context, to string) chan error {
 		}
 		go func() {
 			// Longer than f: it is stopped.
-			_, err := l.Peer.Work(ctx, "load", to, way, strconv.FormatUint(bits, 10), "2m")
+			_, err := l.Peer.Work(ctx, "load", to, way, strconv.FormatUint(bits, 10), "5m")
 			ends <- fmt.Errorf("%s: %w", way, err)
 		}()
 	}

@@ -21,20 +21,18 @@ type ciliumCNI struct {
 	byLabels
 
 	settings cilium.Settings
-	// releases are those of the row, which begins with the first, by the names that
-	// [cilium.Prepare] knows; made is what each is installed from.
-	releases []string
-	made     []cilium.Made
+	// release is one that [cilium.Prepare] knows.
+	release string
+	// switchesTCX says that TCX is off at first, and on for a while.
+	switchesTCX bool
 }
 
 func newCilium(r *row.Row) CNI {
-	m := &ciliumCNI{settings: cilium.Legacy, byLabels: byLabels{cilium.Policy}, releases: []string{cilium.Newest}}
-	switch {
-	case variantHas(r, "upgraded"):
-		m.releases = []string{cilium.Old, cilium.Newest}
-	case strings.Contains(r.Version, " v1.15."):
-		m.releases = []string{cilium.Old}
+	m := &ciliumCNI{settings: cilium.Legacy, byLabels: byLabels{cilium.Policy}, release: cilium.Newest}
+	if strings.Contains(r.Version, " v1.15.") {
+		m.release = cilium.Old
 	}
+	m.switchesTCX = variantHas(r, "bpf.enableTCX=false")
 	switch {
 	case variantHas(r, "kubeProxyReplacement=true"):
 		m.settings = cilium.KubeProxyReplacement
@@ -42,6 +40,7 @@ func newCilium(r *row.Row) CNI {
 		m.settings = cilium.BPF
 	}
 	m.settings.Exclusive = !variantHas(r, "cni.exclusive=false")
+	m.settings.WithoutTCX = m.switchesTCX
 	m.settings.EndpointRoutes = variantHas(r, "endpointRoutes.enabled=true")
 	if r.Policy == "NetworkPolicy" {
 		m.policy = cilium.NetworkPolicy
@@ -50,33 +49,24 @@ func newCilium(r *row.Row) CNI {
 }
 
 // Images builds Cilium.
-func (m *ciliumCNI) Images(ctx context.Context, here string) (images []string, err error) {
-	for _, release := range m.releases {
-		made, err := cilium.Prepare(ctx, filepath.Join(here, "../cilium"), release)
-		if err != nil {
-			return nil, err
-		}
-		m.made, images = append(m.made, made), append(images, made.Archive())
-	}
-	m.Made = m.made[0]
-	return images, nil
+func (m *ciliumCNI) Images(ctx context.Context, here string) ([]string, error) {
+	var err error
+	m.Made, err = cilium.Prepare(ctx, filepath.Join(here, "../cilium"), m.release)
+	return []string{m.Archive()}, err
 }
 
-// Changes upgrade Cilium and go back. Cilium before 1.16 knows no TCX and would leave its
-// successor's programs where they are, so they go first.
+// Changes replace Cilium's legacy filters by TCX links, and these by filters again.
 func (m *ciliumCNI) Changes() []Change {
-	if len(m.releases) < 2 {
+	if !m.switchesTCX {
 		return nil
 	}
-	change := func(what string, release int, withoutTCX bool) Change {
+	change := func(what string, withoutTCX bool) Change {
 		return Change{what, func(ctx context.Context) error {
-			m.Made, m.settings.WithoutTCX = m.made[release], withoutTCX
+			m.settings.WithoutTCX = withoutTCX
 			return m.Release.Install(ctx, m.settings)
 		}, true}
 	}
-	return []Change{
-		change("upgraded", 1, false), change("TCX off", 1, true), change("downgraded", 0, false),
-	}
+	return []Change{change("TCX on", false), change("TCX off", true)}
 }
 
 // Install returns when Cilium is ready.

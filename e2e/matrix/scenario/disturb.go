@@ -142,7 +142,7 @@ func (r *Run) changed(ctx context.Context, change cnis.Change) error {
 	if err := r.order(ctx, "before: "+change.What); err != nil {
 		return err
 	}
-	err := r.underLoad(ctx, change.What, func(ctx context.Context) error {
+	t, err := workload.Load{Pod: r.early, Peer: r.far}.While(ctx, func(ctx context.Context) error {
 		asking, stop := context.WithCancel(ctx)
 		asked := make(chan [2]int, 1)
 		go func() { asked <- answered(asking, r.near, r.early) }()
@@ -155,10 +155,24 @@ func (r *Run) changed(ctx context.Context, change cnis.Change) error {
 		if change.Denies && got[0] > 0 {
 			err = errors.Join(err, expect("no denied request is answered", fmt.Errorf("%d were", got[0])))
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		// A CNI may take the network from pods for a while.
+		err = eventually(ctx, func(ctx context.Context) error { return r.far.Reach(ctx, r.early) })
+		return errors.Join(expect("pods reach one another again", err), workload.Wait(2*time.Second)(ctx))
 	})
-	if err != nil || !policed {
+	if err != nil {
 		return err
+	}
+	r.note("%s", (&load{what: change.What, in: capIn, out: capOut}).seen(t))
+	for _, d := range t.Directions(capIn, capOut) {
+		if err := d.Above(); err != nil {
+			return expect("the limit is held", err)
+		}
+	}
+	if !policed {
+		return nil
 	}
 	if err := holds(); err != nil {
 		return err
