@@ -24,12 +24,14 @@ test=(
 	"${demo[@]}"
 	gcc:gcc
 	git:git
+	bpftool:bpftool
 	clang-19:clang-19
 	clang-format-19:clang-format-19
 	llvm-strip-19:llvm-19
 	shellcheck:shellcheck
 )
 e2e=(
+	bpftool:bpftool
 	dockerd:docker.io
 	docker:docker.io
 	debootstrap:debootstrap

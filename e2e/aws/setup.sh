@@ -5,7 +5,7 @@
 # Makes what AWS's rows of the CNI matrix are made of, once for each version of it:
 # the programs of the Amazon VPC CNI and of two releases of its Network Policy Agent,
 # from the Go module ../npa, as four archives of images that a node imports, and
-# AWS's own chart beside them. Prints the directory. Needs clang and what
+# AWS's own chart beside them. Prints the directory. Needs clang, bpftool and what
 # ../k8s/setup.sh needs, which makes the root file system.
 set -euo pipefail
 cd "$(dirname "$0")"

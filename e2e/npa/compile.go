@@ -11,10 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-
-	"github.com/cilium/ebpf/btf"
-
-	"github.com/podweir/podweir/e2e/npa/ctypes"
 )
 
 // agentModule is where the programs of the agent come from.
@@ -22,16 +18,6 @@ const agentModule = "github.com/aws/aws-network-policy-agent"
 
 // objects are the programs that the agent loads in an IPv4 cluster.
 var objects = []string{"tc.v4ingress.bpf", "tc.v4egress.bpf", "v4events.bpf"}
-
-// What the programs use of vmlinux.h.
-var (
-	cTypes = []string{
-		"__u8", "__u16", "__u32", "__u64", "__s8", "__s16", "__s32", "__s64", "__be16", "__be32", "__be64", "__wsum",
-		"u8", "u16", "u32", "u64", "s64",
-		"__sk_buff", "ethhdr", "iphdr", "tcphdr", "udphdr", "sctphdr",
-	}
-	cEnumerators = []string{"BPF_MAP_TYPE_LPM_TRIE", "BPF_OK", "IPPROTO_TCP", "BPF_ANY"}
-)
 
 // compile builds the agent's programs as its own Makefile does, into a directory.
 // headers has libbpf's headers in bpf/, and sources the agent's module; if it is empty,
@@ -42,7 +28,7 @@ func compile(ctx context.Context, dir, headers, sources string) (err error) {
 			return err
 		}
 	}
-	if err := writeHeaders(dir); err != nil {
+	if err := writeHeaders(ctx, dir); err != nil {
 		return err
 	}
 	for _, name := range objects {
@@ -66,34 +52,39 @@ func clang() string {
 }
 
 func moduleDir(ctx context.Context, module string) (string, error) {
+	out, err := output(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module)
+	return strings.TrimSpace(string(out)), err
+}
+
+// output runs a program and returns what it prints.
+func output(ctx context.Context, name string, args ...string) ([]byte, error) {
 	var stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module)
+	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("where is %s: %w: %s", module, err, stderr.String())
+		return nil, fmt.Errorf("%s: %w: %s", name, err, stderr.String())
 	}
-	return strings.TrimSpace(string(out)), nil
+	return out, nil
 }
 
 // writeHeaders writes what the agent's image has installed: vmlinux.h, out of
 // the running kernel, and two headers of libbpf's that the programs include and
 // use nothing of.
-func writeHeaders(dir string) error {
-	spec, err := btf.LoadKernelSpec()
-	if err != nil {
-		return fmt.Errorf("read the kernel's BTF: %w", err)
+func writeHeaders(ctx context.Context, dir string) error {
+	// bpftool is in sbin, which a user's PATH may lack.
+	if err := os.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin:/sbin"); err != nil {
+		return err
 	}
-	var vmlinux bytes.Buffer
-	vmlinux.WriteString("#pragma once\n")
-	if err := ctypes.Write(&vmlinux, spec, cTypes, cEnumerators); err != nil {
+	vmlinux, err := output(ctx, "bpftool", "btf", "dump", "file", "/sys/kernel/btf/vmlinux", "format", "c")
+	if err != nil {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Join(dir, "bpf"), 0o755); err != nil {
 		return err
 	}
 	for name, text := range map[string][]byte{
-		"vmlinux.h": vmlinux.Bytes(), "bpf/bpf_tracing.h": nil, "bpf/bpf_core_read.h": nil,
+		"vmlinux.h": vmlinux, "bpf/bpf_tracing.h": nil, "bpf/bpf_core_read.h": nil,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
 			return err

@@ -24,7 +24,6 @@ tool (
 require (
 	github.com/aws/aws-ebpf-sdk-go v1.0.15
 	github.com/aws/aws-network-policy-agent v1.4.1
-	github.com/cilium/ebpf v0.22.0
 	k8s.io/api v0.37.2
 	k8s.io/apimachinery v0.37.2
 )
