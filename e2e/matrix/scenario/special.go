@@ -6,7 +6,6 @@ package scenario
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/netip"
 	"path/filepath"
@@ -89,7 +88,7 @@ const second = `{"cniVersion": "1.0.0", "name": "second", "plugins": [
 ]}`
 
 // secondNetwork attaches another interface to the pod that stays, with limits
-// of its own, and loads both.
+// of its own, loads both, and unplugs it under load.
 func secondNetwork(ctx context.Context, r *Run) error {
 	node := r.Cluster.Members[0]
 	if _, err := node.Exec(ctx, "mkdir", "-p", "/etc/cni/second.d"); err != nil {
@@ -130,9 +129,24 @@ func secondNetwork(ctx context.Context, r *Run) error {
 	if err := undeclared(found, map[string]string{severalInterfaces: "the pod has two"}); err != nil {
 		return expect("no other finding", err)
 	}
-	_, err = r.second(ctx, "del")
-	_, gone := node.Exec(ctx, "rm", "-rf", "/etc/cni/second.d", "/var/lib/cni/networks/second")
-	return errors.Join(err, gone)
+	err = r.underLoad(ctx, "eth0 while net1 is unplugged", func(ctx context.Context) error {
+		_, err := r.second(ctx, "del")
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := r.capsOf(ctx, r.early, capIn, capOut); err != nil {
+		return expect("eth0 keeps its limits without net1", err)
+	}
+	if attached, err = r.attachments(ctx, node); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(attached, func(a attachment) bool { return a.Interface.PodName == net1.Name }) {
+		return expect("nothing of net1 is left", fmt.Errorf("attachments %+v", attached))
+	}
+	_, err = node.Exec(ctx, "rm", "-rf", "/etc/cni/second.d", "/var/lib/cni/networks/second")
+	return err
 }
 
 // attach makes the second interface.
