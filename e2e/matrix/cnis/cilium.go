@@ -107,10 +107,10 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// Own says whether a line is of Cilium's state, which changes with every pod and
-// every start of its agent.
+// Own says whether a line is of Cilium's state, which changes with every pod and every
+// start of its agent, or of the volumes of an agent that other settings replaced.
 func (m *ciliumCNI) Own(line string) bool {
-	return slices.ContainsFunc([]string{
+	return m.switchesTCX && strings.Contains(line, "/volumes/kubernetes.io~projected/") || slices.ContainsFunc([]string{
 		"/run/cilium", "/sys/fs/bpf/cilium", "/sys/fs/bpf/tc/globals", "cil_from_", "cil_to_",
 	}, func(part string) bool { return strings.Contains(line, part) })
 }
