@@ -179,7 +179,7 @@ func policyEnforced(ctx context.Context, r *Run) error {
 // stays allowed.
 func policyChanged(ctx context.Context, r *Run) error {
 	engine := r.CNI.(cnis.Policy)
-	t, err := workload.Load{Pod: r.early, Peer: r.far}.While(ctx, func(ctx context.Context) error {
+	err := r.underLoad(ctx, "while policy changed", func(ctx context.Context) error {
 		for _, friend := range []*workload.Pod{r.near, r.control} {
 			if err := engine.Restrict(ctx, r.Cluster, r.early, r.far, friend); err != nil {
 				return err
@@ -195,9 +195,6 @@ func policyChanged(ctx context.Context, r *Run) error {
 		return nil
 	})
 	if err != nil {
-		return err
-	}
-	if err := r.judge(&load{what: "while policy changed", in: capIn, out: capOut}, t); err != nil {
 		return err
 	}
 	return engine.Lift(ctx, r.Cluster, r.early)
