@@ -67,9 +67,10 @@ func (r *PodRate) word() string {
 	}
 }
 
-// notable says that a line is worth one among many.
+// notable says that a line is worth one among many. A pod that is not limited as it
+// should be is named above, with its cause.
 func (r *PodRate) notable() bool {
-	return !slices.Contains([]string{"idle", "below it", words[Observed]}, r.word()) || r.PastBitsPerSecond > 0
+	return r.PastBitsPerSecond > 0 || r.Blocked != "" || r.State == "" && !slices.Contains([]string{"idle", "below it", words[Observed]}, r.word())
 }
 
 func line(pod, direction, asked, limit, now, drops, past, word string) string {
