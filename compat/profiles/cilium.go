@@ -182,7 +182,7 @@ func cilium() []*Profile {
 func ciliumOther() []*Profile {
 	legacyTC := ciliumBase(true)
 	legacyTC.Name, legacyTC.Title = "cilium-legacy-tc", "Cilium with legacy tc (1.15, or enable-tcx=false)"
-	legacyTC.Tried = []string{"cilium-1.15-bpf", "cilium-1.15-podweir-first"}
+	legacyTC.Tried = []string{"cilium-1.20-tcx-switched", "cilium-1.15-bpf", "cilium-1.15-podweir-first"}
 	legacyTC.When = []Condition{{FactCiliumDatapath, "veth"}, {FactCiliumRouting, "BPF"}, {FactCiliumAttach, "tc"}}
 	legacyTC.Hooks = []HookUse{fromContainer(terms.HookKindClsact), toContainer(terms.HookKindClsact)}
 	legacyTC.Sources = append(legacyTC.Sources, legacyTCSource())
