@@ -56,7 +56,7 @@ func aws() []*Profile {
 	without.Sources = awsSources()
 	with.Name, with.Title = "aws-vpc-cni-npa", "AWS VPC CNI with the Network Policy Agent"
 	with.When, with.Fallback = []Condition{{FactNPA, "yes"}}, true
-	with.Tried = []string{"aws-npa", "aws-npa-strict"}
+	with.Tried = []string{"aws-npa", "aws-npa-upgraded", "aws-npa-strict"}
 	with.Egress, with.Ingress = npaEgress, npaIngress
 	with.Hooks = []HookUse{
 		{terms.HookKindClsact, terms.HookIngress, []string{"handle_egress"}, Yes, "pod egress policy; cls_bpf, preference 1, handle 1"},

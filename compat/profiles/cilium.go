@@ -151,11 +151,11 @@ func cilium() []*Profile {
 	veth.Name, veth.Title, veth.Fallback = "cilium", "Cilium, veth, BPF host routing", true
 	veth.When = []Condition{{FactCiliumDatapath, "veth"}, {FactCiliumRouting, "BPF"}}
 	veth.Hooks = append(veth.Hooks, toContainer(terms.HookKindTCX))
-	veth.Tried = []string{"cilium-1.20-bpf"}
+	veth.Tried = []string{"cilium-1.20-bpf", "cilium-1.20-endpoint-routes", "cilium-1.20-podweir-first"}
 
 	legacyRouting := ciliumBase(false)
 	legacyRouting.Name, legacyRouting.Title = "cilium-legacy-routing", "Cilium, veth, legacy host routing (kube-proxy)"
-	legacyRouting.Tried = []string{"cilium-1.20-legacy", "cilium-1.15-shared"}
+	legacyRouting.Tried = []string{"cilium-1.20-legacy", "cilium-1.20-shared"}
 	legacyRouting.When = []Condition{{FactCiliumDatapath, "veth"}, {FactCiliumRouting, "Legacy"}}
 	legacyRouting.Hooks = eitherWay(fromContainer)
 	legacyRouting.Sources = append(legacyRouting.Sources, legacyTCSource())
@@ -182,7 +182,7 @@ func cilium() []*Profile {
 func ciliumOther() []*Profile {
 	legacyTC := ciliumBase(true)
 	legacyTC.Name, legacyTC.Title = "cilium-legacy-tc", "Cilium with legacy tc (1.15, or enable-tcx=false)"
-	legacyTC.Tried = []string{"cilium-1.20-tcx-switched", "cilium-1.15-bpf", "cilium-1.15-podweir-first"}
+	legacyTC.Tried = []string{"cilium-1.20-tcx-switched", "cilium-1.15-bpf"}
 	legacyTC.When = []Condition{{FactCiliumDatapath, "veth"}, {FactCiliumRouting, "BPF"}, {FactCiliumAttach, "tc"}}
 	legacyTC.Hooks = []HookUse{fromContainer(terms.HookKindClsact), toContainer(terms.HookKindClsact)}
 	legacyTC.Sources = append(legacyTC.Sources, legacyTCSource())

@@ -63,7 +63,7 @@ func reference() []*Profile {
 	bridgePort := "the host-side device is a port of a bridge; no program of the plugin is on it"
 	return []*Profile{
 		{
-			Name: "ptp", Tried: []string{"ptp", "ptp-drop-in", "ptp-nri", "ptp-podweir-first", "two-interfaces"}, Title: "ptp (reference plugin)", Family: "reference", Plugins: []string{"ptp"}, Fallback: true,
+			Name: "ptp", Tried: []string{"ptp", "ptp-drop-in", "ptp-nri", "ptp-kubernetes-1.34", "ptp-podweir-first", "two-interfaces"}, Title: "ptp (reference plugin)", Family: "reference", Plugins: []string{"ptp"}, Fallback: true,
 			Signals: []Signal{{SignalFile, "opt/cni/bin/ptp", Installed}},
 			Device:  terms.DeviceVeth, DevicePrefixes: []string{"veth"}, Bypass: No, BypassWhy: "packets are routed to the host-side device",
 			SharesAnnotations: No, Egress: egress, Ingress: ingress,
