@@ -9,5 +9,8 @@ var KernelOn = kernelOn
 // Outcomes are those of a report before what one problem breaks is joined.
 var Outcomes = outcomes
 
+// Together is [together].
+var Together = together
+
 // InOrder is [inOrder].
 var InOrder = inOrder

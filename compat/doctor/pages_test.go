@@ -26,7 +26,7 @@ import (
 const pages = "../../docs/reference/doctor"
 
 // TestPages: every code has its page in the form that the doctor reads, and every page
-// has a code. The index is made from them.
+// has a code and names only codes that exist. The index is made from them.
 func TestPages(t *testing.T) {
 	codes := map[string]bool{"README": true, "pages": true, "v1.schema": true}
 	for _, c := range doctor.Checks() {
@@ -40,6 +40,18 @@ func TestPages(t *testing.T) {
 	for _, e := range entries {
 		if !codes[strings.TrimSuffix(e.Name(), filepath.Ext(e.Name()))] {
 			t.Errorf("%s/%s: no check has this code", pages, e.Name())
+		}
+		text, err := os.ReadFile(filepath.Join(pages, e.Name()))
+		must.OK(t, err)
+		for _, code := range regexp.MustCompile(`PW[1-9]\d\d`).FindAllString(string(text), -1) {
+			if !codes[code] {
+				t.Errorf("%s/%s names %s, and there is no such check", pages, e.Name(), code)
+			}
+		}
+	}
+	for _, pair := range doctor.Together {
+		if !codes[pair[0]] || !codes[pair[1]] {
+			t.Errorf("%s and %s are reported together, and both have to be checks", pair[0], pair[1])
 		}
 	}
 	name := filepath.Join(pages, "README.md")

@@ -21,7 +21,6 @@ var together = [][2]string{
 	// Something is missing or replaced: repair puts it back or takes what is left.
 	{"PW602", "PW505"},
 	{"PW602", "PW603"},
-	{"PW602", "PW606"},
 	{"PW602", "PW609"},
 	{"PW602", "PW611"},
 	// The probe says who takes packets past the queue.

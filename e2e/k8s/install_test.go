@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/podweir/podweir/e2e/k8s/cluster"
 	"github.com/podweir/podweir/e2e/k8s/snapshot"
 	"github.com/podweir/podweir/plugin/testutil/mark"
 	"github.com/podweir/podweir/plugin/testutil/must"
@@ -218,13 +217,11 @@ func (p *pod) inNetns(ctx context.Context, args ...string) (string, error) {
 	return p.Node.Exec(ctx, append([]string{"nsenter", "--net=" + ns}, args...)...)
 }
 
-// TestPrivilegedLimitOverdue has the result name an interface that the pod lacks, which
-// is passed over, and a pod whose eth0 has another name. The agent cannot shape it: that
-// is told by an Event, a metric and the doctor, as long as the pod asks for a limit.
+// TestPrivilegedLimitOverdue has a pod whose eth0 has another name. The agent cannot shape
+// it: an Event, a metric and the doctor say so as long as the pod asks for a limit.
 func TestPrivilegedLimitOverdue(t *testing.T) {
 	install(t, "delivery=chain")
 	node := suite.Members[0]
-	noted(t, node, "ghost0", "")
 	p := run(t, "overdue", 0, nil)
 	if out, err := p.inNetns(t.Context(), "sh", "-c", "ip link set eth0 down && ip link set eth0 name other0 && ip link set other0 up"); err != nil {
 		t.Fatalf("rename eth0: %v: %s", err, out)
@@ -251,30 +248,4 @@ func TestPrivilegedLimitOverdue(t *testing.T) {
 	p.annotate(t, map[string]string{egressKey: "", "kubernetes.io/ingress-bandwidth": ""})
 	overdue("0")
 	green(t, node)
-}
-
-// noted puts the noter into a node's chain, and waits until the runtime uses it with
-// podweir behind it.
-func noted(t *testing.T, node *cluster.Node, name, sandbox string) {
-	t.Helper()
-	const path = "/opt/cni/bin/noter"
-	must.OK(t, node.WriteFile(path, noter))
-	if _, err := node.Exec(t.Context(), "chmod", "0755", path); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := node.WriteFile(cluster.Conflist, node.Conflist()); err != nil {
-			t.Error(err)
-		}
-	})
-	const entry = `"type": "noter",`
-	settings := fmt.Sprintf(` "note": %q, "noteSandbox": %q,`, name, sandbox)
-	must.OK(t, node.WriteFile(cluster.Conflist, strings.Replace(node.Conflist("noter"), entry, entry+settings, 1)))
-	eventually(t, 10*time.Second, "the chain with the note", func(ctx context.Context) error {
-		out, err := node.Exec(ctx, "cat", "/etc/cni/net.d/00-podweir-10-lab.conflist")
-		if err == nil && !strings.Contains(out, name) {
-			err = errors.New(out)
-		}
-		return err
-	})
 }
