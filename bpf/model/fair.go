@@ -90,9 +90,6 @@ func (f *Fair) Word() uint64 {
 	return word
 }
 
-// ShareIn is the share in such a word, an estimate.
-func ShareIn(word uint64) uint32 { return uint32(word) & (fairBeside - 1) }
-
 // look brings it up to a tick, at which the total meter has a level.
 func (f *Fair) look(c *shaping.Datapath, level uint64, tick uint32) {
 	ticks := tick - f.Tick

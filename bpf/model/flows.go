@@ -95,13 +95,6 @@ func (t *FlowTable) counts(id FlowID) bool {
 	return closed
 }
 
-// Held says whether the table holds a flow in the second band at a time of
-// [Tick], where holds last so many ticks.
-func (t *FlowTable) Held(id FlowID, tick, holdTicks uint32) bool {
-	hold := flowHold(holdTicks)
-	return t.find(id, flowUnit(tick), hold, hold).held
-}
-
 // grown is the age with this packet: the second packet counts at once, then
 // it takes later units, which count from the begin of its hold while the flow is
 // held.

@@ -11,8 +11,8 @@ import (
 	"github.com/podweir/podweir/plugin/terms"
 )
 
-// Share is the slot of a direction that has a share of its group's limit, for who changes
-// that many times a second. Its memory is there as long as the node is open.
+// Share is the slot of a direction that has a share of its group's limit, for a loop that
+// changes the share many times a second. Its memory is mapped as long as the node is open.
 type Share struct {
 	slot
 	whose uint64

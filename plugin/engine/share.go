@@ -18,8 +18,8 @@ import (
 	"github.com/podweir/podweir/plugin/units"
 )
 
-// Share is the queue of one direction of a pod that has a share of its group's limit. It is
-// as good as the node that it is from is open. Close it.
+// Share is the queue of one direction of a pod that has a share of its group's limit. It can
+// be used as long as the node that it comes from is open. Close it.
 type Share struct {
 	// Namespace is the pod's, whose pods have Group together.
 	Namespace string
@@ -44,9 +44,9 @@ type Share struct {
 	sent, known units.Bytes
 }
 
-// Shares returns the queues of an attachment that have a share of a group's limit, as they
-// are: one that is not whole has none yet. They are for one who divides, with a node that does
-// nothing else: watches of this process are not told of what it changes.
+// Shares returns the queues of an attachment that have a share of a group's limit. A queue
+// that is not whole has none yet. The loop that divides (package divide) opens a node for them
+// alone: the kernel does not report that node's changes to the watches of this process.
 func (n *Node) Shares(r *attach.Record) ([]*Share, error) {
 	if (r.Config.Egress == nil || r.Config.Egress.Group == 0) && (r.Config.Ingress == nil || r.Config.Ingress.Group == 0) {
 		return nil, nil

@@ -74,7 +74,7 @@ type sender struct {
 	port  uint32
 }
 
-// quiet has the sockets whose changes this process does not want to be told of.
+// quiet has the sockets whose changes this process ignores.
 var quiet sync.Map
 
 func (h *Handle) sender() sender { return sender{h.Cookie(), h.socket.port} }

@@ -78,8 +78,8 @@ func (s *Store) tryLock(dir string) (*os.File, error) {
 	return nil, fmt.Errorf("flock %s: %w", dir, err)
 }
 
-// Turn is the lock of an attachment for who takes it many times a second and would rather come
-// again than wait.
+// Turn is the lock of an attachment for a loop that takes it many times a second, and tries
+// again later instead of waiting.
 type Turn struct{ dir *os.File }
 
 // Turn opens the lock of an attachment, which has a directory. Close it.

@@ -130,9 +130,6 @@ func (m *Member) Saw(sent units.Bytes, waiting bool) {
 	m.sent, m.waiting = sent, waiting
 }
 
-// Recent is what the member sent lately, its highest rate of the last ticks.
-func (m *Member) Recent() units.ByteRate { return m.recent }
-
 // Waiting says that packets waited in the member's queue at the last tick.
 func (m *Member) Waiting() bool { return m.waiting }
 

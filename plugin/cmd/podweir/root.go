@@ -31,8 +31,9 @@ func (o *options) paths() engine.Paths {
 
 func (o *options) open() (*engine.Node, error) { return engine.Open(o.paths()) }
 
-// openThere opens the node for who looks at what is attached or changes it. A directory that
-// the command line names and that is not there is a mistake, and no node without limits.
+// openThere opens the node for a command that looks at attachments or changes them. If the
+// command line names a directory that does not exist, that is an error: it does not mean that
+// the node has no limits.
 func (o *options) openThere() (*engine.Node, error) {
 	if dir := o.v.GetString("pins"); o.pinsNamed {
 		if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
