@@ -3,17 +3,40 @@
 
 package lab
 
-import "github.com/prometheus/procfs"
+import (
+	"errors"
 
-// BusySeconds is the processor time of the machine that was not idle.
-func BusySeconds() (float64, error) {
+	"github.com/prometheus/procfs"
+)
+
+// Work is what the processors of the machine have done since its boot.
+type Work struct {
+	// BusySeconds is the time in which they were not idle, stolen time included. Linux measures idle time, to 10 ms
+	// here; what it was busy with it samples, and misses what is short.
+	BusySeconds float64
+	// Timers and Sends are softirqs: HRTIMER, in which a shaper wakes up, and NET_TX, in which it sends then.
+	Timers, Sends uint64
+}
+
+// Worked reads it.
+func Worked() (Work, error) {
 	fs, err := procfs.NewDefaultFS()
 	if err != nil {
-		return 0, err
+		return Work{}, err
 	}
 	stat, err := fs.Stat()
-	c := stat.CPUTotal
-	return c.User + c.Nice + c.System + c.IRQ + c.SoftIRQ + c.Steal, err
+	soft, softErr := fs.Softirqs()
+	sum := func(perCPU []uint64) (n uint64) {
+		for _, v := range perCPU {
+			n += v
+		}
+		return n
+	}
+	idle := stat.CPUTotal.Idle + stat.CPUTotal.Iowait
+	return Work{
+		BusySeconds: float64(len(stat.CPU))*monotonic().Seconds() - idle,
+		Timers:      sum(soft.HRTimer), Sends: sum(soft.NetTx),
+	}, errors.Join(err, softErr)
 }
 
 // Processor is the name of the machine's processor, as far as it says.

@@ -15,6 +15,9 @@ type RequestsRun struct{ client, server *worker }
 // request.
 func (r *RequestsRun) Wait(ctx context.Context) (*Latencies, error) {
 	var out Latencies
-	err := r.client.result(ctx, &out)
-	return &out, errors.Join(err, r.server.proc.kill())
+	return &out, r.result(ctx, &out)
+}
+
+func (r *RequestsRun) result(ctx context.Context, v any) error {
+	return errors.Join(r.client.result(ctx, v), r.server.proc.kill())
 }

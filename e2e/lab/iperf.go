@@ -27,15 +27,19 @@ const (
 	// iperfEnd is how long an iperf3 whose peer cannot be heard through a
 	// full queue gets to write its report.
 	iperfEnd = 500 * time.Millisecond
+	// ethernetHeaderBytes and tcpHeaderBytes, the latter with timestamps, are in front of each segment.
+	ethernetHeaderBytes = 14
+	tcpHeaderBytes      = 32
 )
 
-// Elephant describes bulk TCP by iperf3.
+// Elephant describes bulk: TCP by iperf3, or [QUIC].
 type Elephant struct {
 	// From and To are the sender and the receiver.
 	From, To *Host
 	// IPv6 selects the address family.
 	IPv6 bool
-	// CongestionControl is the sender's; empty means that of the lab.
+	// CongestionControl is the sender's; empty means that of the lab. [QUIC] is by IPv4 alone, and neither limited nor
+	// written in pieces.
 	CongestionControl string
 	// Flows is the number of connections; 0 means 1.
 	Flows int
@@ -53,6 +57,7 @@ type ElephantRun struct {
 	// Started is when the sender was started, in CLOCK_MONOTONIC.
 	Started        time.Duration
 	client, server *process
+	quic           *RequestsRun // instead of both
 }
 
 // BulkInterval is half a second of iperf3's report.
@@ -69,12 +74,16 @@ type BulkInterval struct {
 // Bulk is what both ends of a bulk transfer reported.
 type Bulk struct {
 	Sent, Received []BulkInterval
-	// MSS is the sender's segment size in bytes of payload.
-	MSS int
+	// MSS is the sender's segment size in bytes of payload, and HeadBytes what each segment has
+	// beside that on the wire, over IPv4.
+	MSS, HeadBytes int
 }
 
 // StartElephant starts iperf3 on both ends.
 func (l *Lab) StartElephant(ctx context.Context, e Elephant) (*ElephantRun, error) {
+	if e.CongestionControl == QUIC {
+		return l.startQUIC(ctx, &e)
+	}
 	if _, err := exec.LookPath("iperf3"); err != nil {
 		return nil, fmt.Errorf("iperf3 is needed for bulk flows: %w", err)
 	}
@@ -156,6 +165,10 @@ func listens(table, suffix string) bool {
 
 // Stop ends the transfer now and returns what was reported until then.
 func (r *ElephantRun) Stop(ctx context.Context) (*Bulk, error) {
+	if r.quic != nil {
+		_ = r.quic.client.proc.stdin.Close() // a worker that is gone has closed it
+		return r.Wait(ctx)
+	}
 	if err := r.client.signal(syscall.SIGTERM); err != nil {
 		return nil, err
 	}
@@ -164,6 +177,10 @@ func (r *ElephantRun) Stop(ctx context.Context) (*Bulk, error) {
 
 // Wait returns the reports when the transfer has ended.
 func (r *ElephantRun) Wait(ctx context.Context) (*Bulk, error) {
+	var bulk Bulk
+	if r.quic != nil {
+		return &bulk, r.quic.result(ctx, &bulk)
+	}
 	// Interrupted runs exit with 1 and a complete report, which decides.
 	clientErr := r.client.wait(ctx)
 	if ctx.Err() != nil {
@@ -177,7 +194,6 @@ func (r *ElephantRun) Wait(ctx context.Context) (*Bulk, error) {
 		}
 	}
 	serverErr := r.server.wait(ctx)
-	var bulk Bulk
 	sender, err := parseIperf(r.client.stdout.Bytes())
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("report of the sender: %w", err), clientErr)
@@ -187,6 +203,7 @@ func (r *ElephantRun) Wait(ctx context.Context) (*Bulk, error) {
 		return nil, errors.Join(fmt.Errorf("report of the receiver: %w", err), serverErr)
 	}
 	bulk.Sent, bulk.MSS = sender.intervals(), sender.Start.MSS
+	bulk.HeadBytes = ethernetHeaderBytes + ipv4HeaderBytes + tcpHeaderBytes
 	bulk.Received = receiver.intervals()
 	return &bulk, nil
 }

@@ -32,6 +32,7 @@ var workerKinds = map[string]workerFunc{
 	"udp-spread":  runUDPSpread,
 	"call-server": runCallServer,
 	"call-client": runCallClient,
+	"quic-client": runQUICClient,
 }
 
 // workerMessage is a line from the worker to its parent.

@@ -34,7 +34,7 @@ const (
 	videoPatience = 2 * videoPeriod
 )
 
-// floods send twice the cap and were made to pass one.
+// floods send twice the cap, if the mix does not say how much, and were made to pass one.
 var floods = map[string]traffic.Load{
 	// One flow, full packets.
 	"udp": traffic.UDP,
@@ -94,7 +94,11 @@ func (l *ordinary) startBeside(ctx context.Context, d traffic.Direction, from, t
 		if !ok {
 			return nil, fmt.Errorf("no flood %q", l.mix.Flood)
 		}
-		b.flood, err = l.pod.Start(ctx, d, load, l.cell.Rate, l.head()+loadLast+l.tail())
+		rate := l.cell.Rate
+		if l.mix.FloodTimes != 0 {
+			load.Times, rate = 1, uint64(l.mix.FloodTimes*float64(rate))
+		}
+		b.flood, err = l.pod.Start(ctx, d, load, rate, l.head()+loadLast+l.tail())
 		if err != nil {
 			return nil, err
 		}

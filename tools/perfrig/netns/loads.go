@@ -145,13 +145,18 @@ func (l *ordinary) bulkDone(ctx context.Context, runs []*lab.ElephantRun, end ti
 	var flows [][]float64 // bytes of each flow in each second
 	var again, segments float64
 	var roundTrips []time.Duration
+	var shares []float64
 	for _, run := range runs {
 		bulk, err := run.Stop(ctx)
 		if err != nil {
 			return err
 		}
 		from := (end - loadLast - run.Started).Seconds()
-		flows = append(flows, perSecondOf(bulk.Received, from)...)
+		received := perSecondOf(bulk.Received, from)
+		flows = append(flows, received...)
+		for _, flow := range received {
+			shares = append(shares, l.share(flow, bulk))
+		}
 		roundTrips = append(roundTrips, roundTripsOf(bulk.Sent, from)...)
 		late := lab.Between(bulk.Sent, from, math.Inf(1))
 		again += late.Retransmits
@@ -169,11 +174,29 @@ func (l *ordinary) bulkDone(ctx context.Context, runs []*lab.ElephantRun, end ti
 	if len(flows) > 1 {
 		l.set("bulk_fairness_share", medianFairness(flows))
 	}
+	if l.mix.Flood != "" && len(shares) > 0 {
+		sum := 0.0
+		for _, share := range shares {
+			sum += share
+		}
+		l.set("bulk_least_share", slices.Min(shares))
+		l.set("bulk_whole_share", sum)
+	}
 	if len(roundTrips) > 0 {
 		slices.Sort(roundTrips)
 		l.set("bulk_round_trip_p50_ms", millis(roundTrips[len(roundTrips)/2]))
 	}
 	return nil
+}
+
+// share is what a flow has of the cap on the wire, by its bytes in each second.
+func (l *ordinary) share(perSecond []float64, bulk *lab.Bulk) float64 {
+	sum := 0.0
+	for _, bytes := range perSecond {
+		sum += bytes
+	}
+	head := 1 + float64(bulk.HeadBytes)/float64(max(bulk.MSS, 1))
+	return sum / float64(max(len(perSecond), 1)) * head * 8 / float64(l.cell.Rate)
 }
 
 // roundTripsOf are those of each flow in each interval that lies behind from, in
@@ -238,6 +261,11 @@ func (l *ordinary) steadyWire(d traffic.Direction, from, to time.Duration) error
 		return err
 	}
 	l.promise(d, wire)
-	l.set(d.String()+"_used_share", wire.BitsPerSec()/float64(l.cell.Rate))
+	used := wire.BitsPerSec() / float64(l.cell.Rate)
+	l.set(d.String()+"_used_share", used)
+	// What bulk and the call leave to a flood; after bulkDone.
+	if bulk, ok := l.into.Metrics["bulk_whole_share"]; ok {
+		l.set("flood_share", used-bulk-l.mix.CallShare)
+	}
 	return nil
 }

@@ -69,7 +69,11 @@ func TestPrivilegedLoadsBesideACall(t *testing.T) {
 			spec.Mix{CallShare: 0.03, Stream: true, Tunnel: true, VideoShare: 0.05, Bulk: []spec.Bulk{{Congestion: "cubic", Flows: 1}}},
 			[]string{"stream_p99_ms", "stream_requests_per_second", "inner_call_p50_ms", "segment_mean_ms", "segment_requests_per_second"},
 		},
-		{spec.Mix{CallShare: 0.03, Flood: "discovery"}, []string{"call_p50_ms"}},
+		{spec.Mix{CallShare: 0.03, Flood: "discovery", FloodTimes: 2}, []string{"call_p50_ms"}},
+		{
+			spec.Mix{CallShare: 0.03, Flood: "udp", FloodTimes: 1.2, Bulk: []spec.Bulk{{Congestion: lab.QUIC, Flows: 1}}},
+			[]string{"bulk_least_share", "flood_share", "bulk_round_trip_p50_ms"},
+		},
 	} {
 		r := cell(t, "loads", "load-pages-ingress/10M/podweir-flat")
 		r.Cell.Workload.Mix = &tc.mix
@@ -84,8 +88,8 @@ func TestPrivilegedLoadsBesideACall(t *testing.T) {
 		if used := into.Metrics["ingress_used_share"]; used < 0.9 {
 			t.Errorf("%+v: %.2f of the cap was used, want at least 0.9", tc.mix, used)
 		}
-		if flood := into.Metrics["offered_bits_per_second"]; tc.mix.Flood != "" && flood < 1.9*10e6 {
-			t.Errorf("the flood offered %.1f Mbit/s, want 20", flood/1e6)
+		if flood := into.Metrics["offered_bits_per_second"]; flood < 0.95*tc.mix.FloodTimes*10e6 {
+			t.Errorf("%+v: the flood offered %.1f Mbit/s", tc.mix, flood/1e6)
 		}
 		if n := into.Metrics["stream_errors_count"]; n != 0 {
 			t.Errorf("%+v: %v requests on the stream without an answer: %v", tc.mix, n, into.Errors)

@@ -36,7 +36,7 @@ func (r *run) others(ctx context.Context) (err error) {
 		return err
 	}
 	r.set("memory_node_bytes", float64(after.Sub(before).Total()))
-	busy, err := lab.BusySeconds()
+	busy, err := lab.Worked()
 	if err != nil {
 		return err
 	}
@@ -67,17 +67,17 @@ func (r *run) twoPods(ctx context.Context, l *lab.Lab) (from, to *lab.Pod, err e
 	return from, to, r.said.err()
 }
 
-func (r *run) othersIdle(ctx context.Context, busyBefore float64) error {
+func (r *run) othersIdle(ctx context.Context, before lab.Work) error {
 	last := r.bulkDuration()
 	if err := wiremeter.Until(ctx, wiremeter.Now()+last); err != nil {
 		return err
 	}
-	busy, err := lab.BusySeconds()
-	r.set("machine_busy_cores", (busy-busyBefore)/last.Seconds())
+	busy, err := lab.Worked()
+	r.set("machine_busy_cores", (busy.BusySeconds-before.BusySeconds)/last.Seconds())
 	return err
 }
 
-func (r *run) othersLoaded(ctx context.Context, l *lab.Lab, e *lab.Elephant, busyBefore float64) error {
+func (r *run) othersLoaded(ctx context.Context, l *lab.Lab, e *lab.Elephant, before lab.Work) error {
 	// At the pod's own device, behind everything on the way; it is there in all
 	// phases.
 	meter, err := wiremeter.Attach(e.To.Netns, e.To.IfName, wiremeter.Received)
@@ -94,7 +94,7 @@ func (r *run) othersLoaded(ctx context.Context, l *lab.Lab, e *lab.Elephant, bus
 		r.set("goodput_bits_per_second", payload)
 	}
 	r.set("wire_bits_per_second", float64(series.Total())*8/r.bulkDuration().Seconds())
-	return r.cost(busyBefore, series.Total())
+	return r.cost(before, series)
 }
 
 // othersLoad is done when the load has ended; it returns the payload's rate by

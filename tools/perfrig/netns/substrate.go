@@ -92,6 +92,7 @@ var workloads = map[spec.WorkloadKind]func(*run, context.Context) error{
 	spec.Add:     (*run).add,
 	spec.Packet:  (*run).packet,
 	spec.Others:  (*run).others,
+	spec.Cost:    (*run).processor,
 	spec.Pods:    (*run).pods,
 
 	spec.Ordinary: (*run).ordinary,

@@ -5,6 +5,7 @@ package netns
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/podweir/podweir/e2e/lab"
@@ -19,23 +20,11 @@ func (r *run) sweep(ctx context.Context) error {
 			return r.sweepUncapped(ctx, pod)
 		}
 		d, l := r.direction(), load(&r.cell.Workload)
-		// Before the processor time counts: what the unlimited pod carries is
-		// requested once in a rig.
-		if _, err := rig.Carried(ctx, d, l, r.cell.Rate); err != nil {
-			return err
-		}
-		busy, err := lab.BusySeconds()
-		if err != nil {
-			return err
-		}
 		began := wiremeter.Now()
 		got, err := rig.MeasureOn(ctx, pod, traffic.Case{
 			Cap: r.cell.Rate, Direction: d, Load: l, Duration: r.bulkDuration(),
 		})
 		if err != nil {
-			return err
-		}
-		if err := r.cost(busy, got.Bytes); err != nil {
 			return err
 		}
 		return r.result(pod, got, began)
@@ -46,12 +35,48 @@ func (r *run) bulkDuration() time.Duration {
 	return time.Duration(r.cell.Workload.BulkSeconds * float64(time.Second))
 }
 
-// cost records the processor time of the whole machine, load generators
-// included, for what passed.
-func (r *run) cost(busyBefore float64, bytes uint64) error {
-	busy, err := lab.BusySeconds()
-	if err == nil && bytes > 0 {
-		r.set("machine_cores_per_gbit", (busy-busyBefore)/(float64(bytes)*8/1e9))
+// processor puts bulk on the pod, and records what the machine does for it once it is out of slow
+// start and until it ends.
+func (r *run) processor(ctx context.Context) error {
+	return r.inRig(ctx, func(_ *traffic.Rig, pod *traffic.Target) error {
+		d := r.direction()
+		offer, err := pod.Start(ctx, d, load(&r.cell.Workload), 0, loadHead+r.bulkDuration())
+		if err != nil {
+			return err
+		}
+		if err := wiremeter.Until(ctx, offer.Started+loadHead); err != nil {
+			return err
+		}
+		began := wiremeter.Now()
+		before, err := lab.Worked()
+		if err != nil {
+			return err
+		}
+		const tail = 300 * time.Millisecond // iperf3's own end
+		if err := wiremeter.Until(ctx, offer.Until-tail); err != nil {
+			return err
+		}
+		wire, err := pod.Wire(d, began, wiremeter.Now())
+		if err != nil {
+			return err
+		}
+		if r.cell.Rate != 0 {
+			r.set(d.String()+"_used_share", wire.BitsPerSec()/float64(r.cell.Rate))
+		}
+		err = r.cost(before, wire)
+		_, _, waitErr := offer.Wait(ctx)
+		return errors.Join(err, waitErr)
+	})
+}
+
+// cost records what the whole machine did, load generators included, for what passed.
+func (r *run) cost(before lab.Work, passed *wiremeter.Series) error {
+	now, err := lab.Worked()
+	if gbit := float64(passed.Total()) * 8 / 1e9; err == nil && gbit > 0 {
+		r.set("machine_cores_per_gbit", (now.BusySeconds-before.BusySeconds)/gbit)
+		r.set("timers_per_gbit_count", float64(now.Timers-before.Timers)/gbit)
+		r.set("sends_per_gbit_count", float64(now.Sends-before.Sends)/gbit)
+		r.set("packets_per_gbit_count", float64(passed.Packets)/gbit)
 	}
 	return err
 }
@@ -80,10 +105,6 @@ func (r *run) result(pod *traffic.Target, got *traffic.CapResult, began time.Dur
 // sweepUncapped is the same on a pod without a limit.
 func (r *run) sweepUncapped(ctx context.Context, pod *traffic.Target) error {
 	d := r.direction()
-	busy, err := lab.BusySeconds()
-	if err != nil {
-		return err
-	}
 	offer, err := pod.Start(ctx, d, load(&r.cell.Workload), 0, r.bulkDuration())
 	if err != nil {
 		return err
@@ -94,9 +115,6 @@ func (r *run) sweepUncapped(ctx context.Context, pod *traffic.Target) error {
 	}
 	wire, err := pod.Wire(d, offer.Started, min(offer.Until, wiremeter.Now()))
 	if err != nil {
-		return err
-	}
-	if err := r.cost(busy, wire.Total()); err != nil {
 		return err
 	}
 	r.set(d.String()+"_wire_bits_per_second", wire.BitsPerSec())

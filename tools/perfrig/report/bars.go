@@ -68,6 +68,9 @@ func Bars(r *record.Results) []Bar {
 	for _, c := range b.cells(spec.Others) {
 		b.others(&c)
 	}
+	for _, c := range b.cells(spec.Cost) {
+		b.processor(&c)
+	}
 	for _, c := range b.cells(spec.Add) {
 		b.addition(&c)
 	}

@@ -13,15 +13,74 @@ import (
 
 // The bars of a call beside other loads.
 const (
-	callLostMost = 0.5  // percent, of a call below its fair share
-	callTurns    = 3.0  // p99 by one packet of each active flow, beyond the bystander's
-	fairLeast    = 0.95 // Jain's index of bulk flows
-	againMost    = 1.0  // percent of segments
-	ownWaitMost  = 10.0 // ms, the median of bulk's own packets
-	ownWaitFrom  = 100_000_000
+	callLostMost = 0.5 // percent, of a call below its fair share
+	callTurns    = 3.0 // p99 by one packet of each active flow, beyond the bystander's
 	// lossResolved, in percent, and one full frame at the cap are what a loss and a time
 	// may be above another phase's and count as the same.
 	lossResolved = 0.1
+)
+
+// The bars of bulk. Light packets go first, so bulk itself may wait: into a pod longer, where a packet that
+// is lost must cross the network again.
+const (
+	fairLeast  = 0.95 // Jain's index of up to manyFlows of one kind
+	fairMany   = 0.94 // of more of them, below ownWaitFrom
+	fairKinds  = 0.75 // of several kinds, into a pod
+	manyFlows  = 8
+	againMost  = 1.0 // percent of segments, out of a pod and by one flow
+	againIn    = 2.0 // into a pod
+	againSlow  = 3.0 // the same, below ownWaitFrom
+	againBBR   = 8.0 // by several flows of BBR, below bbrFrom
+	bbrFrom    = 20_000_000
+	ownWaitOut = 25.0 // ms, the median of bulk's own packets out of a pod
+	ownWaitIn  = 50.0 // into one
+	// ownWaitFrom is from which cap on such packets have a bar.
+	ownWaitFrom = 100_000_000
+)
+
+// into says that a cell's load is into the pod.
+func into(c *spec.Cell) bool { return c.Workload.Direction == "ingress" }
+
+// leastFair is the least of Jain's index of a cell's bulk.
+func leastFair(c *spec.Cell) float64 {
+	mix := c.Workload.Mix
+	switch {
+	case len(mix.Bulk) > 1 && into(c):
+		return fairKinds
+	case mix.BulkFlows() > manyFlows && c.Rate < ownWaitFrom:
+		return fairMany
+	}
+	return fairLeast
+}
+
+// mostAgain is how much of a cell's bulk may be sent again, in percent of its segments.
+func mostAgain(c *spec.Cell) float64 {
+	mix := c.Workload.Mix
+	switch {
+	case !into(c) || mix.BulkFlows() == 1:
+		return againMost
+	case c.Rate >= ownWaitFrom:
+		return againIn
+	case c.Rate < bbrFrom && len(mix.Bulk) == 1 && mix.Bulk[0].Congestion == "bbr":
+		return againBBR
+	}
+	return againSlow
+}
+
+// mostWait is how long a cell's bulk may wait, in ms.
+func mostWait(c *spec.Cell) float64 {
+	if into(c) {
+		return ownWaitIn
+	}
+	return ownWaitOut
+}
+
+// Beside a UDP flow that does not slow down: what each of two has at least, and by an equal part what each of more
+// has at least, and the UDP flow at most.
+const (
+	besideTwo  = 0.4
+	besideMore = 0.75
+	besideMost = 1.75
 )
 
 // The phases that podweir is compared with.
@@ -65,23 +124,40 @@ func (b *barred) load(c *spec.Cell) {
 	b.bulk(c)
 }
 
+// besideFlood: who slows down keeps its part of the cap. What it loses and how long it waits is the flood's doing.
+func (b *barred) besideFlood(c *spec.Cell) {
+	equal := 1 / float64(c.Workload.Mix.BulkFlows()+1)
+	least, most := besideMore*equal, besideMost*equal
+	if c.Workload.Mix.BulkFlows() == 1 {
+		least, most = besideTwo, 1-besideTwo
+	}
+	b.least(c, besideKind, "the least flow's part beside a flood", "bulk_least_share", "", least)
+	b.most(c, besideFloodKind, "the flood's part", "flood_share", "", most)
+}
+
 func (b *barred) bulk(c *spec.Cell) {
 	mix, d := c.Workload.Mix, c.Workload.Direction
-	b.least(c, jainKind, "fairness of the bulk flows", "bulk_fairness_share", "", fairLeast)
+	if mix.Flood != "" {
+		b.besideFlood(c)
+		return
+	}
+	b.least(c, jainKind, "fairness of the bulk flows", "bulk_fairness_share", "", leastFair(c))
 	if mix.Marked() {
 		b.most(c, ecnAgainKind, "segments sent again by ECN flows", "late_retransmits_count", "", 0)
+		// Where nothing is lost no mark is owed.
 		if marked := values(b.r, c, "bulk_marked_count"); len(marked) > 0 {
-			b.add(slices.Min(marked) > 0, c, "packets marked", fmt.Sprintf("%.0f", slices.Min(marked)), "more than 0").
+			dropped := slices.Max(append(values(b.r, c, "bulk_dropped_count"), 0))
+			b.add(slices.Min(marked) > 0 || dropped == 0, c, "packets marked", fmt.Sprintf("%.0f", slices.Min(marked)), "more than 0 where one is lost").
 				of(markedKind, "bulk_marked_count", slices.Min(marked))
 		}
 	} else {
-		b.most(c, againKind, "segments sent again", "late_retransmits_percent", "%", againMost)
+		b.most(c, againKind, "segments sent again", "late_retransmits_percent", "%", mostAgain(c))
 	}
 	if n := mix.BulkFlows(); len(mix.Bulk) == 1 && (n == 1 || n == 8) {
 		b.least(c, loadUseKind, "use of the cap", d+"_used_share", "", leastUse)
 	}
 	if c.Rate >= ownWaitFrom && !mix.Tunnel {
-		b.most(c, ownWaitKind, "bulk's own wait, median", "bulk_round_trip_p50_ms", "ms", ownWaitMost)
+		b.most(c, ownWaitKind, "bulk's own wait, median", "bulk_round_trip_p50_ms", "ms", mostWait(c))
 	}
 }
 

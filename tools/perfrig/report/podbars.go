@@ -14,8 +14,9 @@ const (
 	// packetDrift is what a packet to one pod may cost on a full node by what it costs on
 	// one with that pod alone.
 	packetDrift = 1.1
-	// turnsMost is what packets to all pods in turns may cost by those to one.
-	turnsMost = 1.5
+	// turnsMost is what packets to all pods in turns may cost by those to one. The first access to a pod's
+	// data is a miss of the caches: memory's price, whatever the programs do.
+	turnsMost = 3.2
 	// agentMost is the bar of the agent's anonymous memory, in bytes.
 	agentMost = 15 << 20
 )

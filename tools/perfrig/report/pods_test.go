@@ -37,7 +37,7 @@ func fullNode(over float64) *record.Results {
 
 func TestFullNodeIsHeldToOnePod(t *testing.T) {
 	got := map[string]string{}
-	for over, where := range map[float64]string{1.05: "flat", 1.6: "steep"} {
+	for over, where := range map[float64]string{1.05: "flat", 3.3: "steep"} {
 		for what, word := range words(Bars(fullNode(over))) {
 			got[where+", "+what] = word
 		}

@@ -208,6 +208,41 @@ func TestBarsRelativeToTheReferencePlugin(t *testing.T) {
 	}
 }
 
+// TestProcessorTimeIsHeldToThePlugins: out of a pod of 100M more than elsewhere, and not while other work ran.
+func TestProcessorTimeIsHeldToThePlugins(t *testing.T) {
+	for name, tc := range map[string]struct {
+		direction string
+		rate      uint64
+		by, busy  float64
+		want      string
+	}{
+		"out of 100M":      {"egress", 100_000_000, 1.45, 0, "ok"},
+		"more of it":       {"egress", 100_000_000, 1.55, 0, "MISS"},
+		"into it":          {"ingress", 100_000_000, 1.15, 0, "MISS"},
+		"out of 1G":        {"egress", 1_000_000_000, 1.15, 0, "MISS"},
+		"no more":          {"egress", 1_000_000_000, 1.05, 0, "ok"},
+		"beside something": {"egress", 1_000_000_000, 1.05, 0.1, "?"},
+	} {
+		w := spec.Workload{Name: "cost-cubic-4", Kind: spec.Cost, Direction: tc.direction}
+		cores := func(by float64) map[string][]float64 {
+			return map[string][]float64{"machine_cores_per_gbit": {0.4 * by, 0.401 * by, 0.399 * by}}
+		}
+		r := &record.Results{Samples: append(loadSamples(better, &w, tc.rate, cores(1)), loadSamples(ours, &w, tc.rate, cores(tc.by))...)}
+		for i := range r.Samples {
+			r.Samples[i].Foreign = 0
+		}
+		r.Samples[1].Foreign = tc.busy
+		for what, word := range words(Bars(r)) {
+			if word != tc.want {
+				t.Errorf("%s: %s is %s, want %s", name, what, word, tc.want)
+			}
+		}
+		if n := len(Bars(r)); n != 1 {
+			t.Errorf("%s: %d bars, want 1", name, n)
+		}
+	}
+}
+
 // TestNotOfferedIsNotJudged: where the machine cannot carry 1.2 x the cap,
 // nothing was tested; below 1.5 x the use was not.
 func TestNotOfferedIsNotJudged(t *testing.T) {

@@ -32,7 +32,7 @@ func Profile(name string) (*Spec, error) {
 }
 
 // costs is what a change is compared by: what a pod and a packet cost, and beside that
-// latency and the use of the cap. Twenty minutes.
+// latency and the use of the cap. Half an hour.
 func costs() *Spec {
 	return &Spec{Profile: "costs", Samples: 3, Blocks: []Block{
 		{Phases: []Phase{unshaped, bandwidthTuned, strict}, Rates: []uint64{100 * mbit}, Workloads: slices.Concat(
@@ -40,6 +40,8 @@ func costs() *Spec {
 		{Phases: []Phase{bandwidth, strict, strictClsact}, Rates: []uint64{100 * mbit}, Workloads: []Workload{adds(100)}},
 		{Phases: []Phase{bandwidth, strict, strictIFB}, Rates: []uint64{100 * mbit}, Workloads: []Workload{memories(100)}},
 		{Phases: []Phase{unshaped, unused, elsewhere}, Workloads: others()},
+		{Phases: []Phase{bandwidthTuned, strict}, Rates: []uint64{100 * mbit, gbit, 10 * gbit}, Workloads: processors(directions...)},
+		{Phases: []Phase{calico, cilium, strictBefore}, Rates: []uint64{100 * mbit}, Workloads: processors(directions...)},
 		{Phases: []Phase{strict}, Workloads: []Workload{{Name: "packet", Kind: Packet, Seconds: 6}}},
 		// Far below the cap: what remains is what the queue itself costs.
 		{Phases: []Phase{unshaped, pfifo, bandwidth, strict, elephants}, Rates: []uint64{gbit}, Workloads: []Workload{
@@ -82,6 +84,17 @@ func others() []Workload {
 	return []Workload{idle, one("tcp-1-pod", 1), one("udp-1-pod", -1)}
 }
 
+// processors are four cubic flows.
+func processors(to ...string) []Workload {
+	var out []Workload
+	for _, d := range to {
+		out = append(out, Workload{
+			Name: "cost-cubic-4-" + d, Kind: Cost, Direction: d, Streams: 4, Congestion: "cubic", BulkSeconds: 6, Seconds: 11,
+		})
+	}
+	return out
+}
+
 // allFloods are those that a call is beside. Generators of small packets (tiny)
 // offer less than 1.2 x 100M here.
 var allFloods = []string{"discovery", "ect0", "fragments", "ports", "udp"}
@@ -98,6 +111,10 @@ func loads() *Spec {
 		},
 		{Phases: phases, Rates: []uint64{20 * mbit}, Workloads: named(ordinary(directions...), "call-03-bbr-1", "call-03-bbr-8")},
 		{Phases: phases, Rates: []uint64{10 * mbit}, Workloads: calledBeside([]string{"tiny"}, directions...)},
+		{
+			Phases: []Phase{strict, strictBefore, flat, bandwidthTuned}, Rates: []uint64{10 * mbit, 100 * mbit},
+			Workloads: besideUDP(directions...),
+		},
 	}}
 }
 
@@ -147,6 +164,21 @@ func calledBeside(floods []string, to ...string) []Workload {
 	mixes := map[string]Mix{}
 	for _, flood := range floods {
 		mixes["flood-"+flood] = Mix{CallShare: 0.03, Flood: flood}
+	}
+	return ofMixes(mixes, to...)
+}
+
+// besideUDP is bulk that slows down beside one UDP flow that does not.
+func besideUDP(to ...string) []Workload {
+	mixes := map[string]Mix{}
+	for congestion, flows := range map[string][2]int{"cubic": {1, 4}, "bbr": {1, 8}, "quic": {1, 4}} {
+		for _, n := range flows {
+			for _, percent := range []int{120, 150, 300} {
+				mixes[fmt.Sprintf("udp-%d-%s-%d", percent, congestion, n)] = Mix{
+					CallShare: 0.03, Bulk: []Bulk{{Congestion: congestion, Flows: n}}, Flood: "udp", FloodTimes: float64(percent) / 100,
+				}
+			}
+		}
 	}
 	return ofMixes(mixes, to...)
 }

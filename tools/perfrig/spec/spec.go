@@ -65,6 +65,8 @@ const (
 	Latency WorkloadKind = "latency"
 	// Others is what traffic of pods without a limit costs.
 	Others WorkloadKind = "others"
+	// Cost is what bulk of a limited pod costs the processors.
+	Cost WorkloadKind = "cost"
 	// Memory is what a number of pods costs the kernel.
 	Memory WorkloadKind = "memory"
 	// Add is how long ADD takes and how much memory.
@@ -122,11 +124,12 @@ type Mix struct {
 	// VideoShare, if not 0, is the share of the cap that a video takes, which comes
 	// in a segment every four seconds.
 	VideoShare float64 `json:"videoShare,omitempty"`
-	// Flood names an attack.
-	Flood string `json:"flood,omitempty"`
+	// Flood names an attack, of FloodTimes the cap, twice if that is 0.
+	Flood      string  `json:"flood,omitempty"`
+	FloodTimes float64 `json:"floodTimes,omitempty"`
 }
 
-// Bulk is TCP flows of one congestion control.
+// Bulk is flows of one congestion control: of TCP, or lab.QUIC.
 type Bulk struct {
 	Congestion string `json:"congestion"`
 	Flows      int    `json:"flows"`
