@@ -140,13 +140,14 @@ func attachmentView(a *Attachment, held bool, now time.Time) *view.Pod {
 		}
 	}
 	past := slices.IndexFunc(a.Directions, func(d Direction) bool { return d.Bypassed != "" })
-	starved, went := a.starved, ""
+	starved, went, who, cure := a.starved, "", "", ""
 	for i := range a.Directions {
 		d := &a.Directions[i]
 		starved = cmp.Or(starved, d.Starved)
 		if d.PastBytes > 0 && now.Sub(d.PastLast) < pastNow && !d.Ceiling && !d.Observed() {
 			went = fmt.Sprintf("%s of %s: packets went past podweir in the minute until %s, %v since %s", d.Direction, a.Interface.PodName,
 				d.PastLast.UTC().Format(time.RFC3339), units.Bytes(d.PastBytes), d.PastSince.UTC().Format(time.RFC3339))
+			who, cure = view.Ahead(d.Ahead)
 		}
 	}
 	switch {
@@ -171,7 +172,7 @@ func attachmentView(a *Attachment, held bool, now time.Time) *view.Pod {
 	case starved != "":
 		p.State, p.Cause, p.Cure = view.NotLimited, starved, cureStarved
 	case went != "":
-		p.State, p.Cause, p.Cure = view.NotLimited, went, view.CurePast
+		p.State, p.Cause, p.Cure = view.NotLimited, went+who, cure
 	case len(a.Drift) > 0 && !held:
 		p.State, p.Cause, p.Cure = view.Differs, strings.Join(a.Drift, "; "), cureDiffers
 	}

@@ -364,7 +364,9 @@ func attachment(node *engine.Node, queues *engine.Queues, r *attach.Record) Atta
 			if r.By != attach.ByHand { // who attaches by hand decides
 				one.Asked, one.DecidedBy = decision(r, d)
 			}
-			one.Notes = append(slices.Clip(one.Notes), beforeRedirect(in.Observed, s)...)
+			if one.Ahead = beforeRedirect(in.Observed, s); one.Ahead != "" {
+				one.CapHolds = false
+			}
 			if d == terms.Ingress {
 				one.Starved = in.Starved
 			}
@@ -472,19 +474,19 @@ func decision(r *attach.Record, d terms.Direction) (asked units.BitRate, by stri
 	return asked, by
 }
 
-// beforeRedirect says who may end the chain before the redirect to the ifb, which runs last
+// beforeRedirect names who may end the chain before the redirect to the ifb, which runs last
 // on purpose.
-func beforeRedirect(obs *attach.Observed, s *attach.DirectionState) (notes []string) {
+func beforeRedirect(obs *attach.Observed, s *attach.DirectionState) string {
 	if !s.Params.Redirect {
-		return nil
+		return ""
 	}
-	pod := obs.Device(terms.SidePod)
-	for _, h := range pod.Chain(terms.SidePod, terms.HookIngress).Others() {
+	var all []string
+	for _, h := range obs.Device(terms.SidePod).Chain(terms.SidePod, terms.HookIngress).Others() {
 		if h.Answer == judge.AnswerUnknown {
-			notes = append(notes, fmt.Sprintf("%v runs before the redirect on %s: if it ends the chain, ingress is not limited; podweir doctor --probe tells", h, pod.Name))
+			all = append(all, h.String())
 		}
 	}
-	return notes
+	return strings.Join(all, ", ")
 }
 
 // blocked names a program of others that drops every packet of a direction, "" if there is

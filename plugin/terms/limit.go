@@ -38,6 +38,9 @@ type Limit struct {
 	NoCeiling string `json:"noCeiling,omitempty"`
 	// Blocked names a program of others that drops every packet of the direction.
 	Blocked string `json:"blocked,omitempty"`
+	// Ahead names programs of others that run before the redirect to the ifb, of which it is
+	// not known which packets they take past it; "" if there are none.
+	Ahead string `json:"ahead,omitempty"`
 }
 
 // Observed says that nothing is held to the limit.

@@ -25,6 +25,19 @@ func VerdictProgram(tb testing.TB, name string, verdict int32) Program {
 	})
 }
 
+// LargeProgram loads a tc program that answers 0 (TCX_PASS) to packets of more bytes and lets
+// all others on.
+func LargeProgram(tb testing.TB, name string, bytes int32) Program {
+	tb.Helper()
+	return load(tb, name, asm.Instructions{
+		asm.LoadMem(asm.R2, asm.R1, 0, asm.Word), // __sk_buff.len
+		asm.Mov.Imm(asm.R0, 0),
+		asm.JGT.Imm(asm.R2, bytes, "end"),
+		asm.Mov.Imm(asm.R0, -1),
+		asm.Return().WithSymbol("end"),
+	})
+}
+
 // ClassProgram loads a tc program that answers the class with this minor to
 // every packet.
 func ClassProgram(tb testing.TB, name string, minor int32) Program {

@@ -8,8 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+
 	"github.com/podweir/podweir/plugin/agent/enforce"
 	"github.com/podweir/podweir/plugin/agent/reconcile"
+	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/status"
@@ -49,37 +53,86 @@ func TestPrivilegedStatusCountsWhatGoesPast(t *testing.T) {
 	}
 }
 
-// A filter of others ahead of the redirect to the ifb, of which it is not known what it does
-// with every packet, is found by the bytes that go past: IPv4 here.
-func TestPrivilegedStatusCountsWhatAFilterAccepts(t *testing.T) {
+// A filter or a TCX program of others ahead of the redirect to the ifb, of which it is not
+// known what it does with every packet, is named as long as nothing goes past, and a pod
+// whose packets it takes is not limited: IPv4, or large packets.
+func TestPrivilegedStatusCountsWhatIsTakenAhead(t *testing.T) {
 	testutil.RequireQdisc(t, "ifb", "clsact")
-	for _, policy := range []string{"strict", "flat"} {
-		c := newCLI(t)
-		c.must(t, append(c.netns(), "attach", "--ingress", "10M", "--with", "ingressPlace=ifb", "--with", "policy="+policy)...)
-		ping := c.node.Command(t, "ping", "-q", "-i", "0.002", "-s", "8000", "-w", "20", "10.78.0.2")
-		must.OK(t, ping.Start())
-		for range 3 {
-			if out := c.must(t, "status"); !strings.Contains(out, "is limited as it should be") {
-				t.Errorf("policy %s, nothing goes past:\n%s", policy, out)
-			}
-		}
-		filter := strings.Fields("filter add dev eth0 ingress pref 1 protocol ip u32 match u32 0 0 flowid 1:1")
-		if out, err := c.pod.Command(t, "tc", filter...).CombinedOutput(); err != nil {
+	filter := func(t *testing.T, c *cli) {
+		t.Helper()
+		words := strings.Fields("filter add dev eth0 ingress pref 1 protocol ip u32 match u32 0 0 flowid 1:1")
+		if out, err := c.pod.Command(t, "tc", words...).CombinedOutput(); err != nil {
 			testutil.SkipFeature(t, "cls_u32: "+string(out))
 		}
-		out := ""
-		for end := time.Now().Add(15 * time.Second); time.Now().Before(end) && !strings.Contains(out, "NOT LIMITED"); {
-			out, _ = c.do(t, "status")
-		}
-		_ = ping.Process.Kill()
-		_ = ping.Wait()
-		if !strings.Contains(oneLine(out), "ingress of eth0: its device carries") {
-			t.Errorf("policy %s: status does not say what goes past:\n%s", policy, out)
-		}
-		if out, _ := c.do(t, "status", "-o", "wide"); !strings.Contains(oneLine(out), "u32 filter at preference 1 runs before the redirect") {
-			t.Errorf("policy %s: status does not name the filter:\n%s", policy, out)
-		}
 	}
+	program := func(t *testing.T, c *cli) {
+		t.Helper()
+		if !datapath.HaveTCX() {
+			testutil.SkipFeature(t, "tcx")
+		}
+		c.tcx(t, testutil.LargeProgram(t, "large", 1000))
+	}
+	for name, ahead := range map[string]struct {
+		policy, who string
+		put         func(*testing.T, *cli)
+	}{
+		"a filter, strict": {"strict", "u32 filter at preference 1", filter},
+		"a filter, flat":   {"flat", "u32 filter at preference 1", filter},
+		"a TCX program":    {"strict", "large (program ", program},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCLI(t)
+			c.must(t, append(c.netns(), "attach", "--ingress", "10M", "--with", "ingressPlace=ifb", "--with", "policy="+ahead.policy)...)
+			ping := func(bytes string) (stop func()) {
+				p := c.node.Command(t, "ping", "-q", "-i", "0.002", "-s", bytes, "-w", "20", "10.78.0.2")
+				must.OK(t, p.Start())
+				return func() {
+					_ = p.Process.Kill()
+					_ = p.Wait()
+				}
+			}
+			stop := ping("8000")
+			defer func() { stop() }()
+			for range 3 {
+				if out := c.must(t, "status"); !strings.Contains(out, "is limited as it should be") || strings.Contains(out, "redirect") {
+					t.Errorf("nothing goes past:\n%s", out)
+				}
+			}
+			stop()
+			ahead.put(t, c)
+			if out := oneLine(c.must(t, "status")); !strings.Contains(out, "run before podweir's redirect, and packets that they take are not limited: ") || !strings.Contains(out, ahead.who) {
+				t.Errorf("status does not say who may take packets:\n%s", out)
+			}
+			if d := parse[status.Report](t, c, "status").Attachments[0].Directions[0]; d.CapHolds || !strings.Contains(d.Ahead, ahead.who) {
+				t.Errorf("capHolds = %v, ahead = %q, want false and who it is", d.CapHolds, d.Ahead)
+			}
+			stop = ping("8000")
+			out := ""
+			for end := time.Now().Add(15 * time.Second); time.Now().Before(end) && !strings.Contains(out, "NOT LIMITED"); {
+				out, _ = c.do(t, "status")
+			}
+			for _, part := range []string{"ingress of eth0: its device carries", "; before the redirect runs ", ahead.who, "podweir explain PW506"} {
+				if !strings.Contains(oneLine(out), part) {
+					t.Errorf("status has no %q:\n%s", part, out)
+				}
+			}
+		})
+	}
+}
+
+// tcx attaches a program of others to the pod's device, ahead of all filters.
+func (c *cli) tcx(t *testing.T, p testutil.Program) {
+	t.Helper()
+	program, err := ebpf.NewProgramFromID(ebpf.ProgramID(p.ID))
+	must.OK(t, err)
+	defer func() { _ = program.Close() }()
+	must.OK(t, c.pod.Do(func() error {
+		l, err := link.AttachTCX(link.TCXOptions{Interface: c.pod.Interface(t, "eth0").Index, Program: program, Attach: ebpf.AttachTCXIngress})
+		if err == nil {
+			t.Cleanup(func() { _ = l.Close() })
+		}
+		return err
+	}))
 }
 
 // What the agent reads each minute shows what goes past, and nothing where nothing does. What

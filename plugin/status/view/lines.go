@@ -16,10 +16,20 @@ import (
 
 // What to do where packets go past podweir.
 const (
-	CurePast = "podweir doctor --probe names who takes them there"
+	curePast  = "podweir doctor --probe names who takes them there"
+	cureAhead = "have its owner let packets on (-1), or take it off: podweir explain PW506"
 	// pastCeiling follows what goes past a queue that has a ceiling behind it.
 	pastCeiling = "a process in the pod goes around the queue with a packet socket, or took the queue away; the ceiling on the host side keeps the limit"
 )
+
+// Ahead is what is added to a cause where packets go past podweir, with the cure, by who runs
+// before the redirect to the ifb; "" is nobody.
+func Ahead(who string) (text, cure string) {
+	if who == "" {
+		return "", curePast
+	}
+	return "; before the redirect runs " + who, cureAhead
+}
 
 // Looked takes a look at the same pods from before: what they carried since then, and that
 // a pod whose packets go past podweir, with nothing else to limit them, is not limited.
@@ -41,8 +51,9 @@ func (n *Node) Looked(before *Node) {
 			continue
 		}
 		r.State = NotLimited
-		n.Add(&Pod{Node: r.Node, Pod: r.Pod, State: NotLimited, Cure: CurePast, Cause: fmt.Sprintf(
-			"%s of %s: its device carries %s past podweir, which sees %s", r.Direction, r.Interface, Rate(r.PastBitsPerSecond), Rate(r.SentBitsPerSecond))})
+		who, cure := Ahead(r.Ahead)
+		n.Add(&Pod{Node: r.Node, Pod: r.Pod, State: NotLimited, Cure: cure, Cause: fmt.Sprintf(
+			"%s of %s: its device carries %s past podweir, which sees %s%s", r.Direction, r.Interface, Rate(r.PastBitsPerSecond), Rate(r.SentBitsPerSecond), who)})
 	}
 	n.Sort()
 }

@@ -114,6 +114,7 @@ func (n *Node) Summary(where string, onlyBroken bool) string {
 	b.WriteString(Paragraph("", went(n.Pods), 0))
 	b.WriteString(Paragraph("", n.next(), 0))
 	b.WriteString(Paragraph("", rough(rest), 0))
+	b.WriteString(Paragraph("", unsure(rest), 0))
 	return b.String()
 }
 
@@ -272,7 +273,7 @@ func rough(pods []Pod) string {
 	var names []string
 	for i := range pods {
 		for _, l := range pods[i].Limits {
-			if !l.CapHolds && !l.Observed() {
+			if !l.CapHolds && !l.Observed() && l.Ahead == "" {
 				names = append(names, pods[i].Pod+" "+l.Direction.String())
 			}
 		}
@@ -281,4 +282,22 @@ func rough(pods []Pod) string {
 		return ""
 	}
 	return "Limits that a single second may exceed, as -o wide explains: " + few(names, ", ") + "."
+}
+
+// unsure names limits ahead of which a program of others may take packets; "" if there are
+// none.
+func unsure(pods []Pod) string {
+	var all []string
+	for i := range pods {
+		for _, l := range pods[i].Limits {
+			if l.Ahead != "" {
+				all = append(all, pods[i].Pod+" "+l.Direction.String()+": "+l.Ahead)
+			}
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return "Programs of others run before podweir's redirect, and packets that they take are not limited: " + few(all, "; ") +
+		". None went past just now; podweir doctor --probe watches for longer."
 }
