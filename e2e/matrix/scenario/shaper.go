@@ -172,6 +172,16 @@ func leftToTheCNI(ctx context.Context, r *Run) error {
 	if err := r.ownLimits(ctx, left, "those of the pod", func(in, out uint64) bool { return in == capIn && out == capOut }); err != nil {
 		return err
 	}
+	// Overridden in one direction, as somebody does by hand who misses the other.
+	limits := workload.Limits(capInText, capOutText)
+	limits["qos.projectcalico.org/egressBandwidth"] = "1P"
+	half, err := r.run(ctx, "half", 0, limits)
+	if err != nil {
+		return err
+	}
+	if err := r.ownLimits(ctx, half, "one of ingress alone", func(in, out uint64) bool { return in == capIn && out > endless }); err != nil {
+		return err
+	}
 	own, err := r.run(ctx, "own2", 0, ownRates(capInText, capOutText))
 	if err != nil {
 		return err
@@ -182,19 +192,30 @@ func leftToTheCNI(ctx context.Context, r *Run) error {
 	if err := r.limited(ctx, "podweir's annotations", workload.Load{Pod: own, Peer: r.far}, capIn, capOut); err != nil {
 		return err
 	}
-	// The pod from before has Calico's number overridden, so that nobody limits it.
+	// The pod from before has both of Calico's numbers overridden, so that nobody limits it.
+	unlimited := []string{r.early.Name + " egress", r.early.Name + " ingress", half.Name + " egress"}
 	err = cluster.Eventually(ctx, 20*time.Second, func(ctx context.Context) error {
 		found, err := r.findings(ctx, r.Cluster.Members[0])
-		if err == nil && !strings.Contains(found[noShaper], r.early.Name) {
-			err = fmt.Errorf("findings %v", found)
+		if err != nil {
+			return err
 		}
-		return err
+		for _, pod := range unlimited {
+			if !strings.Contains(found[noShaper], pod) {
+				return fmt.Errorf("no %q in findings %v", pod, found)
+			}
+		}
+		for _, limited := range []string{half.Name + " ingress", left.Name + " ", own.Name + " "} {
+			if strings.Contains(found[noShaper], "/"+limited) {
+				return fmt.Errorf("%q in findings %v", limited, found)
+			}
+		}
+		return nil
 	})
 	if err != nil {
-		return expect("the doctor says that nobody limits "+r.early.Name+" ("+noShaper+")", err)
+		return expect(fmt.Sprintf("the doctor says that nobody limits %v (%s)", unlimited, noShaper), err)
 	}
-	// Otherwise it has two limits afterwards.
-	if err := workload.Delete(ctx, r.Cluster, left.Name); err != nil {
+	// Otherwise they have two limits afterwards.
+	if err := errors.Join(workload.Delete(ctx, r.Cluster, left.Name), workload.Delete(ctx, r.Cluster, half.Name)); err != nil {
 		return err
 	}
 	if err := r.upgrade(ctx); err != nil {
