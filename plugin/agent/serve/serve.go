@@ -146,6 +146,11 @@ func Listen(ctx context.Context, c Config) (*Server, error) {
 	if _, err := ParseLoopback(c.HealthAddress); err != nil {
 		return nil, err
 	}
+	return take(ctx, c)
+}
+
+// take takes the ports of addresses that are accepted.
+func take(ctx context.Context, c Config) (*Server, error) {
 	health, err := listen(ctx, c.HealthAddress, Health(c), c.Log)
 	if err != nil {
 		return nil, err

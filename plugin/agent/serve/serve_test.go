@@ -18,7 +18,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -145,29 +144,8 @@ func TestHandler(t *testing.T) {
 	}
 }
 
-// ports are addresses that are free and accepted.
-func ports(t *testing.T, n int) (addresses []string) {
-	t.Helper()
-	for p := 20000; p < 30000; p++ {
-		address := fmt.Sprintf("127.0.0.1:%d", p+os.Getpid()%1000)
-		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
-		if err != nil {
-			continue
-		}
-		defer func() { _ = l.Close() }()
-		if addresses = append(addresses, address); len(addresses) == n {
-			return addresses
-		}
-	}
-	t.Fatal("no port is free")
-	return nil
-}
-
 // server is one that runs until the test ends.
 type server struct{ metrics, health, node string }
-
-// free is held while ports are looked for and taken.
-var free sync.Mutex
 
 func start(t *testing.T, more func(*serve.Config)) *server {
 	t.Helper()
@@ -178,15 +156,7 @@ func start(t *testing.T, more func(*serve.Config)) *server {
 // by default.
 func startWith(t *testing.T, patience time.Duration, more func(*serve.Config)) *server {
 	t.Helper()
-	free.Lock()
-	defer free.Unlock()
-	addresses := ports(t, 2)
-	s, err := serve.Listen(t.Context(), config(func(c *serve.Config) {
-		c.Address, c.HealthAddress = addresses[0], addresses[1]
-		if more != nil {
-			more(c)
-		}
-	}))
+	s, err := serve.Take(t.Context(), config(more))
 	must.OK(t, err)
 	if patience > 0 {
 		s.SetPatience(patience)
@@ -205,7 +175,7 @@ func startWith(t *testing.T, patience time.Duration, more func(*serve.Config)) *
 			t.Error("Run does not end")
 		}
 	})
-	up := &server{metrics: addresses[0], health: addresses[1]}
+	up := &server{metrics: s.Addr().String(), health: s.HealthAddr().String()}
 	if node := s.NodeAddr(); node != nil {
 		up.node = node.String()
 	}
@@ -241,10 +211,11 @@ func fetch(t *testing.T, from, url string) (body string, took time.Duration) {
 func TestRunServesUntilTheEnd(t *testing.T) {
 	t.Parallel()
 	s := start(t, nil)
-	if _, err := serve.Listen(t.Context(), config(func(c *serve.Config) {
-		c.Address, c.HealthAddress = s.metrics, ports(t, 1)[0]
-	})); err == nil || !strings.Contains(err.Error(), s.metrics) {
-		t.Errorf("Listen on a port that is taken = %v, want the address in the error", err)
+	if _, err := serve.Take(t.Context(), config(func(c *serve.Config) { c.Address = s.metrics })); err == nil || !strings.Contains(err.Error(), s.metrics) {
+		t.Errorf("a port that is taken: %v, want the address in the error", err)
+	}
+	if _, err := serve.Listen(t.Context(), config(nil)); err == nil || !strings.Contains(err.Error(), "there is no such port") {
+		t.Errorf("Listen on port 0 = %v, want that it is not accepted", err)
 	}
 	if body, _ := fetch(t, "127.0.0.1", "http://"+s.health+"/healthz"); body != "ok\n" {
 		t.Errorf("/healthz = %q", body)
@@ -417,7 +388,7 @@ func TestNodeIsForReadersAlone(t *testing.T) {
 		return token == "good" && path == serve.NodePath, nil
 	}
 	s := start(t, func(c *serve.Config) {
-		c.NodeAddress, c.ReviewNode = ports(t, 3)[2], review
+		c.NodeAddress, c.ReviewNode = "127.0.0.1:0", review
 		c.Node = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "pods") })
 	})
 	client := &http.Client{Transport: &http.Transport{
@@ -503,9 +474,8 @@ func TestTLS(t *testing.T) {
 			t.Errorf("/healthz = %q, want it without TLS", body)
 		}
 	}
-	if _, err := serve.Listen(t.Context(), config(func(c *serve.Config) {
-		a := ports(t, 2)
-		c.Address, c.HealthAddress, c.Review, c.CertDir = a[0], a[1], (&reviewer{}).review, t.TempDir()
+	if _, err := serve.Take(t.Context(), config(func(c *serve.Config) {
+		c.Review, c.CertDir = (&reviewer{}).review, t.TempDir()
 	})); err == nil {
 		t.Error("a directory without a certificate is accepted")
 	}
