@@ -5,13 +5,16 @@ package lab
 
 import (
 	"errors"
+	"time"
 
 	"github.com/prometheus/procfs"
 )
 
 // Work is what the processors of the machine have done since its boot.
 type Work struct {
-	// BusySeconds is the time in which they were not idle, stolen time included. Linux measures idle time, to 10 ms
+	// At is when that was read, in CLOCK_MONOTONIC.
+	At time.Duration
+	// BusySeconds is the time in which they were neither idle nor with other machines. Linux measures both, to 10 ms
 	// here; what it was busy with it samples, and misses what is short.
 	BusySeconds float64
 	// Timers and Sends are softirqs: HRTIMER, in which a shaper wakes up, and NET_TX, in which it sends then.
@@ -32,10 +35,10 @@ func Worked() (Work, error) {
 		}
 		return n
 	}
-	idle := stat.CPUTotal.Idle + stat.CPUTotal.Iowait
+	now, not := monotonic(), stat.CPUTotal.Idle+stat.CPUTotal.Iowait+stat.CPUTotal.Steal
 	return Work{
-		BusySeconds: float64(len(stat.CPU))*monotonic().Seconds() - idle,
-		Timers:      sum(soft.HRTimer), Sends: sum(soft.NetTx),
+		At: now, BusySeconds: float64(len(stat.CPU))*now.Seconds() - not,
+		Timers: sum(soft.HRTimer), Sends: sum(soft.NetTx),
 	}, errors.Join(err, softErr)
 }
 

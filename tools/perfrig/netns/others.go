@@ -94,7 +94,7 @@ func (r *run) othersLoaded(ctx context.Context, l *lab.Lab, e *lab.Elephant, bef
 		r.set("goodput_bits_per_second", payload)
 	}
 	r.set("wire_bits_per_second", float64(series.Total())*8/r.bulkDuration().Seconds())
-	return r.cost(before, series)
+	return r.cost(before, series, 0)
 }
 
 // othersLoad is done when the load has ended; it returns the payload's rate by

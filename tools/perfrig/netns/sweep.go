@@ -40,6 +40,10 @@ func (r *run) bulkDuration() time.Duration {
 func (r *run) processor(ctx context.Context) error {
 	return r.inRig(ctx, func(_ *traffic.Rig, pod *traffic.Target) error {
 		d := r.direction()
+		rest, err := atRest(ctx)
+		if err != nil {
+			return err
+		}
 		offer, err := pod.Start(ctx, d, load(&r.cell.Workload), 0, loadHead+r.bulkDuration())
 		if err != nil {
 			return err
@@ -63,17 +67,33 @@ func (r *run) processor(ctx context.Context) error {
 		if r.cell.Rate != 0 {
 			r.set(d.String()+"_used_share", wire.BitsPerSec()/float64(r.cell.Rate))
 		}
-		err = r.cost(before, wire)
+		r.set("machine_rest_cores", rest)
+		err = r.cost(before, wire, rest)
 		_, _, waitErr := offer.Wait(ctx)
 		return errors.Join(err, waitErr)
 	})
 }
 
-// cost records what the whole machine did, load generators included, for what passed.
-func (r *run) cost(before lab.Work, passed *wiremeter.Series) error {
+// atRest is how many processors the machine is busy with before the load: at 100 Mbit/s a hundredth of one is 0.1 s
+// per Gbit, and this process and the machine's others take some.
+func atRest(ctx context.Context) (float64, error) {
+	before, err := lab.Worked()
+	if err != nil {
+		return 0, err
+	}
+	if err := wiremeter.Until(ctx, wiremeter.Now()+loadHead); err != nil {
+		return 0, err
+	}
+	now, err := lab.Worked()
+	return (now.BusySeconds - before.BusySeconds) / (now.At - before.At).Seconds(), err
+}
+
+// cost records what the whole machine did for what passed, load generators included, beyond what keeps so many
+// processors busy in any case.
+func (r *run) cost(before lab.Work, passed *wiremeter.Series, rest float64) error {
 	now, err := lab.Worked()
 	if gbit := float64(passed.Total()) * 8 / 1e9; err == nil && gbit > 0 {
-		r.set("machine_cores_per_gbit", (now.BusySeconds-before.BusySeconds)/gbit)
+		r.set("machine_cores_per_gbit", (now.BusySeconds-before.BusySeconds-rest*(now.At-before.At).Seconds())/gbit)
 		r.set("timers_per_gbit_count", float64(now.Timers-before.Timers)/gbit)
 		r.set("sends_per_gbit_count", float64(now.Sends-before.Sends)/gbit)
 		r.set("packets_per_gbit_count", float64(passed.Packets)/gbit)

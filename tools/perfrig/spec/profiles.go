@@ -89,7 +89,7 @@ func processors(to ...string) []Workload {
 	var out []Workload
 	for _, d := range to {
 		out = append(out, Workload{
-			Name: "cost-cubic-4-" + d, Kind: Cost, Direction: d, Streams: 4, Congestion: "cubic", BulkSeconds: 6, Seconds: 11,
+			Name: "cost-cubic-4-" + d, Kind: Cost, Direction: d, Streams: 4, Congestion: "cubic", BulkSeconds: 6, Seconds: 14,
 		})
 	}
 	return out
