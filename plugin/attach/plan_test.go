@@ -474,7 +474,7 @@ func TestDriftIsWhatSomebodyElseDid(t *testing.T) {
 
 var (
 	kernelPacing = shaping.Pacing{RTTLog: 9, MinSegments: 2}
-	ownPacing    = shaping.Pacing{RTTLog: 0, MinSegments: 8}
+	ownPacing    = shaping.Pacing{RTTLog: 0, MinSegments: 12}
 )
 
 // pacedWorld is a node whose kernel has the sysctls.

@@ -280,7 +280,7 @@ func TestPrivilegedPacingOfThePod(t *testing.T) {
 	if kernel == nil {
 		testutil.SkipFeature(t, "net.ipv4.tcp_tso_rtt_log") // Linux 5.18
 	}
-	own, gso := []int{0, 8}, p.ns.Interface(t, "eth0").GSOMaxSize
+	own, gso := []int{0, 12}, p.ns.Interface(t, "eth0").GSOMaxSize
 	wantPacing := func(when string, want []int) {
 		t.Helper()
 		if got := p.pacing(t); !slices.Equal(got, want) {
