@@ -61,7 +61,7 @@ refplugins: ## Build the reference CNI plugins into bin/ref.
 runsc: export GOTOOLCHAIN = go1.24.13
 runsc: ## Build gVisor's runsc, and what runs in its sandbox, into bin/gvisor.
 	cd e2e/refruntimes && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/bin/gvisor/ tool
-	cd e2e/refruntimes && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/bin/gvisor/ ./load
+	cd e2e/k8s && CGO_ENABLED=0 GOTOOLCHAIN=auto go build -trimpath -o $(CURDIR)/bin/gvisor/ ./work
 
 .PHONY: npa
 npa: ## Build the AWS Network Policy Agent's driver and programs into bin/npa (clang).

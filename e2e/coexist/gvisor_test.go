@@ -4,14 +4,10 @@
 package coexist_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"maps"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,29 +22,23 @@ import (
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
-// What "make runsc" builds: gVisor's own program, and what runs in its sandbox.
+// What "make runsc" builds: gVisor's own program, and the one that pods of e2e/k8s run.
 const (
-	runsc       = "../../bin/gvisor/runsc"
-	sandboxLoad = "../../bin/gvisor/load"
+	runsc = "../../bin/gvisor/runsc"
+	work  = "../../bin/gvisor/work"
 )
 
-// The cap of gVisor's pods, in bits per second, and what is offered to it by datagrams.
+// The cap of gVisor's pods and what is offered to it, in bits per second.
 const (
-	sandboxRate    = 10_000_000
-	offeredRate    = 60_000_000
-	sandboxPayload = 1000
+	sandboxRate = 10_000_000
+	offeredRate = "60000000"
 	// sandboxCredit is what may come at once after idle where the limit is policed, in bytes: 250 ms of
 	// the cap, and its horizon of 50 ms.
 	sandboxCredit = sandboxRate / 8 * 300 / 1000
 )
 
-// carried is what arrived at a receiver, in bytes of payload.
-type carried struct {
-	bytes  int64
-	within time.Duration
-}
-
-func (c carried) rate() float64 { return float64(8*c.bytes) / c.within.Seconds() }
+// loadTime is how long what arrives is counted.
+const loadTime = 2 * time.Second
 
 // A pod of gVisor, whose runtime is the real one, started after ADD as a container runtime
 // does. Its limits hold where ingress is at the host side, in a queue or policed, and
@@ -57,7 +47,7 @@ func (c carried) rate() float64 { return float64(8*c.bytes) / c.within.Seconds()
 func TestPrivilegedGVisor(t *testing.T) {
 	mark.Nightly(t, "a minute, with gVisor's own runsc")
 	mark.Timed(t, "rates")
-	for _, program := range []string{runsc, sandboxLoad} {
+	for _, program := range []string{runsc, work} {
 		if _, err := os.Stat(program); err != nil {
 			testutil.SkipFeature(t, "runsc (make runsc)")
 		}
@@ -88,21 +78,23 @@ func TestPrivilegedGVisor(t *testing.T) {
 				}
 				p.must(t, "ADD", tc.mode)
 			}
-			p.sandbox(t)
-			for name, d := range map[string]struct {
-				got  carried
-				held bool
+			inSandbox := p.sandbox(t)
+			for _, d := range []struct {
+				way   string
+				count func(*testing.T, ...string) *exec.Cmd
+				held  bool
 			}{
-				"TCP into the pod": {p.offers(t, "tcp"), tc.in}, "UDP into the pod": {p.offers(t, "udp"), tc.in},
-				"TCP out of the pod": {p.asks(t, "tcp"), tc.out}, "UDP out of the pod": {p.asks(t, "udp"), tc.out},
+				{"up", inSandbox, tc.in}, {"up-udp", inSandbox, tc.in},
+				{"down", r.atClient, tc.out}, {"down-udp", r.atClient, tc.out},
 			} {
-				most := sandboxRate/8*d.got.within.Seconds() + sandboxCredit
-				t.Logf("%s: %.1f Mbit/s", name, d.got.rate()/1e6)
+				got, most := p.arrives(t, d.way, d.count), sandboxRate/8*loadTime.Seconds()+sandboxCredit
+				rate := got * 8 / loadTime.Seconds() / 1e6
+				t.Logf("%s: %.1f Mbit/s", d.way, rate)
 				switch {
-				case d.held && (float64(d.got.bytes) > most || d.got.rate() < sandboxRate/4):
-					t.Errorf("%s: %d bytes in %v, %.1f Mbit/s, want at most %.0f bytes and at least a quarter of the cap", name, d.got.bytes, d.got.within, d.got.rate()/1e6, most)
-				case !d.held && float64(d.got.bytes) < 1.3*most:
-					t.Errorf("%s: %d bytes in %v, %.1f Mbit/s, want far more than the cap lets through", name, d.got.bytes, d.got.within, d.got.rate()/1e6)
+				case d.held && (got > most || got < sandboxRate/8*loadTime.Seconds()/4):
+					t.Errorf("%s: %.0f bytes, %.1f Mbit/s, want at most %.0f bytes and at least a quarter of the cap", d.way, got, rate, most)
+				case !d.held && got < 1.3*most:
+					t.Errorf("%s: %.0f bytes, %.1f Mbit/s, want far more than the cap lets through", d.way, got, rate)
 				}
 			}
 			if tc.mode != nil {
@@ -113,20 +105,21 @@ func TestPrivilegedGVisor(t *testing.T) {
 	}
 }
 
-// sandbox runs the load in the pod's namespace, until the test ends.
-func (p *pod) sandbox(t *testing.T) {
+// sandbox runs a server of loads in the pod's namespace until the test ends, and returns what
+// runs the same program beside it.
+func (p *pod) sandbox(t *testing.T) (inSandbox func(*testing.T, ...string) *exec.Cmd) {
 	t.Helper()
 	dir := t.TempDir()
 	bundle := filepath.Join(dir, "bundle")
 	bin := filepath.Join(bundle, "rootfs", "bin")
-	load, err := os.ReadFile(sandboxLoad)
+	server, err := os.ReadFile(work)
 	if err == nil {
-		err = errors.Join(os.MkdirAll(bin, 0o755), os.WriteFile(filepath.Join(bin, "load"), load, 0o755))
+		err = errors.Join(os.MkdirAll(bin, 0o755), os.WriteFile(filepath.Join(bin, "work"), server, 0o755))
 	}
 	must.OK(t, err)
 	spec, err := json.Marshal(map[string]any{
 		"ociVersion": "1.0.0",
-		"process":    map[string]any{"args": []string{"/bin/load"}, "cwd": "/", "user": map[string]any{"uid": 0, "gid": 0}},
+		"process":    map[string]any{"args": []string{"/bin/work", "serve"}, "cwd": "/", "user": map[string]any{"uid": 0, "gid": 0}, "capabilities": map[string]any{}},
 		"root":       map[string]any{"path": "rootfs", "readonly": true},
 		"mounts":     []any{map[string]any{"destination": "/proc", "type": "proc", "source": "proc"}},
 		"linux": map[string]any{"namespaces": []any{
@@ -148,8 +141,7 @@ func (p *pod) sandbox(t *testing.T) {
 	// The sandbox outlives the test's context, so that it can be deleted.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 5*time.Minute)
 	cmd := exec.CommandContext(ctx, program, append(flags, "run", "--bundle", bundle, id)...)
-	out, err := cmd.StdoutPipe()
-	must.OK(t, err)
+	cmd.Stdout = os.Stderr
 	cmd.Stderr = os.Stderr
 	// Processes of the sandbox have the pipes, too, and may end later.
 	cmd.WaitDelay = 5 * time.Second
@@ -161,99 +153,37 @@ func (p *pod) sandbox(t *testing.T) {
 		cancel()
 		_ = cmd.Wait()
 	})
-	ready := make(chan string, 1)
-	go func() {
-		line, err := bufio.NewReader(out).ReadString('\n')
-		ready <- fmt.Sprintf("%q, %v", line, err)
+	inSandbox = func(t *testing.T, args ...string) *exec.Cmd {
+		t.Helper()
+		return exec.CommandContext(t.Context(), program, append(append(flags, "exec", id, "/bin/work"), args...)...)
+	}
+	testutil.Eventually(t, time.Minute, "the sandbox takes connections", func() bool {
+		return inSandbox(t, "reach", p.addr).Run() == nil
+	})
+	return inSandbox
+}
+
+// atClient runs the program at the client.
+func (r *rig) atClient(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	return r.client.Command(t, work, args...)
+}
+
+// arrives returns how many bytes come to the receiver of a load, which counts them itself: in
+// the sandbox these are what its own network stack has received.
+func (p *pod) arrives(t *testing.T, way string, count func(*testing.T, ...string) *exec.Cmd) float64 {
+	t.Helper()
+	load := p.rig.atClient(t, "load", p.addr, way, offeredRate, "1m")
+	must.OK(t, load.Start())
+	defer func() {
+		_ = load.Process.Kill() // the other end hears of it, too
+		_ = load.Wait()
 	}()
-	select {
-	case line := <-ready:
-		if line != `"ready\n", <nil>` {
-			t.Fatalf("runsc prints %s", line)
-		}
-	case <-time.After(time.Minute):
-		t.Fatal("the sandbox does not start within a minute")
+	out, err := count(t, "count", loadTime.String()).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v: %s", way, err, out)
 	}
-}
-
-// loadTime is how long each load lasts, as the one in the sandbox.
-const loadTime = 2 * time.Second
-
-// dial connects from the client.
-func (p *pod) dial(t *testing.T, network, port string) net.Conn {
-	t.Helper()
-	var c net.Conn
-	must.OK(t, p.rig.client.Do(func() (err error) {
-		c, err = (&net.Dialer{Timeout: 5 * time.Second}).DialContext(t.Context(), network, net.JoinHostPort(p.addr, port))
-		return err
-	}))
-	t.Cleanup(func() { _ = c.Close() })
-	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
-	return c
-}
-
-// answered reads the number that the sandbox answers.
-func answered(t *testing.T, c net.Conn) int64 {
-	t.Helper()
-	text, err := io.ReadAll(c)
+	rate, err := strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
 	must.OK(t, err)
-	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-	must.OK(t, err)
-	return n
-}
-
-// offers sends into the pod, and returns what arrived there.
-func (p *pod) offers(t *testing.T, network string) carried {
-	t.Helper()
-	start := time.Now()
-	if network == "udp" {
-		answered(t, p.dial(t, "tcp", "7005")) // of before
-		c := p.dial(t, "udp", "7003")
-		const tick = 2 * time.Millisecond
-		pace := time.NewTicker(tick)
-		defer pace.Stop()
-		sent := 0
-		for start = time.Now(); time.Since(start) < loadTime; <-pace.C {
-			// A machine that is busy makes up for it.
-			for due := int(offeredRate * time.Since(start).Seconds() / 8 / sandboxPayload); sent < due; sent++ {
-				_, _ = c.Write(make([]byte, sandboxPayload)) // a full queue refuses it
-			}
-		}
-		return carried{answered(t, p.dial(t, "tcp", "7005")), time.Since(start)}
-	}
-	c := p.dial(t, "tcp", "7001")
-	_ = c.SetWriteDeadline(time.Now().Add(loadTime))
-	block := make([]byte, 64<<10)
-	for {
-		if _, err := c.Write(block); err != nil {
-			break
-		}
-	}
-	must.OK(t, c.(*net.TCPConn).CloseWrite())
-	return carried{answered(t, c), time.Since(start)}
-}
-
-// asks has the pod send, and returns what arrived at the client.
-func (p *pod) asks(t *testing.T, network string) carried {
-	t.Helper()
-	start := time.Now()
-	if network == "tcp" {
-		n, err := io.Copy(io.Discard, p.dial(t, "tcp", "7002"))
-		must.OK(t, err)
-		return carried{n, time.Since(start)}
-	}
-	c := p.dial(t, "udp", "7004")
-	if _, err := fmt.Fprint(c, "send"); err != nil {
-		t.Fatal(err)
-	}
-	var got carried
-	buffer := make([]byte, 2*sandboxPayload)
-	for {
-		_ = c.SetReadDeadline(time.Now().Add(time.Second))
-		n, err := c.Read(buffer)
-		if err != nil {
-			return got
-		}
-		got.bytes, got.within = got.bytes+int64(n), time.Since(start)
-	}
+	return rate / 8 * loadTime.Seconds()
 }

@@ -2,6 +2,5 @@
 // Copyright Authors of podweir
 
 // Package refruntimes pins the runsc that TestPrivilegedGVisor of e2e/coexist runs; "make runsc"
-// builds it, and the program that runs in its sandbox. It is a module of its own so that
-// gVisor's dependencies stay out of podweir's.
+// builds it. It is a module of its own so that gVisor's dependencies stay out of podweir's.
 package refruntimes
