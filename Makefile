@@ -39,9 +39,8 @@ help: ## Show this list.
 ##@ Run
 
 .PHONY: demo
-demo: setup-demo build refplugins ## Shape real pods and print the comparison table (root, < 4 minutes).
-	$(GO_BUILD) -o bin/demo ./e2e/demo
-	bin/demo
+demo: perfrig ## Shape real pods and print the comparison table (root, < 4 minutes).
+	bin/perfrig demo
 
 .PHONY: build
 build: ## Build the static binaries bin/podweir-cni and bin/podweir (no clang needed).
@@ -404,14 +403,11 @@ PERF_KERNEL ?= 6.12
 DAY = $(shell date -u +%F)
 
 .PHONY: perf-rivals
-perf-rivals: perfrig ## Take the campaign beside Cilium's and Calico's limits and the demo, and publish both: docs/results and every figure (root, 50 minutes).
+perf-rivals: perfrig ## Take the campaign beside Cilium's and Calico's limits, and publish it: docs/results and every figure (root, 50 minutes).
 	bin/perfrig run -profile rivals
-	$(GO_BUILD) -o bin/demo ./e2e/demo
-	bin/demo -json bin/demo.json
-	rm -rf docs/results/*-netns-rivals docs/results/*-demo.json
+	rm -rf docs/results/*-netns-rivals
 	mkdir docs/results/$(DAY)-netns-rivals
 	cp bin/perf/rivals/samples.jsonl docs/results/$(DAY)-netns-rivals/
-	cp bin/demo.json docs/results/$(DAY)-demo.json
 	$(MAKE) figures
 
 # A machine writes into its own memory, so the samples come by its output.
@@ -483,7 +479,7 @@ setup-kernels: vmrig # and what boots them (root, once).
 
 .PHONY: clean
 clean: ## Remove what this file builds.
-	rm -rf bin demo.json
+	rm -rf bin
 
 # Tools are Go modules with their versions in tools/*.mod, apart from the
 # product's own dependencies; built once, and again when the version changes.

@@ -51,10 +51,8 @@ func (c *chart) writeTo(out io.Writer, width, height float64, style, dark string
 }
 
 // dot is the mark of a number.
-func (c *chart) dot(name string, x, y, radius float64) { c.circle(series("dot", name), x, y, radius) }
-
-func (c *chart) circle(class string, x, y, radius float64) {
-	fmt.Fprintf(&c.body, "<circle class=%q cx=\"%s\" cy=\"%s\" r=\"%s\"/>\n", class, number(x), number(y), number(radius))
+func (c *chart) dot(name string, x, y, radius float64) {
+	fmt.Fprintf(&c.body, "<circle class=%q cx=\"%s\" cy=\"%s\" r=\"%s\"/>\n", series("dot", name), number(x), number(y), number(radius))
 }
 
 // Bar is what a number's samples reach from and to. Of one sample, or of none, there

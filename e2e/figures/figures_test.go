@@ -45,7 +45,7 @@ func TestBars(t *testing.T) {
 	}
 }
 
-// TestScatter: both axes have names, what got no answer is a ring, names that are at one
+// TestScatter: both axes have names, names that are at one
 // place keep apart and lead away from the nearer edge, and 0 is nowhere.
 func TestScatter(t *testing.T) {
 	svg := drawn(t, &figures.Scatter{X: "p99, ms", Y: "worst second", Note: "one run\nof two", Panels: []figures.Panel{{
@@ -53,13 +53,13 @@ func TestScatter(t *testing.T) {
 		Dots: []figures.Dot{
 			{Name: "podweir <strict>", X: 1, Y: 1, Text: "fast"},
 			{Name: "policer", X: 1, Y: 1, Text: "above"},
-			{Name: "plugin", X: 1000, Y: 100, Text: "no answer", Unanswered: true},
+			{Name: "plugin", X: 1000, Y: 100, Text: "slow"},
 			{Name: "absent", X: 0, Y: 1},
 		},
 	}}})
 	for _, want := range []string{
-		">p99, ms<", ">vertical: worst second<", ">no limit<", ">of two<", `<circle class="ring" cx="740" cy="42"`,
-		`<circle class="dot ours" cx="70" cy="232"`, `text-anchor="end" x="720" y="47">plugin: no answer<`,
+		">p99, ms<", ">vertical: worst second<", ">no limit<", ">of two<", `<circle class="dot" cx="740" cy="42"`,
+		`<circle class="dot ours" cx="70" cy="232"`, `text-anchor="end" x="720" y="47">plugin: slow<`,
 		`x="90" y="216">podweir &lt;strict&gt;: fast<`, `x="90" y="232">policer: above<`,
 	} {
 		if !strings.Contains(svg, want) {

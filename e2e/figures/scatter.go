@@ -37,8 +37,6 @@ type Dot struct {
 	Bar
 	// Text is what is written behind the name.
 	Text string
-	// Unanswered says that X is when requests were given up: the dot is a ring.
-	Unanswered bool
 }
 
 func (d *Dot) drawable() bool { return d.X > 0 && d.Y > 0 }
@@ -55,7 +53,7 @@ const (
 	dotRadius     = 6
 )
 
-const scatterStyle = ".ring{fill:none;stroke:#8c959f;stroke-width:2}.mark{stroke:#57606a;stroke-dasharray:4 3}\n"
+const scatterStyle = ".mark{stroke:#57606a;stroke-dasharray:4 3}\n"
 
 // WriteSVG fails if there is nothing to draw.
 func (c *Scatter) WriteSVG(out io.Writer) error {
@@ -91,7 +89,7 @@ func (c *Scatter) WriteSVG(out io.Writer) error {
 		top += noteHeight
 		drawn.text("small", "", 12, top, strings.TrimSpace(line))
 	}
-	return drawn.writeTo(out, scatterWidth, top+noteHeight, scatterStyle, "\n.ring{stroke:#768390}.mark{stroke:#9198a1}")
+	return drawn.writeTo(out, scatterWidth, top+noteHeight, scatterStyle, "\n.mark{stroke:#9198a1}")
 }
 
 func (c *Scatter) grid(out *chart, p *Panel, x, y *scale, across, up []float64) {
@@ -127,11 +125,7 @@ func (p *Panel) draw(out *chart, x, y *scale) {
 		if d.drawn() {
 			out.line(series("bar", d.Name), x.at(max(d.Low, x.from)), at.y, x.at(d.High), at.y)
 		}
-		if d.Unanswered {
-			out.circle("ring", at.x, at.y, dotRadius)
-		} else {
-			out.dot(d.Name, at.x, at.y, dotRadius)
-		}
+		out.dot(d.Name, at.x, at.y, dotRadius)
 		side, anchor := 1.0, ""
 		if at.x > (scatterLeft+scatterRight)/2 {
 			side, anchor = -1, "end"

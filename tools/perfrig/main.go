@@ -30,6 +30,7 @@ import (
 const usage = `usage, in the root of the checkout:
   perfrig run [-profile P] [-dir D] ...   take the samples that D does not have yet (root)
   perfrig plan [-profile P]               say what would be measured, in which order
+  perfrig demo [-only REGEXP]             compare limiters in four minutes, and print a table (root)
   perfrig report [-check] FILE.jsonl      print its numbers and bars; -check fails if a bar is missed
   perfrig quote [-check] [-C DIR]         write what README.md and docs quote of docs/results
 `
@@ -71,6 +72,8 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 		return runCommand(ctx, args, out)
 	case "plan":
 		return planCommand(args, out)
+	case "demo":
+		return demoCommand(ctx, args, out)
 	case "report":
 		return reportCommand(args, out)
 	case "quote":
@@ -98,17 +101,22 @@ func (c *choices) plan() (*spec.Spec, []spec.Run, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	runs, err := c.matching(s)
+	return s, runs, err
+}
+
+// matching are the runs of a spec that were asked for.
+func (c *choices) matching(s *spec.Spec) (out []spec.Run, err error) {
 	only, err := regexp.Compile(c.only)
 	if err != nil {
-		return nil, nil, fmt.Errorf("-only %q: %w", c.only, err)
+		return nil, fmt.Errorf("-only %q: %w", c.only, err)
 	}
-	var out []spec.Run
 	for _, r := range s.Plan() {
 		if only.MatchString(r.ID()) {
 			out = append(out, r)
 		}
 	}
-	return s, out, nil
+	return out, nil
 }
 
 func planCommand(args []string, out io.Writer) error {

@@ -39,7 +39,7 @@ var besideBulk = lightLoad{
 // processor time as well.
 var alone = lightLoad{closed: 6 * time.Second, clients: closedClients, responseBytes: 4000}
 
-// mixed loads the pod with bulk in both directions and asks it, and an
+// mixed loads the pod with bulk in both directions, or in that of the workload, and asks it, and an
 // unlimited bystander with a client of its own, for light answers: on fresh
 // connections at a fixed rate and on a kept one at the same time, then on
 // fresh connections in a closed loop.
@@ -137,7 +137,7 @@ func (m *mixture) ends() [2]struct{ from, to *lab.Host } {
 
 func (m *mixture) startBulk(ctx context.Context) error {
 	m.start = wiremeter.Now()
-	for _, d := range traffic.Directions {
+	for _, d := range m.directions() {
 		from, to := m.pod.Ends(d)
 		var err error
 		m.bulk[d], err = m.rig.Lab.StartElephant(ctx, lab.Elephant{
@@ -180,10 +180,18 @@ func (m *mixture) both(ctx context.Context, name string, l lab.HTTPLoad) (span, 
 	return s, nil
 }
 
+// directions are those of the bulk.
+func (m *mixture) directions() []traffic.Direction {
+	if m.cell.Workload.Direction != "" {
+		return []traffic.Direction{m.direction()}
+	}
+	return traffic.Directions
+}
+
 // finish reads the wire, stops the bulk and records what both say.
 func (m *mixture) finish(ctx context.Context, open, closed span) error {
 	var errs []error
-	for _, d := range traffic.Directions {
+	for _, d := range m.directions() {
 		errs = append(errs, m.wire(d, open, closed))
 		bulk, err := m.bulk[d].Stop(ctx)
 		if err != nil {
@@ -210,6 +218,14 @@ func (m *mixture) wire(d traffic.Direction, open, closed span) error {
 		return err
 	}
 	m.promise(d, steady)
+	if m.cell.Rate != 0 {
+		// What a burst lets through at first is in it.
+		whole, err := m.pod.Wire(d, m.start, closed.to)
+		if err != nil {
+			return err
+		}
+		m.set(d.String()+"_worst_second_from_start_share", float64(whole.Worst(time.Second))*8/float64(m.cell.Rate))
+	}
 	for name, part := range map[string]span{"open": open, "closed": closed} {
 		series, err := m.pod.Wire(d, part.from, part.to)
 		if err != nil {

@@ -7,53 +7,30 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/podweir/podweir/tools/perfrig/report"
 )
 
-// Where the charts of the newest run of the demo and of the newest campaign beside
-// rivals are, from the root.
-const (
-	demoChart   = "docs/results/demo.svg"
-	rivalsChart = "docs/results/rivals.svg"
-)
+// rivalsChart is where the chart of the newest campaign beside rivals is, from the root.
+const rivalsChart = "docs/results/rivals.svg"
 
-// drawAll draws those charts whose results are committed.
-func drawAll(results *results, write bool) (changed []string, err error) {
-	run, _, err := results.demo("demo")
-	if err != nil {
-		return nil, err
-	}
+// drawRivals draws that chart if such a campaign is committed.
+func drawRivals(results *results, write bool) (changed []string, err error) {
 	campaign, _, err := results.campaign("netns-rivals")
-	if err != nil {
+	if err != nil || campaign == nil {
 		return nil, err
 	}
-	charts := map[string]func(io.Writer) error{}
-	if run != nil {
-		charts[demoChart] = run.Chart
+	var made bytes.Buffer
+	if err := report.RivalsChart(campaign).WriteSVG(&made); err != nil {
+		return nil, fmt.Errorf("%s: %w", rivalsChart, err)
 	}
-	if campaign != nil {
-		charts[rivalsChart] = report.RivalsChart(campaign).WriteSVG
+	differs, err := renew(filepath.Join(results.root, filepath.FromSlash(rivalsChart)), made.Bytes(), write)
+	if err != nil || !differs {
+		return nil, err
 	}
-	for _, file := range slices.Sorted(maps.Keys(charts)) {
-		var made bytes.Buffer
-		if err := charts[file](&made); err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
-		}
-		differs, err := renew(filepath.Join(results.root, filepath.FromSlash(file)), made.Bytes(), write)
-		if err != nil {
-			return nil, err
-		}
-		if differs {
-			changed = append(changed, file)
-		}
-	}
-	return changed, nil
+	return []string{rivalsChart}, nil
 }
 
 // renew says whether a file is not what was made, and writes it if it may.

@@ -14,8 +14,8 @@
 //
 //	<!-- figure: METRIC of CELL from SOURCE --><!-- figure end -->
 //
-// A source is a path from the root of the checkout, or a word: the newest of
-// docs/results/*-WORD/samples.jsonl and docs/results/*-WORD.json.
+// A source is a path from the root of the checkout, or a word: the newest
+// docs/results/*-WORD/samples.jsonl.
 package quote
 
 import (
@@ -38,7 +38,7 @@ func Update(root string, write bool) (changed []string, err error) {
 		return nil, err
 	}
 	results := newResults(root)
-	if changed, err = drawAll(results, write); err != nil {
+	if changed, err = drawRivals(results, write); err != nil {
 		return nil, err
 	}
 	for _, name := range pages {

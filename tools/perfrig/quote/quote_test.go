@@ -121,33 +121,15 @@ func TestLoads(t *testing.T) {
 // TestNothingIsQuotedOfNothing: a source without results says so.
 func TestNothingIsQuotedOfNothing(t *testing.T) {
 	root := checkout(t, map[string]string{
-		"README.md": block + number + "<!-- figures: begin demo from demo -->\n<!-- figures: end -->\n", "docs/b.md": "",
+		"README.md": block + number, "docs/b.md": "",
 	})
 	if _, err := Update(root, true); err != nil {
 		t.Fatal(err)
 	}
 	top := read(t, root, "README.md")
-	for _, text := range []string{"- `netns`: no campaign", "-->(not measured)<!-- figure end -->", "No run of `demo` is committed.", "kept connection beside bulk, p99 | not measured"} {
+	for _, text := range []string{"- `netns`: no campaign", "-->(not measured)<!-- figure end -->", "kept connection beside bulk, p99 | not measured"} {
 		if !strings.Contains(top, text) {
 			t.Errorf("README.md lacks %q:\n%s", text, top)
-		}
-	}
-}
-
-func TestDemo(t *testing.T) {
-	root := checkout(t, map[string]string{
-		"README.md":                           "",
-		"docs/a.md":                           "1. x\n\n   <!-- figures: begin demo from docs/results/2026-11-20-demo.json -->\n   <!-- figures: end -->\n",
-		"docs/results/2026-11-20-demo.json":   `{"machine": {"kernel": "6.18"}, "rows": [{"case": "c", "title": "podweir strict", "capBitRate": 10000000, "egress": {"worstSecondFromStart": 10100000}, "openLoop": {"p99": 6.51, "requests": 9}}]}`,
-		"docs/results/2026-11-19-x-demo.json": "{",
-	})
-	if _, err := Update(root, true); err != nil {
-		t.Fatal(err)
-	}
-	page := read(t, root, "docs/a.md")
-	for _, text := range []string{"\n\n   [All numbers](results/2026-11-20-demo.json)", "\n   | 10M | podweir strict |", "| 6.51 (0.00) |"} {
-		if !strings.Contains(page, text) {
-			t.Errorf("a.md lacks %q:\n%s", text, page)
 		}
 	}
 }
@@ -229,12 +211,10 @@ func TestMistakes(t *testing.T) {
 		"no such metric":     {"x <!-- figure: haste of a/b/c from netns -->1<!-- figure end -->\n", `the metric "haste"`},
 		"no such cell":       {"x <!-- figure: kept_p99_ms of a/b/c from netns -->(not measured)<!-- figure end -->\n", ""},
 		"no such file":       {"<!-- figures: begin bars from docs/none.jsonl -->\n<!-- figures: end -->\n", "no such file"},
-		"demo, a list":       {"<!-- figures: begin demo from docs/a.json -->\n<!-- figures: end -->\n", "cannot unmarshal array"},
 		"two rivals":         {"<!-- figures: begin rivals from netns vm -->\n<!-- figures: end -->\n", "one source"},
-		"two demos":          {"<!-- figures: begin demo from demo demo2 -->\n<!-- figures: end -->\n", "one source"},
 	} {
 		root := checkout(t, map[string]string{
-			"README.md": "", "docs/a.md": tc.text, "docs/a.json": `[{}]`,
+			"README.md": "", "docs/a.md": tc.text,
 		})
 		campaign(t, root, "2026-11-21-netns", 1.5)
 		changed, err := Update(root, false)

@@ -4,14 +4,12 @@
 package quote
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/podweir/podweir/e2e/demo/result"
 	"github.com/podweir/podweir/tools/perfrig/record"
 )
 
@@ -32,13 +30,9 @@ func (r *results) find(source string) (string, error) {
 		_, err := os.Stat(filepath.Join(r.root, filepath.FromSlash(source)))
 		return source, err
 	}
-	var found []string
-	for _, pattern := range []string{"*-" + source + "/samples.jsonl", "*-" + source + ".json"} {
-		names, err := filepath.Glob(filepath.Join(r.root, "docs", "results", pattern))
-		if err != nil {
-			return "", fmt.Errorf("source %q: %w", source, err)
-		}
-		found = append(found, names...)
+	found, err := filepath.Glob(filepath.Join(r.root, "docs", "results", "*-"+source, "samples.jsonl"))
+	if err != nil {
+		return "", fmt.Errorf("source %q: %w", source, err)
 	}
 	if len(found) == 0 {
 		return "", nil
@@ -61,20 +55,4 @@ func (r *results) campaign(source string) (c *record.Results, name string, err e
 		r.campaigns[name] = c
 	}
 	return c, name, nil
-}
-
-// demo reads a run of the demo; nil as above.
-func (r *results) demo(source string) (run *result.Report, name string, err error) {
-	if name, err = r.find(source); err != nil || name == "" {
-		return nil, name, err
-	}
-	raw, err := os.ReadFile(filepath.Join(r.root, filepath.FromSlash(name)))
-	if err != nil {
-		return nil, name, err
-	}
-	run = &result.Report{}
-	if err := json.Unmarshal(raw, run); err != nil {
-		return nil, name, fmt.Errorf("%s: %w", name, err)
-	}
-	return run, name, nil
 }

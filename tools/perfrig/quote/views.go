@@ -22,7 +22,6 @@ const missing = "(not measured)"
 var views = map[string]func(p *page, sources []string) (string, error){
 	"bars":      bars,
 	"campaigns": campaigns,
-	"demo":      demo,
 	"rivals":    rivals,
 	"rivals-20": rivals20,
 	"loads":     loads,
@@ -160,21 +159,4 @@ func (p *page) number(metric, name, source string) (string, error) {
 		return missing, nil
 	}
 	return report.Quantity(metric, stats.Summarise(samples).Mean), nil
-}
-
-// demo is the table of a run of the demo.
-func demo(p *page, sources []string) (string, error) {
-	if len(sources) != 1 {
-		return "", fmt.Errorf("this view is of one source, not %d", len(sources))
-	}
-	run, name, err := p.results.demo(sources[0])
-	switch {
-	case err != nil:
-		return "", err
-	case run == nil:
-		return fmt.Sprintf("No run of `%s` is committed.\n", sources[0]), nil
-	}
-	var b bytes.Buffer
-	run.OneMachine(&b, p.link(name))
-	return b.String(), nil
 }

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/podweir/podweir/e2e/demo/result"
 	"github.com/podweir/podweir/e2e/figures"
 	"github.com/podweir/podweir/tools/perfrig/record"
 	"github.com/podweir/podweir/tools/perfrig/spec"
@@ -87,7 +86,7 @@ func RivalsChart(r *record.Results) *figures.Scatter {
 			}
 			rounds = max(rounds, s.N)
 			p.Dots = append(p.Dots, figures.Dot{
-				Name: who.short, X: s.Mean, Y: slices.Max(worst), Text: fmt.Sprintf("%s ms, %.3g ×", result.Digits(s.Mean), slices.Max(worst)), Bar: figures.Bar{Low: s.Min, High: s.Max},
+				Name: who.short, X: s.Mean, Y: slices.Max(worst), Text: fmt.Sprintf("%s ms, %.3g ×", Digits(s.Mean), slices.Max(worst)), Bar: figures.Bar{Low: s.Min, High: s.Max},
 			})
 		}
 		if free := samplesOf(r, "latency", 0, "unshaped", "kept_p99_ms"); len(free) > 0 {
@@ -105,12 +104,24 @@ func rangeMillis(v []float64) string {
 	if len(v) < 2 {
 		return ""
 	}
-	return ", " + result.Digits(slices.Min(v)) + " to " + result.Digits(slices.Max(v))
+	return ", " + Digits(slices.Min(v)) + " to " + Digits(slices.Max(v))
 }
 
 func meanMillis(v []float64) string {
 	if len(v) == 0 {
 		return "-"
 	}
-	return result.Digits(stats.Summarise(v).Mean) + " ms"
+	return Digits(stats.Summarise(v).Mean) + " ms"
+}
+
+// Digits writes three significant digits, and no more than two decimals.
+func Digits(v float64) string {
+	switch {
+	case v >= 99.95:
+		return fmt.Sprintf("%.0f", v)
+	case v >= 9.995:
+		return fmt.Sprintf("%.1f", v)
+	default:
+		return fmt.Sprintf("%.2f", v)
+	}
 }

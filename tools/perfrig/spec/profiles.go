@@ -68,6 +68,19 @@ func rivals() *Spec {
 	}}
 }
 
+// Demo is one sample of what each limiter does with bulk in both directions, four minutes
+// of it. Cilium's limit is into the pod alone: the other needs fq.
+func Demo() *Spec {
+	rates := []uint64{10 * mbit, 100 * mbit}
+	return &Spec{Profile: "demo", Samples: 1, Blocks: []Block{
+		{
+			Phases: []Phase{unshaped, bandwidth, bandwidthTuned, strict, elephants, calico}, Rates: rates,
+			Workloads: []Workload{{Name: "mixed", Kind: Mixed, Seconds: 15}},
+		},
+		{Phases: []Phase{cilium}, Rates: rates, Workloads: []Workload{{Name: "mixed-ingress", Kind: Mixed, Direction: "ingress", Seconds: 15}}},
+	}}
+}
+
 // adds times ADD; the estimate holds for an idle machine of two processors.
 func adds(pods int) Workload {
 	return Workload{Name: fmt.Sprintf("add-%d", pods), Kind: Add, Pods: pods, Seconds: 14 + 0.08*float64(pods)}

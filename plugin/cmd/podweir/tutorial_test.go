@@ -21,13 +21,11 @@ import (
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
-var _ = mark.EveryTest(mark.NightlyKernels, "it compares rates, which an emulated processor does not have")
-
 const (
 	// otherTerminal stands before a block that the reader leaves running.
 	otherTerminal = "<!-- leave it running -->"
-	// elsewhere stands before a block that "make" runs, not this test.
-	elsewhere = "<!-- not run by the page's test -->"
+	// notRun stands before a block that "make" runs, not this test.
+	notRun = "<!-- not run by the page's test -->"
 )
 
 var consoleBlock = regexp.MustCompile("(?ms)^(<!-- [^\n]+ -->\n)?```console\n(.*?)^```$")
@@ -35,6 +33,7 @@ var consoleBlock = regexp.MustCompile("(?ms)^(<!-- [^\n]+ -->\n)?```console\n(.*
 // TestPrivilegedTutorial types the commands of the tutorial, in new namespaces in
 // place of the machine's, and looks for what the tutorial promises.
 func TestPrivilegedTutorial(t *testing.T) {
+	mark.NightlyKernels(t, "it compares rates, which an emulated processor does not have")
 	testutil.RequireRoot(t)
 	dir := t.TempDir()
 	shell := newTutorialShell(t, dir)
@@ -80,15 +79,15 @@ type tutorialBlock struct {
 
 func tutorialBlocks(t *testing.T) (blocks []tutorialBlock) {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/tutorial/first-shaped-pod.md")
+	page, err := os.ReadFile("../../../docs/tutorial/first-shaped-pod.md")
 	must.OK(t, err)
 	for _, found := range consoleBlock.FindAllStringSubmatch(string(page), -1) {
 		switch note := strings.TrimSpace(found[1]); note {
-		case elsewhere:
+		case notRun:
 		case "", otherTerminal:
 			blocks = append(blocks, tutorialBlock{found[2], note == otherTerminal})
 		default:
-			t.Fatalf("a block is marked %q, want %q, %q or nothing", note, otherTerminal, elsewhere)
+			t.Fatalf("a block is marked %q, want %q, %q or nothing", note, otherTerminal, notRun)
 		}
 	}
 	return blocks
@@ -101,7 +100,7 @@ type tutorialShell struct{ dir, pid string }
 
 func newTutorialShell(t *testing.T, dir string) *tutorialShell {
 	t.Helper()
-	build := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(dir, "bin/podweir"), "../../plugin/cmd/podweir")
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(dir, "bin/podweir"), ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", build, err, out)
