@@ -11,6 +11,8 @@ import (
 // advice says what to do about a recorded failure, by a part of its text: the
 // table of docs/reference/errors.md.
 var advice = []struct{ part, do string }{
+	{takeOff[0], "take that device off the pod, and CAP_NET_ADMIN from a pod that made it"},
+	{takeOff[1], "recreate the pod, or take the limits off (podweir detach) and attach them again"},
 	{"not on a BPF file system", "mount -t bpf bpf /sys/fs/bpf"},
 	{"root qdisc is not podweir's", "decide who shapes the device: replaceQdisc: true gives it to podweir (PW505)"},
 	{"hook is held by another party", "leave the mode to auto, or take the other side (PW507)"},
@@ -26,11 +28,17 @@ var advice = []struct{ part, do string }{
 	{"held by another process", "look at the process: another call for the same pod ran for 30 s"},
 }
 
+// takeOff are parts of failures of pods that are limited and have another device without a
+// limit: what to do is all there is to it.
+var takeOff = []string{"shares a device of the node with", "is another device now, which no limit covers"}
+
 // adviceFor is what to do about failures, each thing once, and what follows
 // then.
 func (f *Facts) adviceFor(failures []string) string {
 	var out []string
+	enough := true
 	for _, failure := range failures {
+		enough = enough && slices.ContainsFunc(takeOff, func(part string) bool { return strings.Contains(failure, part) })
 		do := "mend what the reason names (docs/reference/errors.md)"
 		for _, a := range advice {
 			if strings.Contains(failure, a.part) {
@@ -41,6 +49,9 @@ func (f *Facts) adviceFor(failures []string) string {
 		if !slices.Contains(out, do) {
 			out = append(out, do)
 		}
+	}
+	if enough {
+		return strings.Join(out, "; ")
 	}
 	return strings.Join(out, "; ") + "; " + f.afterwards()
 }

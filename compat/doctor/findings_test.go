@@ -557,7 +557,7 @@ func hookFindings() []finding {
 		{name: "no redirect", code: "PW506", node: aws, change: func(*node) {}, want: doctor.OK, seen: "no limit waits on an ifb"},
 		{name: "failed open", code: "PW607", node: aws, change: func(n *node) { n.kernel.attached[0].FailedOpen = 3 }, want: doctor.Warn, seen: "default/web ingress: 3 packets", fix: "report it"},
 		{name: "counters unread", code: "PW607", node: aws, change: func(n *node) { n.kernel.attached[0].Uncounted = "EPERM" }, want: doctor.Unknown, seen: "default/web ingress: EPERM"},
-		{name: "no ceiling", code: "PW609", node: aws, change: func(n *node) { n.kernel.attached[0].NoCeiling = "the kernel has no TCX" }, want: doctor.Warn, seen: "default/web: the kernel has no TCX", fix: "podweir status"},
+		{name: "no ceiling", code: "PW609", node: aws, change: func(n *node) { n.kernel.attached[0].NoCeiling = "the kernel has no TCX" }, want: doctor.Warn, seen: "default/web: the kernel has no TCX", fix: "drop CAP_NET_RAW"},
 		{name: "past the queue", code: "PW611", node: aws, change: func(n *node) { n.kernel.attached[0].PastQueue = 9 }, want: doctor.Warn, seen: "default/web ingress: 9 packets", fix: "podweir status"},
 		{name: "left over", code: "PW608", node: aws, change: func(n *node) {
 			n.kernel.attached[0].Gone, n.kernel.attached[0].Drift = true, []string{"gone"}

@@ -51,7 +51,7 @@ func checkCeilings(f *Facts) Finding {
 			}
 		}
 		if len(bad) > 0 {
-			return breaks("without a ceiling: "+shorten(bad), "a ceiling", "podweir status says why there is none", bad...).of(pods)
+			return breaks("without a ceiling: "+shorten(bad), "a ceiling", "drop CAP_NET_RAW from pods that are not trusted; Linux 6.6 or newer where another program is on the hook", bad...).of(pods)
 		}
 		return holds("every egress limit that needs a ceiling has one")
 	})

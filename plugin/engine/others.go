@@ -4,11 +4,15 @@
 package engine
 
 import (
+	"slices"
+
+	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/hostif"
 )
 
-// Other is the host's end of a pod's interface that podweir has no limit on.
+// Other is an interface of a pod that podweir has no limit on.
 type Other struct {
+	// Name is that of its end on the host, or of its device in the pod if it has none.
 	Name string `json:"device"`
 	// NetNSPath is that of the pod's network namespace, "" if it is none of those that were
 	// given.
@@ -18,9 +22,10 @@ type Other struct {
 	IngressBytes uint64 `json:"ingressBytes"`
 }
 
-// Others returns the veth and netkit devices that no record tells of and whose other end is
-// in another namespace, without those with a default route: by those the node reaches
-// others. It needs no state of podweir's.
+// Others returns the interfaces of pods that no record tells of: veth and netkit devices
+// whose other end is in another namespace, without those with a default route, by which the
+// node reaches others; and of the namespaces that are given devices without an end on the
+// host (macvlan, hardware). It needs no state of podweir's.
 func (p Paths) Others(netnsPaths []string) ([]Other, error) {
 	records, k, err := p.look()
 	if err != nil {
@@ -40,7 +45,7 @@ func (p Paths) Others(netnsPaths []string) ([]Other, error) {
 	if err != nil {
 		return nil, err
 	}
-	paths := namespaces(k.host, netnsPaths)
+	paths := k.namespaces(netnsPaths)
 	all := []Other{}
 	for i := range devices {
 		d := &devices[i]
@@ -50,22 +55,85 @@ func (p Paths) Others(netnsPaths []string) ([]Other, error) {
 		t := traffic[d.Index]
 		all = append(all, Other{Name: d.Name, NetNSPath: paths[d.PeerNetNSID], EgressBytes: t.ReceivedBytes, IngressBytes: t.SentBytes})
 	}
+	for _, path := range netnsPaths {
+		alone, err := k.alone(path, records[0])
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, alone...)
+	}
 	return all, nil
+}
+
+// alone are the interfaces of a pod that have no other end on the host, without those of
+// records.
+func (k *kernel) alone(path string, limited []*attach.Record) (all []Other, err error) {
+	p, err := k.pod(path)
+	if err != nil || p.ns.Same(k.hostNS) {
+		return nil, nil //nolint:nilerr // it is gone
+	}
+	devices, err := p.handle.Interfaces()
+	if err != nil {
+		return nil, err
+	}
+	devices = slices.DeleteFunc(devices, func(d hostif.Interface) bool {
+		return !d.LeadsOutAlone() || slices.ContainsFunc(limited, func(r *attach.Record) bool {
+			return d.Index == r.Interface.PodIndex && p.holds(&r.Interface)
+		})
+	})
+	if len(devices) == 0 {
+		return nil, nil
+	}
+	traffic, err := p.handle.Traffic()
+	for i := range devices {
+		t := traffic[devices[i].Index]
+		all = append(all, Other{Name: devices[i].Name, NetNSPath: path, EgressBytes: t.SentBytes, IngressBytes: t.ReceivedBytes})
+	}
+	return all, err
+}
+
+// Beside names devices of a pod that share a device of the node with one of its interfaces
+// (macvlan, ipvlan), so that they reach the same network, and that no attachment holds.
+func (n *Node) Beside(i *attach.Interface) (names []string, err error) {
+	if i.HostIndex != 0 {
+		return nil, nil
+	}
+	p, err := n.kernel.podOf(i)
+	if p == nil || err != nil {
+		return nil, err
+	}
+	devices, err := p.handle.Interfaces()
+	at := slices.IndexFunc(devices, func(d hostif.Interface) bool { return d.Index == i.PodIndex })
+	if err != nil || at < 0 {
+		return nil, err
+	}
+	for j := range devices {
+		d := &devices[j]
+		if j == at || !d.Shares(&devices[at]) {
+			continue
+		}
+		other := attach.Interface{NetNSInode: p.ns.Inode(), NetNSCookie: p.cookie, PodIndex: d.Index}
+		if _, held, err := n.holder(&other, attach.ID{}); err != nil {
+			return nil, err
+		} else if !held {
+			names = append(names, d.Name)
+		}
+	}
+	return names, nil
 }
 
 // namespaces are the paths of namespaces by the numbers that the host knows them by. What
 // is gone is left out.
-func namespaces(host *hostif.Handle, paths []string) map[int]string {
+func (k *kernel) namespaces(paths []string) map[int]string {
 	all := make(map[int]string)
 	for _, path := range paths {
-		ns, err := hostif.OpenNetNS(path)
+		p, err := k.pod(path)
 		if err != nil {
 			continue
 		}
-		if id, err := host.NetNSID(ns); err == nil && id != hostif.NoNetNSID {
+		if id, err := k.host.NetNSID(p.ns); err == nil && id != hostif.NoNetNSID {
 			all[id] = path
 		}
-		_ = ns.Close()
 	}
 	return all
 }

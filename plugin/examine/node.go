@@ -206,9 +206,10 @@ func (n *Node) Unenforced(context.Context) (out []doctor.Unenforced, watched boo
 
 func attachments(node *engine.Node, a *status.Attachment) []doctor.Attachment {
 	var out []doctor.Attachment
-	if other := a.Interface.Uncovered(); other != "" {
+	if other := cmp.Or(a.Interface.Uncovered(), a.Beside); other != "" {
 		out = append(out, doctor.Attachment{Pod: a.Name(), ContainerID: a.ID.ContainerID, Failure: other})
-	} else if a.Error != "" {
+	}
+	if a.Error != "" && len(out) == 0 {
 		return []doctor.Attachment{{
 			Pod: a.Name(), ContainerID: a.ID.ContainerID, Device: a.Interface.HostName, Drift: []string{a.Error},
 			Gone: a.Gone || a.Left != "", Left: a.Left,

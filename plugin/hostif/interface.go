@@ -199,6 +199,20 @@ func (i *Interface) LeadsOut() bool {
 	}
 }
 
+// LeadsOutAlone says whether it leads out and has no other end, and is not made of devices
+// that do.
+func (i *Interface) LeadsOutAlone() bool {
+	return i.LeadsOut() && !i.Kind.IsPair() && i.Kind != "bond" && i.Kind != "team"
+}
+
+// Shares says whether two devices of a namespace share one of another namespace, so that
+// both reach the same network.
+func (i *Interface) Shares(other *Interface) bool {
+	tagged := i.Kind == "vlan" || other.Kind == "vlan"
+	return !tagged && slices.Contains(onLower, i.Kind) && slices.Contains(onLower, other.Kind) &&
+		i.PeerNetNSID != NoNetNSID && i.PeerNetNSID == other.PeerNetNSID && i.PeerIndex == other.PeerIndex
+}
+
 var (
 	// onLower are the kinds of devices that share another device.
 	onLower = []terms.DeviceKind{"macvlan", "macvtap", "ipvlan", "ipvtap", "vlan"}

@@ -25,6 +25,7 @@ const (
 	cureExceeded = "podweir explain PW612"
 	cureDiffers  = "podweir repair; if it comes back: podweir explain PW602"
 	cureNamesake = "recreate the pod, or take the limits off (podweir detach) and attach them again"
+	cureBeside   = "take that device off the pod, and CAP_NET_ADMIN from a pod that made it; a second network with podweir in its chain has a limit, too"
 	cureBypassed = "podweir explain PW402"
 	// cureReadAhead is of a limit that the pod's runtime does not heed.
 	cureReadAhead = "podweir explain PW117"
@@ -153,6 +154,8 @@ func attachmentView(a *Attachment, held bool, now time.Time) *view.Pod {
 	switch {
 	case a.Interface.NamesakeIndex != 0:
 		p.State, p.Cause, p.Cure = view.NotLimited, a.Interface.Uncovered(), cureNamesake
+	case a.Beside != "":
+		p.State, p.Cause, p.Cure = view.NotLimited, a.Beside, cureBeside
 	case a.Gone:
 		p.State, p.Cause, p.Cure = view.Unknown, a.Error, cureGone
 	case a.Left != "":

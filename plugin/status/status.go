@@ -73,6 +73,8 @@ type Attachment struct {
 	Gone bool `json:"gone,omitempty"`
 	// Left names what still exists of an interface that is not where it was, but not gone.
 	Left string `json:"left,omitempty"`
+	// Beside names devices of the pod without a limit by which it reaches the same network.
+	Beside string `json:"beside,omitempty"`
 	// Drift names the differences to what it should be.
 	Drift []string `json:"drift,omitempty"`
 
@@ -354,6 +356,11 @@ func attachment(node *engine.Node, queues *engine.Queues, r *attach.Record) Atta
 	a.Interface, a.inspection, a.record = in.Interface, in, r
 	for _, step := range in.Plan {
 		a.Drift = append(a.Drift, step.String())
+	}
+	if beside, err := node.Beside(&now.Interface); err != nil {
+		a.Notes = append(slices.Clip(a.Notes), err.Error())
+	} else if len(beside) > 0 {
+		a.Beside = fmt.Sprintf("%s shares a device of the node with %s, and no limit covers it", strings.Join(beside, ", "), now.Interface.Name())
 	}
 	before, deviceErr := node.Carried(&now)
 	for _, d := range terms.Directions {

@@ -47,14 +47,20 @@ type noticed struct {
 
 func newNoticed(t *testing.T, more map[string]any) *noticed {
 	t.Helper()
-	n := &noticed{cli: newCLI(t), container: "c1", conf: map[string]any{
+	n := starting(newCLI(t), more)
+	must.OK(t, n.verb(t, "ADD"))
+	return n
+}
+
+// starting is a node with a pod before its ADD.
+func starting(c *cli, more map[string]any) *noticed {
+	n := &noticed{cli: c, container: "c1", conf: map[string]any{
 		"cniVersion": "1.1.0", "name": "net", "type": "podweir-cni", "onError": "closed",
 		"egressRate": noticeRate, "ingressRate": noticeRate,
 		"capabilities": map[string]any{"bandwidth": true, netconf.PodAnnotationsCapability: true}, "prevResult": map[string]any{"cniVersion": "1.1.0"},
 	}}
 	n.path = n.pod.Path()
 	maps.Copy(n.conf, more)
-	must.OK(t, n.verb(t, "ADD"))
 	return n
 }
 

@@ -56,6 +56,57 @@ func TestPrivilegedStatusOfPodsWithoutALimit(t *testing.T) {
 	}
 }
 
+// A device without an end on the host has a line, too. One that shares a device of the node
+// with a limited one takes the pod's traffic past its limit.
+func TestPrivilegedStatusOfDevicesWithoutAnEndOnTheHost(t *testing.T) {
+	c := newCLI(t)
+	pod := testutil.NewNetNS(t)
+	c.pod = pod
+	for _, lower := range []string{"up0", "up1"} {
+		testutil.VethPair(t, testutil.End{NetNS: c.node, Name: lower}, testutil.End{NetNS: testutil.NewNetNS(t), Name: "far"})
+	}
+	macvlan := func(lower, name string) {
+		t.Helper()
+		if out, err := c.node.Command(t, "ip", "link", "add", "link", lower, "name", "new", "type", "macvlan", "mode", "bridge").CombinedOutput(); err != nil {
+			testutil.SkipFeature(t, "macvlan: "+string(out))
+		}
+		c.node.Run(t, "ip", "link", "set", "new", "netns", pod.Name, "name", name)
+		pod.Run(t, "ip", "link", "set", name, "up")
+	}
+	macvlan("up0", "eth0")
+	must.OK(t, starting(c, nil).verb(t, "ADD"))
+	macvlan("up1", "net1")
+	findings := func() string {
+		t.Helper()
+		out, _ := c.do(t, "doctor", "--root", t.TempDir())
+		return oneLine(out)
+	}
+	out := c.must(t, "status")
+	for _, part := range []string{"The only pod with a limit is limited as it should be.", "default/web net1 egress - -", "no limit"} {
+		if !strings.Contains(oneLine(out), part) {
+			t.Errorf("status has no %q:\n%s", part, out)
+		}
+	}
+	if found := findings(); strings.Contains(found, "PW601") {
+		t.Errorf("doctor of another network: %s", found)
+	}
+	pod.Run(t, "ip", "link", "add", "link", "eth0", "name", "more", "type", "macvlan", "mode", "bridge") // the kernel puts it on up0
+	out, err := c.do(t, "status")
+	for _, part := range []string{
+		"NOT LIMITED default/web cause more shares a device of the node with eth0, and no limit covers it cure take that device off the pod",
+		"default/web more egress - -",
+	} {
+		if err == nil || !strings.Contains(oneLine(out), part) {
+			t.Errorf("status has no %q: %v\n%s", part, err, out)
+		}
+	}
+	if found := findings(); !strings.Contains(found, "PW601") || !strings.Contains(found, "fix take that device off the pod, and CAP_NET_ADMIN from a pod that made it !") {
+		t.Errorf("doctor has no PW601, or another cure: %s", found)
+	}
+	c.must(t, append(c.netns(), "attach", "--egress", "10M", "--ifname", "more")...)
+	c.must(t, "status")
+}
+
 // The address of a flow's other end is that of a pod, as the runtime tells; pods with
 // hostNetwork have the node's.
 func TestPodsByAddress(t *testing.T) {
