@@ -24,6 +24,7 @@ var mapStructs = map[string]uintptr{
 	"pw_count":  unsafe.Sizeof(image.Count{}),
 	"pw_heavy":  unsafe.Sizeof(image.Heavy{}),
 	"pw_flow":   unsafe.Sizeof(image.Flow{}),
+	"pw_group":  unsafe.Sizeof(image.Group{}),
 	"pw_cell":   unsafe.Sizeof(image.Cell{}),
 	"pw_rate":   unsafe.Sizeof(image.Rate{}),
 	"pw_subnet": unsafe.Sizeof(image.Subnet{}),
@@ -31,9 +32,9 @@ var mapStructs = map[string]uintptr{
 	"pw_layout": unsafe.Sizeof(image.Layout{}),
 }
 
-// sizes of ABI version 10.
+// sizes of ABI version 11.
 var sizes = map[string]uint32{
-	"pw_slot": 21696, "pw_config": 192, "pw_state": 20984, "pw_count": 16, "pw_heavy": 72, "pw_flow": 40,
+	"pw_slot": 21824, "pw_config": 256, "pw_state": 20984, "pw_count": 16, "pw_heavy": 72, "pw_flow": 40, "pw_group": 32,
 	"pw_cell": 8, "pw_rate": 16, "pw_subnet": 28, "pw_host": 8, "pw_layout": 12,
 }
 

@@ -274,6 +274,62 @@ func checkMark(t *testing.T, name string, before, after []byte, l3 int) {
 	}
 }
 
+// What comes out of a queue passes up to the group's limit and burst. Removing the group costs its burst once more.
+func TestPrivilegedCeilingOfAGroup(t *testing.T) {
+	const packet = 1514
+	d := bpftest.Load(t)
+	one := newDirection(100e6, terms.PolicyStrict)
+	inGroup(one, 10e6)
+	one.Config.GroupBurst = meterTime(12 * time.Millisecond)
+	reset(d, one)
+	p := model.Packet{Data: bpftest.Build(packet-42, bpftest.Ethernet(0x0800), bpftest.IPv4("10.0.0.1", "10.0.0.2", 17, 0, 0, 0), bpftest.UDP(1, 9))}
+	now := uint64(1e12)
+	send := func(times int) (passed int) {
+		for range times {
+			now += uint64(400 * time.Microsecond) // three times the limit
+			s := &step{program: "pw_ceiling", packet: p, clock: model.Clock{ExactNS: now, CoarseNS: now - now%4_000_000}}
+			if out, _ := both(t, d, one, s); !out.Disposition.Dropped() {
+				passed++
+			} else if out.Disposition != model.DropGroup {
+				t.Fatalf("a packet is %v, want %v: the pod has not reached its own ceiling", out.Disposition, model.DropGroup)
+			}
+		}
+		return passed
+	}
+	// In a second: 10 Mbit and 12 ms of it and a packet.
+	const most = 10_120_000/8/packet + 1
+	passed := send(2500)
+	if passed > most || passed < most-2 {
+		t.Errorf("%d packets passed in a second, want %d", passed, most)
+	}
+	if got := d.Group(one.Config.Group).Dropped; got.Packets != uint64(2500-passed) {
+		t.Errorf("the group counts %d dropped packets, want %d", got.Packets, 2500-passed)
+	}
+	if err := d.Map("pw_groups").Delete(one.Config.Group); err != nil {
+		t.Fatal(err)
+	}
+	one.Group = model.Group{}
+	if again := send(25); again < 15 || again > 21 {
+		t.Errorf("%d of 25 packets in 10 ms passed after the group was removed, want its limit and its burst once more", again)
+	}
+}
+
+// A group's limit that was raised is in force at once, whatever was counted at the lower one.
+func TestPrivilegedGroupOfAnotherLimit(t *testing.T) {
+	d := bpftest.Load(t)
+	m := newDirection(100e6, terms.PolicyStrict)
+	now := uint64(1e12)
+	for _, bits := range []float64{1e3, 100e6} {
+		inGroup(m, bits)
+		d.Configure(m)
+		s := &step{program: "pw_ceiling", packet: model.Packet{Data: tcpPacket(0)}, clock: model.Clock{ExactNS: now, CoarseNS: now}}
+		if out, _ := both(t, d, m, s); out.Disposition != model.Uncounted {
+			t.Errorf("the first packet at %.0f bit/s is %v, want it passed", bits, out.Disposition)
+		}
+		now += uint64(time.Millisecond)
+	}
+}
+
 // A packet that will be cut into segments of one byte is charged all headers of them, and
 // the next one, which is refused, is not the end of that debt.
 func TestPrivilegedCeilingOfSmallSegments(t *testing.T) {

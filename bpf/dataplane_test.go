@@ -189,10 +189,23 @@ func compareState(t *testing.T, d *bpftest.Dataplane, m *model.Direction) {
 	for i := range m.Heavy.Slots {
 		want.Heavy[i] = heavySlot(&m.Heavy.Slots[i])
 	}
-	if *got == want {
-		return
+	if *got != want {
+		t.Errorf("state (-dataplane +model):\n%s", cmp.Diff(*got, want))
 	}
-	t.Errorf("state (-dataplane +model):\n%s", cmp.Diff(*got, want))
+	if m.Config.Group != 0 {
+		compareGroup(t, d, m)
+	}
+}
+
+func compareGroup(t *testing.T, d *bpftest.Dataplane, m *model.Direction) {
+	t.Helper()
+	want := image.Group{
+		Tat: m.Group.Meter.TAT, TatFor: m.Group.For,
+		Dropped: image.Count{Packets: m.Group.Packets, Bytes: m.Group.Bytes},
+	}
+	if diff := cmp.Diff(d.Group(m.Config.Group), want); diff != "" {
+		t.Errorf("group (-dataplane +model):\n%s", diff)
+	}
 }
 
 func heavySlot(h *model.Heavy) image.Heavy {
@@ -224,4 +237,7 @@ func swap(v uint16) uint16 { return v<<8 | v>>8 }
 func reset(d *bpftest.Dataplane, m *model.Direction) {
 	d.Configure(m)
 	d.WriteState(&image.State{})
+	if m.Config.Group != 0 {
+		d.WriteGroup(m.Config.Group, image.Group{})
+	}
 }

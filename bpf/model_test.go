@@ -18,9 +18,18 @@ import (
 )
 
 var (
-	programs = []string{"pw_class_probe", "pw_band", "pw_police", "pw_ceiling"}
+	programs = []string{"pw_class_probe", "pw_band", "pw_police", "pw_ceiling", ofGroup}
 	policies = []terms.Policy{terms.PolicyStrict, terms.PolicyElephants, terms.PolicyFlat}
 )
+
+// ofGroup is pw_ceiling for a pod of a group.
+const ofGroup = "pw_ceiling of a group"
+
+// inGroup gives the direction a group with a share of its limit.
+func inGroup(m *model.Direction, bits float64) {
+	m.Config.Group, m.Config.GroupRate = 7, rate(bits)
+	m.Config.GroupBurst = m.Config.CeilingBurst
+}
 
 // randomPacket is one of 24 flows, mostly TCP, of any size.
 func randomPacket(random *rand.Rand) model.Packet {
@@ -90,6 +99,14 @@ func longRun(t *testing.T, d *bpftest.Dataplane, bits float64, policy terms.Poli
 	m.Config.LightTolerance = min(m.Config.LightTolerance, packets(40))
 	m.Config.CeilingBurst = min(m.Config.CeilingBurst, packets(10))
 	setFair(&m.Config)
+	usual := model.Light
+	switch program {
+	case "pw_ceiling":
+		usual = model.DropCeiling
+	case ofGroup:
+		program, usual = "pw_ceiling", model.DropGroup
+		inGroup(m, 0.9*bits)
+	}
 	reset(d, m)
 	random := rand.New(rand.NewPCG(uint64(bits), uint64(policy)))
 	now := random.Uint64() >> 1
@@ -114,10 +131,6 @@ func longRun(t *testing.T, d *bpftest.Dataplane, bits float64, policy terms.Poli
 			t.FailNow()
 		}
 	}
-	usual := model.Light
-	if program == "pw_ceiling" {
-		usual = model.DropCeiling
-	}
 	if policy != terms.PolicyFlat && (seen[usual] < 3 || len(seen) < 2) {
 		t.Errorf("the run saw only %v", seen)
 	}
@@ -131,9 +144,15 @@ func FuzzDataplane(f *testing.F) {
 	f.Add(uint8(1), uint8(1), uint32(1e4), []byte{255, 255, 255, 255, 1, 2, 3, 4, 0, 0, 0, 0, 9, 9, 9, 9, 9, 9})
 	f.Add(uint8(2), uint8(0), uint32(1e9), make([]byte, 120))
 	f.Add(uint8(3), uint8(2), uint32(1e5), make([]byte, 240))
+	f.Add(uint8(4), uint8(0), uint32(1e5), make([]byte, 240))
 	f.Fuzz(func(t *testing.T, program, policy uint8, bits uint32, script []byte) {
 		d := d.For(t)
 		m := newDirection(float64(max(bits, 1000)), policies[int(policy)%len(policies)])
+		name := programs[int(program)%len(programs)]
+		if name == ofGroup {
+			name = "pw_ceiling"
+			inGroup(m, 0.9*float64(max(bits, 1000)))
+		}
 		reset(d, m)
 		random := rand.New(rand.NewPCG(uint64(bits), 1))
 		now := uint64(random.Int64())
@@ -155,7 +174,7 @@ func FuzzDataplane(f *testing.F) {
 				p.Sender = &model.Sender{Out: w & 3, Sacked: w >> 2 & 3, Lost: w >> 4 & 3, Retransmitted: w >> 6 & 3}
 			}
 			both(t, d, m, &step{
-				program: programs[int(program)%len(programs)], packet: p, random: random.Uint32(),
+				program: name, packet: p, random: random.Uint32(),
 				clock: model.Clock{ExactNS: now, CoarseNS: now - uint64(w%4e6)},
 			})
 		}

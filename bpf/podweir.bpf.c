@@ -41,7 +41,8 @@ int pw_guard(struct __sk_buff *skb)
 	return PW_NEXT;
 }
 
-/* On the ingress hook of the host side, where what leaves the pod arrives. */
+/* On the ingress hook behind a queue: at the host side, where what leaves the pod arrives, and for the ceiling of its group also
+ * at the pod side. */
 SEC("tc")
 int pw_ceiling(struct __sk_buff *skb)
 {

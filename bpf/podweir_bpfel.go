@@ -17,6 +17,7 @@ import (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	PodweirMapPwChunk     = "pw_chunk"
+	PodweirMapPwGroups    = "pw_groups"
 	PodweirMapPwHosts     = "pw_hosts"
 	PodweirMapPwLayout    = "pw_layout"
 	PodweirMapPwScratch   = "pw_scratch"
@@ -85,6 +86,7 @@ type PodweirProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type PodweirMapSpecs struct {
 	PwChunk   *ebpf.MapSpec `ebpf:"pw_chunk"`
+	PwGroups  *ebpf.MapSpec `ebpf:"pw_groups"`
 	PwHosts   *ebpf.MapSpec `ebpf:"pw_hosts"`
 	PwLayout  *ebpf.MapSpec `ebpf:"pw_layout"`
 	PwScratch *ebpf.MapSpec `ebpf:"pw_scratch"`
@@ -119,6 +121,7 @@ func (o *PodweirObjects) Close() error {
 // It can be passed to LoadPodweirObjects or ebpf.CollectionSpec.LoadAndAssign.
 type PodweirMaps struct {
 	PwChunk   *ebpf.Map `ebpf:"pw_chunk"`
+	PwGroups  *ebpf.Map `ebpf:"pw_groups"`
 	PwHosts   *ebpf.Map `ebpf:"pw_hosts"`
 	PwLayout  *ebpf.Map `ebpf:"pw_layout"`
 	PwScratch *ebpf.Map `ebpf:"pw_scratch"`
@@ -129,6 +132,7 @@ type PodweirMaps struct {
 func (m *PodweirMaps) Close() error {
 	return _PodweirClose(
 		m.PwChunk,
+		m.PwGroups,
 		m.PwHosts,
 		m.PwLayout,
 		m.PwScratch,

@@ -39,7 +39,7 @@ var allowedVerdicts = map[string][]int32{
 func invalidConfigs() map[string]image.Config {
 	valid := validConfig(terms.PolicyStrict)
 	older, newer, noPolicy, unknown := valid, valid, valid, valid
-	older.AbiVersion, newer.AbiVersion = 9, 11
+	older.AbiVersion, newer.AbiVersion = 10, 12
 	noPolicy.Policy, unknown.Policy = 0, 4
 	return map[string]image.Config{
 		"all zero":       {},
@@ -55,7 +55,7 @@ func degenerateConfigs() map[string]image.Config {
 	out := map[string]image.Config{}
 	for _, p := range policies {
 		out["default "+p.String()] = validConfig(p)
-		out["only the version and "+p.String()] = image.Config{AbiVersion: 10, Policy: uint8(p)}
+		out["only the version and "+p.String()] = image.Config{AbiVersion: 11, Policy: uint8(p)}
 	}
 	largest := validConfig(terms.PolicyStrict)
 	most := image.Rate{Mult: 1<<44 - 1, Shift: 0}
@@ -74,6 +74,9 @@ func degenerateConfigs() map[string]image.Config {
 	out["shaped subnets and none given"] = subnets
 	subnets.SubnetsMode = 77
 	out["unknown subnets mode"] = subnets
+	group := validConfig(terms.PolicyStrict)
+	group.InGroup, group.Group, group.GroupRate = 1, 1<<64-1, most
+	out["a group whose limit is the highest cost"] = group
 	redirect := validConfig(terms.PolicyStrict)
 	redirect.RedirectIfindex = 1
 	out["with a redirect"] = redirect

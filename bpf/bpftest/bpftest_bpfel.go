@@ -17,6 +17,7 @@ import (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	bpftestMapPwChunk         = "pw_chunk"
+	bpftestMapPwGroups        = "pw_groups"
 	bpftestMapPwHosts         = "pw_hosts"
 	bpftestMapPwLayout        = "pw_layout"
 	bpftestMapPwScratch       = "pw_scratch"
@@ -97,6 +98,7 @@ type bpftestProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpftestMapSpecs struct {
 	PwChunk   *ebpf.MapSpec `ebpf:"pw_chunk"`
+	PwGroups  *ebpf.MapSpec `ebpf:"pw_groups"`
 	PwHosts   *ebpf.MapSpec `ebpf:"pw_hosts"`
 	PwLayout  *ebpf.MapSpec `ebpf:"pw_layout"`
 	PwScratch *ebpf.MapSpec `ebpf:"pw_scratch"`
@@ -139,6 +141,7 @@ func (o *bpftestObjects) Close() error {
 // It can be passed to loadBpftestObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpftestMaps struct {
 	PwChunk   *ebpf.Map `ebpf:"pw_chunk"`
+	PwGroups  *ebpf.Map `ebpf:"pw_groups"`
 	PwHosts   *ebpf.Map `ebpf:"pw_hosts"`
 	PwLayout  *ebpf.Map `ebpf:"pw_layout"`
 	PwScratch *ebpf.Map `ebpf:"pw_scratch"`
@@ -149,6 +152,7 @@ type bpftestMaps struct {
 func (m *bpftestMaps) Close() error {
 	return _BpftestClose(
 		m.PwChunk,
+		m.PwGroups,
 		m.PwHosts,
 		m.PwLayout,
 		m.PwScratch,

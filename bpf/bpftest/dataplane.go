@@ -135,7 +135,7 @@ func Config(dp *shaping.Datapath) image.Config {
 		return image.Rate{Mult: r.Mult, Shift: r.Shift}
 	}
 	cfg := image.Config{
-		AbiVersion: 10,
+		AbiVersion: 11,
 		Policy:     uint8(dp.Policy), Direction: uint8(dp.Direction), SubnetsMode: uint8(dp.SubnetsMode),
 		LightRate: rate(dp.LightRate), LightTolerance: uint64(dp.LightTolerance),
 		TotalRate: rate(dp.TotalRate), TotalBurst: uint64(dp.TotalBurst),
@@ -145,6 +145,7 @@ func Config(dp *shaping.Datapath) image.Config {
 		LightLeast: dp.LightLeast, LightMost: dp.LightMost, FrameEst: dp.FrameEstimate,
 		HalfLifeShift: uint8(dp.HalfLifeShift), HoldTicks: dp.HoldTicks,
 		CeilingRate: rate(dp.CeilingRate), CeilingBurst: uint64(dp.CeilingBurst),
+		Group: dp.Group, GroupRate: rate(dp.GroupRate), GroupBurst: uint64(dp.GroupBurst),
 		LightPriority: dp.LightPriority, HeavyPriority: dp.HeavyPriority,
 		ExemptPriority: dp.ExemptPriority, LightClass: dp.LightClass, HeavyClass: dp.HeavyClass,
 		ExemptClass: dp.ExemptClass, DropClass: dp.DropClass,
@@ -154,6 +155,9 @@ func Config(dp *shaping.Datapath) image.Config {
 	}
 	if dp.Observe {
 		cfg.Observe = 1
+	}
+	if dp.Group != 0 {
+		cfg.InGroup = 1
 	}
 	return cfg
 }
@@ -254,6 +258,21 @@ func (d *Dataplane) MustRun(program string, p *model.Packet) Result {
 	r, err := d.Run(program, p)
 	d.must(err)
 	return r
+}
+
+// Group reads what a group has, as the program left it; a group without packets has nothing.
+func (d *Dataplane) Group(key uint64) (g image.Group) {
+	d.tb.Helper()
+	if err := d.Map("pw_groups").Lookup(key, &g); !errors.Is(err, ebpf.ErrKeyNotExist) {
+		d.must(err)
+	}
+	return g
+}
+
+// WriteGroup replaces what a group has.
+func (d *Dataplane) WriteGroup(key uint64, g image.Group) {
+	d.tb.Helper()
+	d.must(d.Map("pw_groups").Put(key, g))
 }
 
 // State reads the state of the meters, the sketch and the heavy flows; what was

@@ -42,10 +42,14 @@ type Config struct {
 	ExemptClass       uint16
 	DropClass         uint16
 	FairHalfLifeShift uint8
-	Pad               uint8
+	InGroup           uint8
 	RedirectIfindex   uint32
 	CeilingRate       Rate
 	CeilingBurst      uint64
+	Group             uint64
+	GroupRate         Rate
+	GroupBurst        uint64
+	Reserved          [4]uint64
 }
 
 type Count struct {
@@ -63,6 +67,13 @@ type Flow struct {
 	Protocol  uint8
 	Kind      uint8
 	Ethertype uint16
+}
+
+type Group struct {
+	_       structs.HostLayout
+	Tat     uint64
+	TatFor  uint64
+	Dropped Count
 }
 
 type Heavy struct {
@@ -247,7 +258,8 @@ const (
 )
 
 var maps = []Map{
-	{Name: "pw_chunk", Type: 2, KeyBytes: 4, ValueBytes: 21696, MaxEntries: 32, Flags: 1024, Inner: ""},
+	{Name: "pw_chunk", Type: 2, KeyBytes: 4, ValueBytes: 21824, MaxEntries: 32, Flags: 1024, Inner: ""},
+	{Name: "pw_groups", Type: 1, KeyBytes: 8, ValueBytes: 32, MaxEntries: 2048, Flags: 1, Inner: ""},
 	{Name: "pw_hosts", Type: 1, KeyBytes: 8, ValueBytes: 4, MaxEntries: 16384, Flags: 1, Inner: ""},
 	{Name: "pw_layout", Type: 2, KeyBytes: 4, ValueBytes: 12, MaxEntries: 1, Flags: 0, Inner: ""},
 	{Name: "pw_scratch", Type: 6, KeyBytes: 4, ValueBytes: 184, MaxEntries: 1, Flags: 0, Inner: ""},
@@ -257,9 +269,9 @@ var maps = []Map{
 
 var programs = []Program{
 	{Name: "pw_band", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {289, "pw_subnets"}, {2953, "pw_layout"}}, from: 0, to: 26352, carrier: 1},
-	{Name: "pw_ceiling", references: []reference{{12, "pw_hosts"}, {27, "pw_slab"}, {58, "pw_scratch"}, {384, "pw_subnets"}}, from: 26352, to: 31040, carrier: 1},
-	{Name: "pw_class", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {65, "pw_scratch"}, {306, "pw_subnets"}, {2977, "pw_layout"}}, from: 31040, to: 57632, carrier: 0},
-	{Name: "pw_guard", references: []reference{}, from: 57632, to: 57680, carrier: -1},
-	{Name: "pw_police", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {57, "pw_scratch"}, {287, "pw_subnets"}}, from: 57680, to: 75480, carrier: 1},
-	{Name: "pw_redirect", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}}, from: 75480, to: 75984, carrier: 1},
+	{Name: "pw_ceiling", references: []reference{{12, "pw_hosts"}, {27, "pw_slab"}, {60, "pw_scratch"}, {379, "pw_subnets"}, {499, "pw_groups"}, {602, "pw_groups"}, {607, "pw_groups"}}, from: 26352, to: 32000, carrier: 1},
+	{Name: "pw_class", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {65, "pw_scratch"}, {306, "pw_subnets"}, {2977, "pw_layout"}}, from: 32000, to: 58592, carrier: 0},
+	{Name: "pw_guard", references: []reference{}, from: 58592, to: 58640, carrier: -1},
+	{Name: "pw_police", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {57, "pw_scratch"}, {287, "pw_subnets"}}, from: 58640, to: 76440, carrier: 1},
+	{Name: "pw_redirect", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}}, from: 76440, to: 76944, carrier: 1},
 }

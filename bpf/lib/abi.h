@@ -6,7 +6,7 @@
 
 #include <linux/types.h>
 
-#define PW_ABI_VERSION 10
+#define PW_ABI_VERSION 11
 
 /* Sketch: PW_SKETCH_ROWS rows of PW_SKETCH_COLS cells. With all flows together at the cap, a cell
  * holds 1/512 of the decayed total on average, 0.2 % of the cap. What flows offer beyond the cap is in it, too. */
@@ -89,6 +89,12 @@ struct pw_rate {
 	__u32 pad;
 };
 
+/* What became of packets. Several CPUs add to it at a time. */
+struct pw_count {
+	__u64 packets;
+	__u64 bytes; /* wire bytes */
+};
+
 /* What a light packet needs is in the first two cache lines. */
 struct pw_config {
 	__u32 abi_version;
@@ -132,17 +138,23 @@ struct pw_config {
 	__u16 exempt_class;
 	__u16 drop_class; /* its queue refuses every packet; 0: the verdict is drop */
 	__u8 fair_half_life_shift; /* it halves in 2^fair_half_life_shift ticks */
-	__u8 pad;
+	__u8 in_group; /* 1 if the pod is in a group in this direction: the rest of it is in a cache line of its own */
 	__u32 redirect_ifindex; /* pw_redirect: the ifb */
 
 	struct pw_rate ceiling_rate; /* cost in 1/64 ns: somewhat more than the cap */
 	__u64 ceiling_burst; /* 1/64 ns */
+
+	__u64 group; /* key of the pod's group in this direction */
+	struct pw_rate group_rate; /* cost in 1/64 ns: somewhat more than the group's limit */
+	__u64 group_burst; /* 1/64 ns */
+	__u64 reserved[4]; /* 0: a configuration has whole cache lines */
 };
 
-/* What became of packets. Several CPUs add to it at a time. */
-struct pw_count {
-	__u64 packets;
-	__u64 bytes; /* wire bytes */
+/* What the pods of a group have together: the value of pw_groups. */
+struct pw_group {
+	__u64 tat; /* 1/64 ns, wrapping */
+	__u64 tat_for; /* the rate that it is of, as meter_begin */
+	struct pw_count dropped;
 };
 
 /* est as of tick; read and written as one word. */
@@ -202,7 +214,7 @@ struct pw_state {
 	__u64 established_tat; /* of what established flows took beyond the light-only meter */
 	__u64 control_tat; /* of ARP and neighbour discovery */
 	__u64 ceiling_tat;
-	__u64 ceiling_for; /* the rate that it is of, as ceiling_rate_of */
+	__u64 ceiling_for; /* the rate that it is of, as meter_begin */
 	struct pw_cell newcomers; /* what heavy packets of new flows amount to */
 	struct pw_cell cells[PW_SKETCH_ROWS][PW_SKETCH_COLS];
 	/* Elephants: what heavy flows sent, by fair_rate. */

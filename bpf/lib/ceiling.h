@@ -1,33 +1,18 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The ceiling: a second meter of what leaves the pod, at the host side, where a packet comes by whatever the pod
- * does on its own side. It lets through all that the queue can let out, and drops what came past it.
+/* The ceiling: a second meter behind a queue, at the other end of the pair. It lets through all that the queue can let out,
+ * and drops what came past it. What leaves the pod comes by there whatever the pod does on its own side. The ceiling
+ * of the pod's group is asked behind that, in both directions (group.h).
  */
 #pragma once
 
 #include "base.h"
 #include "exempt.h"
+#include "group.h"
 #include "maps.h"
 #include "meter.h"
 #include "parse.h"
 #include "verdict.h"
 #include "wire.h"
-
-static __always_inline __u64 ceiling_rate_of(const struct pw_config *cfg)
-{
-	return cfg->ceiling_rate.mult ^ (__u64)cfg->ceiling_rate.shift << 48;
-}
-
-/* With another rate the queue begins anew with a full bucket, and so does the ceiling: what it counted at a slower
- * rate would hold the pod up for as long as that took. */
-static __always_inline void ceiling_begin(const struct pw_config *cfg, struct pw_state *state)
-{
-	__u64 rate = ceiling_rate_of(cfg);
-
-	if (pw_likely(PW_READ64(&state->ceiling_for) == rate))
-		return;
-	PW_WRITE64(&state->ceiling_tat, meter_time(clock_exact_ns()));
-	PW_WRITE64(&state->ceiling_for, rate);
-}
 
 static __always_inline bool ceiling_admits(const struct pw_config *cfg, struct pw_state *state,
 					   __u32 bytes)
@@ -65,8 +50,10 @@ static __always_inline int ceiling_packet(struct __sk_buff *skb)
 		if (pkt->light)
 			return PW_NEXT;
 	}
-	ceiling_begin(cfg, &slot->state);
-	if (pw_likely(ceiling_admits(cfg, &slot->state, bytes)))
-		return PW_NEXT;
-	return verdict_shared(&slot->state, PW_DROP_CEILING, bytes);
+	/* With another rate the queue begins anew with a full bucket. */
+	meter_begin(&slot->state.ceiling_tat, &slot->state.ceiling_for, &cfg->ceiling_rate);
+	if (pw_unlikely(!ceiling_admits(cfg, &slot->state, bytes)))
+		return verdict_shared(&slot->state, PW_DROP_CEILING, bytes);
+	/* Its drops are the group's: the pod did nothing that it may not. */
+	return pw_likely(group_admits(cfg, bytes)) ? PW_NEXT : PW_DROP;
 }

@@ -44,6 +44,15 @@ struct {
 	__type(value, __u32);
 } pw_hosts SEC(".maps");
 
+/* The groups by their keys. Programs add what is missing, and an agent removes what no slot names. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1 << 11);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u64);
+	__type(value, struct pw_group);
+} pw_groups SEC(".maps");
+
 /* The exempt subnets of all slots. A trie allocates by the entry. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);

@@ -54,6 +54,17 @@ static __always_inline __u64 meter_level(__u64 tat, __u64 now)
 	return level > 0 ? (__u64)level : 0;
 }
 
+/* A meter of another rate begins anew: what it counted at a slower one would hold packets up for as long as that took. */
+static __always_inline void meter_begin(__u64 *tat, __u64 *whose, const struct pw_rate *rate)
+{
+	__u64 is = rate->mult ^ (__u64)rate->shift << 48;
+
+	if (pw_likely(PW_READ64(whose) == is))
+		return;
+	PW_WRITE64(tat, meter_time(clock_exact_ns()));
+	PW_WRITE64(whose, is);
+}
+
 static __always_inline bool meter_swap(__u64 *tat, __u64 seen, __u64 next)
 {
 	return __sync_val_compare_and_swap(tat, seen, next) == seen;

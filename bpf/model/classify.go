@@ -32,6 +32,7 @@ type Direction struct {
 	CeilingMeter                       Meter
 	// CeilingFor is the rate that CeilingMeter is of.
 	CeilingFor uint64
+	Group      Group
 	Fair       Fair
 	Sketch     Sketch
 	Recent     Recent

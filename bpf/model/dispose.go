@@ -30,12 +30,14 @@ const (
 	WouldDrop
 	// Uncounted is a packet that passed and was counted before.
 	Uncounted
+	// DropGroup is counted by its group.
+	DropGroup
 )
 
 var dispositionNames = [...]string{
 	"light", "conforming", "paced", "marked", "exempt",
 	"drop-horizon", "drop-early", "drop-policed", "failopen-config", "failopen-stamp",
-	"drop-ceiling", "would-wait", "would-drop", "uncounted",
+	"drop-ceiling", "would-wait", "would-drop", "uncounted", "drop-group",
 }
 
 func (d Disposition) String() string {
@@ -47,7 +49,7 @@ func (d Disposition) String() string {
 
 // Dropped says whether the packet was dropped.
 func (d Disposition) Dropped() bool {
-	return d >= DropHorizon && d <= DropPoliced || d == DropCeiling
+	return d >= DropHorizon && d <= DropPoliced || d == DropCeiling || d == DropGroup
 }
 
 // Outcome is what a program does to a packet.

@@ -35,7 +35,7 @@ that a pattern would not explain.
 {{- /* Rates are in podweir's range, and no default is above the maximum of its direction. */}}
 {{- define "podweir.checkRates" -}}
 {{- $d := .Values.defaults }}
-{{- range list "defaultRate" "ingressRate" "egressRate" "maxRate" "ingressMaxRate" "egressMaxRate" }}
+{{- range list "defaultRate" "ingressRate" "egressRate" "maxRate" "ingressMaxRate" "egressMaxRate" "namespaceRate" "namespaceMaxRate" }}
 {{- $bits := include "podweir.bits" (get $d .) | float64 }}
 {{- if and (gt $bits 0.0) (or (lt $bits 1e3) (gt $bits 4e11)) }}
 {{- fail (printf "defaults.%s %q is not accepted, want a rate in bits per second from 1k to 400G, or \"0\" for none" . (get $d .)) }}

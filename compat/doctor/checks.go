@@ -71,6 +71,7 @@ var runs = map[string]func(*Facts) Finding{
 	"PW611": checkPastQueue,
 	"PW612": checkUnenforced,
 	"PW613": checkAgent,
+	"PW614": checkGroups,
 	"PW701": probed(checkFlows),
 	"PW702": probed(checkMoves),
 	"PW703": probed(checkRedirect),

@@ -125,6 +125,8 @@ type Attachment struct {
 	// every packet on.
 	Redirected bool
 	Ahead      []judge.Program
+	// Divided says that an agent divides the limit that the pods of the namespace have together.
+	Divided bool
 	// FailedOpen counts the packets that passed for a fault of podweir's own.
 	FailedOpen uint64
 	// PastQueue counts the packets that the ceiling dropped.

@@ -558,6 +558,20 @@ func hookFindings() []finding {
 		{name: "failed open", code: "PW607", node: aws, change: func(n *node) { n.kernel.attached[0].FailedOpen = 3 }, want: doctor.Warn, seen: "default/web ingress: 3 packets", fix: "report it"},
 		{name: "counters unread", code: "PW607", node: aws, change: func(n *node) { n.kernel.attached[0].Uncounted = "EPERM" }, want: doctor.Unknown, seen: "default/web ingress: EPERM"},
 		{name: "no ceiling", code: "PW609", node: aws, change: func(n *node) { n.kernel.attached[0].NoCeiling = "the kernel has no TCX" }, want: doctor.Warn, seen: "default/web: the kernel has no TCX", fix: "drop CAP_NET_RAW"},
+		{name: "no group", code: "PW614", node: aws, change: func(*node) {}, want: doctor.OK, seen: "no namespace has a limit"},
+		{name: "divided", code: "PW614", node: aws, change: grouped, want: doctor.OK, seen: "1 limits, divided among all pods"},
+		{name: "divided by nobody", code: "PW614", node: aws, change: func(n *node) {
+			grouped(n)
+			n.kernel.attached[0].Divided = false
+		}, want: doctor.Warn, seen: "no agent divides ingress of namespace default; the shares of its pods amount to 20 Mbit/s", fix: "PW614"},
+		{name: "without a share", code: "PW614", node: aws, change: func(n *node) {
+			grouped(n)
+			n.kernel.attached[0].Share = 0
+		}, want: doctor.Warn, seen: "default/web ingress: it has no share", fix: "PW614"},
+		{name: "a group without a ceiling", code: "PW614", node: aws, change: func(n *node) {
+			grouped(n)
+			n.kernel.attached[0].NoGroupCeiling = "no hook is behind a queue on an ifb"
+		}, want: doctor.Warn, seen: "nothing holds the limit while no agent divides it: no hook", fix: "PW614"},
 		{name: "past the queue", code: "PW611", node: aws, change: func(n *node) { n.kernel.attached[0].PastQueue = 9 }, want: doctor.Warn, seen: "default/web ingress: 9 packets", fix: "podweir status"},
 		{name: "left over", code: "PW608", node: aws, change: func(n *node) {
 			n.kernel.attached[0].Gone, n.kernel.attached[0].Drift = true, []string{"gone"}
@@ -649,4 +663,10 @@ func sandboxed(name, runtimeType string) func(*node) {
 	return func(n *node) {
 		n.files["etc/containerd/config.toml"] += fmt.Sprintf("\n[plugins.\"io.containerd.cri.v1.runtime\".containerd.runtimes.%s]\nruntime_type = %q\n", name, runtimeType)
 	}
+}
+
+// grouped gives the pod a share of a limit of its namespace, which an agent divides.
+func grouped(n *node) {
+	a := &n.kernel.attached[0]
+	a.Group, a.Share, a.Divided = 200e6, 20e6, true
 }

@@ -5,6 +5,7 @@ package doctor
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -54,6 +55,43 @@ func checkCeilings(f *Facts) Finding {
 			return breaks("without a ceiling: "+shorten(bad), "a ceiling", "drop CAP_NET_RAW from pods that are not trusted; Linux 6.6 or newer where another program is on the hook", bad...).of(pods)
 		}
 		return holds("every egress limit that needs a ceiling has one")
+	})
+}
+
+// checkGroups looks at the limits that pods of a namespace have together.
+func checkGroups(f *Facts) Finding {
+	return f.withAttachments(func(list []Attachment) Finding {
+		var bad, pods []string
+		groups, undivided := map[string]bool{}, map[string]terms.Limit{}
+		for i := range list {
+			a := &list[i]
+			namespace, _, _ := strings.Cut(a.Pod, "/")
+			group := fmt.Sprintf("%s of namespace %s", a.Direction, namespace)
+			switch {
+			case a.Group == 0 || a.Failure != "" || a.Gone || a.Observed():
+				continue
+			case a.Share == 0:
+				bad, pods = append(bad, a.name()+": it has no share of the limit of its namespace, only its own limit"), append(pods, a.Pod)
+			case a.NoGroupCeiling != "":
+				bad, pods = append(bad, a.name()+": nothing holds the limit while no agent divides it: "+a.NoGroupCeiling), append(pods, a.Pod)
+			}
+			groups[group] = true
+			if !a.Divided {
+				sum := undivided[group]
+				sum.Share += a.Share
+				undivided[group] = sum
+			}
+		}
+		for _, group := range slices.Sorted(maps.Keys(undivided)) {
+			bad = append(bad, fmt.Sprintf("no agent divides %s; the shares of its pods amount to %v", group, undivided[group].Share))
+		}
+		switch {
+		case len(bad) > 0:
+			return breaks(shorten(bad), "each divided among all pods of the namespace", "podweir explain PW614", bad...).of(pods)
+		case len(groups) > 0:
+			return holds(fmt.Sprintf("%d limits, divided among all pods of their namespaces", len(groups)))
+		}
+		return holds("no namespace has a limit on this node")
 	})
 }
 

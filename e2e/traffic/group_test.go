@@ -19,7 +19,10 @@ import (
 	"github.com/podweir/podweir/plugin/agent/divide"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/mailbox"
+	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
@@ -216,6 +219,7 @@ func TestPrivilegedGroupHasItsLimitTogether(t *testing.T) {
 			away := min(processors.Stop(), longestAway)
 			all := g.sum(t, d, start, end)
 			second, tenth := float64(all.Worst(time.Second))*8/groupLimit, float64(all.Worst(time.Second/10))*80/groupLimit
+			t.Logf("the ceiling of the group dropped %d packets", g.dropped(t, d))
 			t.Logf("worst second %.4f, worst tenth %.4f; requests: p50 and p99 %v %v in a pod, %v %v in one without a limit; the loop took %.2f %% of a processor in %d ticks",
 				second, tenth, pod.Quantile(0.5), pod.Quantile(0.99), free.Quantile(0.5), free.Quantile(0.99),
 				100*g.spent.Seconds()/(end-start).Seconds(), g.ticks)
@@ -239,6 +243,56 @@ func TestPrivilegedGroupHasItsLimitTogether(t *testing.T) {
 			g.equal(t, d, begun+time.Second, ended)
 		})
 	}
+}
+
+// An agent that is killed leaves the shares as they were: some pods have the limit, and those that
+// begin then have their parked share on top. The ceiling behind the queues holds the sum.
+func TestPrivilegedGroupWithoutAnAgent(t *testing.T) {
+	testutil.RequireQdisc(t, "htb", "tbf")
+	for _, d := range Directions {
+		t.Run(d.String(), func(t *testing.T) {
+			g := newGroup(t, newRig(t))
+			g.divide(t)
+			before := g.dropped(t, d)
+			g.bulk(t, d, g.pods[:3])
+			until(t, 2*time.Second)
+			divided := g.dropped(t, d)
+			g.stop()
+			g.done.Wait()
+			processors, err := lab.WatchProcessors()
+			must.OK(t, err)
+			killed := wiremeter.Now()
+			g.bulk(t, d, g.pods[3:])
+			until(t, 4*time.Second)
+			end := wiremeter.Now()
+			away := min(processors.Stop(), longestAway)
+			all := g.sum(t, d, killed, end)
+			second, used := float64(all.Worst(time.Second))*8/groupLimit, all.BitsPerSec()/groupLimit
+			t.Logf("worst second %.4f of the limit, %.4f in all; the ceiling dropped %d packets while somebody divided, and %d of the %.0f kB afterwards",
+				second, used, divided-before, g.dropped(t, d)-divided, used*groupLimit*(end-killed).Seconds()/8e3)
+			if allowed := 1.02 + away.Seconds(); second > allowed {
+				t.Errorf("%.4f of the limit in a second, want at most %.4f", second, allowed)
+			}
+			if used < 0.9 {
+				t.Errorf("%.4f of the limit used, want at least 0.9", used)
+			}
+			if divided == g.dropped(t, d) {
+				t.Error("the ceiling dropped nothing: the shares were not more than the limit")
+			}
+		})
+	}
+}
+
+// dropped is what the ceiling of the group dropped since it was made, in packets.
+func (g *groupOf) dropped(t *testing.T, d Direction) uint64 {
+	t.Helper()
+	of := terms.Ingress
+	if d == Egress {
+		of = terms.Egress
+	}
+	packets, _, err := g.node.GroupDropped("group", of)
+	must.OK(t, err)
+	return packets
 }
 
 func until(t *testing.T, later time.Duration) {
@@ -273,5 +327,64 @@ func (g *groupOf) equal(t *testing.T, d Direction, from, to time.Duration) {
 	}
 	if jain := sum * sum / (float64(len(g.pods)) * squares); jain < 0.95 {
 		t.Errorf("fairness between pods %.3f, want at least 0.95", jain)
+	}
+}
+
+// The agent's part finds the pods of a namespace with a limit by itself, takes what is there after a restart,
+// and leaves equal parts when it ends.
+func TestPrivilegedGroupOfANamespace(t *testing.T) {
+	testutil.RequireQdisc(t, "htb", "tbf")
+	r := newRig(t)
+	namespace := r.Lab.Name()
+	if err := mailbox.Dir(engine.DefaultPaths.Run).RecordNamespace(namespace, netconf.Namespace{netconf.AnnotationDomain + "node-ingress-rate": "200M"}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = mailbox.Dir(engine.DefaultPaths.Run).RecordNamespace(namespace, nil) })
+	network, err := r.Lab.Network("group", lab.PodweirEntry(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func() (stop func()) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var done sync.WaitGroup
+		done.Go(func() {
+			_ = r.Lab.Node().Do(func() error { return divide.Run(ctx, engine.DefaultPaths, slog.New(slog.DiscardHandler), nil) })
+		})
+		return func() { cancel(); done.Wait() }
+	}
+	g := &groupOf{rig: r}
+	for range 3 {
+		pod, err := network.Pod(t.Context(), lab.PodOptions{Namespace: namespace})
+		if err != nil {
+			t.Fatal(err)
+		}
+		target := &Target{Pod: pod, rig: r}
+		if err := target.freshMeters(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = target.closeMeters() })
+		g.pods = append(g.pods, target)
+	}
+	used := func(what string, pods []*Target, from time.Duration) float64 {
+		only := &groupOf{rig: r, pods: pods}
+		share := only.sum(t, Ingress, from, wiremeter.Now()).BitsPerSec() / groupLimit
+		t.Logf("%s: %.4f of the limit", what, share)
+		return share
+	}
+	g.bulk(t, Ingress, g.pods[:1])
+	for _, life := range []string{"first", "after a restart"} {
+		stop := run()
+		testutil.Eventually(t, 10*time.Second, "one pod has the limit", func() bool {
+			from := wiremeter.Now()
+			until(t, 300*time.Millisecond)
+			return used(life, g.pods[:1], from) > 0.97
+		})
+		stop()
+		testutil.Eventually(t, 10*time.Second, "it has a third", func() bool {
+			from := wiremeter.Now()
+			until(t, 300*time.Millisecond)
+			share := used(life+", ended", g.pods[:1], from)
+			return share > 0.3 && share < 0.35
+		})
 	}
 }

@@ -364,16 +364,17 @@ func (r *Request) rules() judge.Rules {
 // settleCeiling asks the judge how the ceiling is attached, and leaves out one that is
 // not possible: the pod keeps its limit without it.
 func settleCeiling(req *Request, obs *Observed, p *shaping.Params, prior terms.HookKind) terms.HookKind {
-	host := obs.Device(terms.SideHost)
+	side := p.CeilingSide()
+	dev := obs.Device(side)
 	switch {
-	case !p.Ceiling:
+	case !p.HasCeiling():
 		return 0
-	case !host.Exists:
+	case !dev.Exists:
 		p.LeaveCeiling("the interface has no other end on the host")
 		return 0
 	}
 	q := judge.Question{Mode: terms.ModeAuto, Rules: req.rules(), TCX: req.TCX, Prior: prior}
-	kind, err := q.Attach(host.Chain(terms.SideHost, terms.HookIngress))
+	kind, err := q.Attach(dev.Chain(side, terms.HookIngress))
 	if err != nil {
 		p.LeaveCeiling(err.Error())
 	}
@@ -431,7 +432,7 @@ func missingClsact(obs *Observed, p *shaping.Params, choice *Choice) []terms.Sid
 		need(p.Side)
 	}
 	if choice.CeilingKind == terms.HookKindClsact {
-		need(terms.SideHost)
+		need(p.CeilingSide())
 	}
 	if choice.GuardKind == terms.HookKindClsact || p.Redirect {
 		need(terms.SidePod)

@@ -160,6 +160,7 @@ func datapathDiff(want, got *shaping.Datapath) string {
 	rate("limit", want.TotalRate, got.TotalRate)
 	rate("rate of light flows", want.LightRate, got.LightRate)
 	rate("ceiling", want.CeilingRate, got.CeilingRate)
+	rate("ceiling of the group", want.GroupRate, got.GroupRate)
 	if want.Policy != got.Policy {
 		all = append(all, fmt.Sprintf("policy is %v, want %v", got.Policy, want.Policy))
 	}

@@ -237,11 +237,11 @@ func (w *world) do(r *attach.Record, a attach.Action) error {
 	case attach.AttachGuard:
 		return w.hook(a, terms.SidePod, terms.HookEgress, a.State.GuardKind, "pw_guard")
 	case attach.AttachCeiling:
-		return w.hook(a, terms.SideHost, terms.HookIngress, a.State.CeilingKind, "pw_ceiling")
+		return w.hook(a, p.CeilingSide(), terms.HookIngress, a.State.CeilingKind, "pw_ceiling")
 	case attach.AttachRedirect:
 		return w.hook(a, terms.SidePod, terms.HookIngress, terms.HookKindClsact, "pw_redirect")
 	case attach.DetachCeiling:
-		dropHooks(w.devices[terms.SideHost], "pw_ceiling")
+		dropHooks(w.devices[p.CeilingSide()], "pw_ceiling")
 	case attach.RemoveStray:
 		w.removeStray(a)
 	case attach.TearDown:

@@ -86,6 +86,7 @@ func (e *Engine) inspect(rec, prior *Record) (*Inspection, error) {
 		facts.IFB, facts.NoIFB = false, why
 	}
 	facts.Pacing = obs.Pacing != nil
+	facts.Namespace = rec.Namespace()
 	in := &Inspection{Interface: rec.Interface, Observed: obs, request: &Request{
 		Interface: rec.Interface, Config: &rec.Config, Facts: facts, TCX: tcx,
 		ReplaceQdisc: rec.ReplaceQdisc, Random: e.random, Strict: rec.Strict,
@@ -177,6 +178,9 @@ func (in *Inspection) degraded(prior *Record, now time.Time) {
 		}
 		if why := ds.Params.NoCeiling; why != "" {
 			in.Degraded = append(in.Degraded, Degradation{Direction: d, Reason: "no egress ceiling: " + why})
+		}
+		if why := ds.Params.NoGroupCeiling; why != "" {
+			in.Degraded = append(in.Degraded, Degradation{Direction: d, Reason: "no ceiling of the group: " + why})
 		}
 		if why := ds.Params.NoGuard; why != "" {
 			in.Degraded = append(in.Degraded, Degradation{Direction: d, Reason: "no guard: " + why})

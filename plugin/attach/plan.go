@@ -41,7 +41,7 @@ const (
 	AttachGuard
 	// AttachRedirect attaches the redirect to the ifb.
 	AttachRedirect
-	// AttachCeiling attaches the ceiling at the host side.
+	// AttachCeiling attaches the ceiling behind the queue, at the other end of the pair.
 	AttachCeiling
 	// DetachCeiling takes a ceiling away that should not be there.
 	DetachCeiling
@@ -153,7 +153,7 @@ func (p *directionPlan) planIFB() {
 // needsSlot says that a program of the direction has limits to look up.
 func (p *directionPlan) needsSlot() bool {
 	params := p.state.Params
-	return params.ProgramName() != "" || params.Redirect || params.Ceiling
+	return params.ProgramName() != "" || params.Redirect || params.HasCeiling()
 }
 
 // leaves says that the redirect has to go at once.
@@ -257,7 +257,7 @@ func (p *directionPlan) markOther(is *HookProgram, name string) {
 
 func (p *directionPlan) planHooks(have *Dataplane) {
 	params := p.state.Params
-	pod, host := p.obs.Device(terms.SidePod), p.obs.Device(terms.SideHost)
+	pod := p.obs.Device(terms.SidePod)
 	if params.Hook == terms.HookEgress || params.Hook == terms.HookIngress {
 		p.planOn(&hooked{AttachHook, params.ProgramName(), p.obs.Device(params.Side), params.Side, params.Hook, p.state.HookKind}, have)
 	}
@@ -267,11 +267,12 @@ func (p *directionPlan) planHooks(have *Dataplane) {
 	if params.Redirect && !pod.redirects(p.obs.Device(terms.SideIFB).Index) {
 		p.planOn(&hooked{AttachRedirect, redirectName, pod, terms.SidePod, terms.HookIngress, terms.HookKindClsact}, have)
 	}
-	switch stands := host.find(terms.HookIngress, ceilingName); {
-	case params.Ceiling:
-		p.planOn(&hooked{AttachCeiling, ceilingName, host, terms.SideHost, terms.HookIngress, p.state.CeilingKind}, have)
-	case p.direction == terms.Egress && stands != nil:
-		p.add(DetachCeiling, "%s (%d) is on the ingress hook of %s, want none", stands.Name, stands.ProgramID, host.Name)
+	dev := p.obs.Device(params.CeilingSide())
+	switch stands := dev.find(terms.HookIngress, ceilingName); {
+	case params.HasCeiling():
+		p.planOn(&hooked{AttachCeiling, ceilingName, dev, params.CeilingSide(), terms.HookIngress, p.state.CeilingKind}, have)
+	case stands != nil:
+		p.add(DetachCeiling, "%s (%d) is on the ingress hook of %s, want none", stands.Name, stands.ProgramID, dev.Name)
 	}
 }
 
@@ -281,7 +282,7 @@ func (s *DirectionState) Keeps(side terms.Side, h *HookProgram) bool {
 	switch {
 	case side == p.Side && h.Hook == p.Hook && h.Name == p.ProgramName():
 		return true
-	case side == terms.SideHost && h.Hook == terms.HookIngress && p.Direction == terms.Egress && h.Name == ceilingName:
+	case side == p.CeilingSide() && h.Hook == terms.HookIngress && h.Name == ceilingName:
 		return true // one that should not be there has a step of its own
 	case side != terms.SidePod:
 		return false

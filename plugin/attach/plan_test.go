@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/shaping"
@@ -299,6 +300,54 @@ func TestPlanOfAShare(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The ceiling of a group is at the other end of each queue, and goes with the group's limit.
+func TestPlanOfTheCeilingOfAGroup(t *testing.T) {
+	w, cfg := newWorld(), both(100_000_000)
+	cfg.Egress.Group, cfg.Ingress.Group = 200_000_000, 200_000_000
+	want := wantOf(cfg)
+	want.Pod = "batch/one"
+	if _, err := w.engine().Ensure(t.Context(), want); err != nil {
+		t.Fatal(err)
+	}
+	pod, host := w.devices[terms.SidePod], w.devices[terms.SideHost]
+	planned := func(what string, cfg *shaping.Config, want ...string) {
+		t.Helper()
+		plan, err := drift(w, cfg, record(t, w))
+		must.OK(t, err)
+		if diff := cmp.Diff(want, kinds(plan), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s: plan (-want +got):\n%s", what, diff)
+		}
+	}
+	ceilings := func() (at []string) {
+		for side, dev := range map[string]*attach.Device{"pod": pod, "host": host} {
+			for _, h := range dev.Hooks {
+				if h.Name == "pw_ceiling" {
+					at = append(at, side+" "+h.Hook.String())
+				}
+			}
+		}
+		slices.Sort(at)
+		return at
+	}
+	if got := ceilings(); !slices.Equal(got, []string{"host ingress", "pod ingress"}) {
+		t.Errorf("ceilings at %v, want one behind each queue", got)
+	}
+	planned("as it was made", cfg)
+	alone := both(100_000_000)
+	dropHooks(pod, "pw_ceiling")
+	planned("the ceiling of ingress is detached", cfg, "ingress attach-ceiling")
+	w.dataplanes[terms.Egress].Datapath.Group++
+	planned("the meter is another group's", cfg, "egress update", "ingress attach-ceiling")
+	want.Config = alone
+	if _, err := w.engine().Ensure(t.Context(), want); err != nil {
+		t.Fatal(err)
+	}
+	if got := ceilings(); !slices.Equal(got, []string{"host ingress"}) {
+		t.Errorf("without a group: ceilings at %v, want that of egress", got)
+	}
+	planned("without a group", alone)
 }
 
 func TestPlanOfAnUnwantedDirection(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/podweir/podweir/plugin/shaping"
@@ -43,6 +44,12 @@ type Record struct {
 	// Asked is the configuration before `podweir set` changed it; nil if it
 	// did not.
 	Asked *shaping.Config `json:"asked,omitempty"`
+}
+
+// Namespace is that of the pod in Kubernetes, "" if the runtime did not tell it.
+func (r *Record) Namespace() string {
+	namespace, _, _ := strings.Cut(r.Pod, "/")
+	return namespace
 }
 
 // Choices are what was decided for each direction. A record has them by the names of the

@@ -40,6 +40,9 @@ func (n *Node) Left(list func() (dirs []string, err error)) (int, error) {
 // were taken within the last minute stay.
 func (n *Node) Collect(list func() (dirs []string, err error)) (int, error) {
 	left, err := n.left(list)
+	if err == nil {
+		err = n.forgetGroups()
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -125,6 +128,23 @@ func (n *Node) forgetSubnets(slots map[uint32]slot) error {
 	return n.forget(mapSubnets, func(_ *bpfcall.Map, key []byte) (bool, error) {
 		_, left := slots[(*image.Subnet)(unsafe.Pointer(&key[0])).Slot]
 		return left, nil
+	})
+}
+
+// forgetGroups removes the groups that no slot names. A program adds what is missing: a slot that
+// names one from now on loses no more than what the group had used of its burst.
+func (n *Node) forgetGroups() error {
+	named := make(map[uint64]bool)
+	err := n.each(func(s slot) {
+		if atomic.LoadUint64(&s.Owner) != 0 {
+			named[s.config().Group] = true
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return n.forget(mapGroups, func(_ *bpfcall.Map, key []byte) (bool, error) {
+		return !named[*(*uint64)(unsafe.Pointer(&key[0]))], nil
 	})
 }
 

@@ -22,7 +22,7 @@ import (
 )
 
 // ABIVersion is the layout of the maps, PW_ABI_VERSION in bpf/lib/abi.h.
-const ABIVersion = 10
+const ABIVersion = 11
 
 // Names of the programs beside the classifiers, as in bpf/podweir.bpf.c.
 const (
@@ -37,13 +37,14 @@ const (
 	mapChunk   = "pw_chunk"
 	mapScratch = "pw_scratch"
 	mapHosts   = "pw_hosts"
+	mapGroups  = "pw_groups"
 	mapSubnets = "pw_subnets"
 	mapLayout  = "pw_layout"
 	chunkPin   = "slab-"
 )
 
 // shared are the maps that programs name.
-var shared = []string{mapSlab, mapScratch, mapHosts, mapSubnets, mapLayout}
+var shared = []string{mapSlab, mapScratch, mapHosts, mapGroups, mapSubnets, mapLayout}
 
 // Node is what the pods of a node share, pinned in a directory of its own. It is
 // made when it is first needed. It is not safe for concurrent use; several

@@ -58,6 +58,15 @@ func pinOver(object interface{ Pin(path string) error }, path string) error {
 	return nil
 }
 
+// RecordMark is another one after each WriteRecord, and 0 where there is no record.
+func RecordMark(dir string) uint64 {
+	var st unix.Stat_t
+	if unix.Stat(filepath.Join(dir, recordPin), &st) != nil {
+		return 0
+	}
+	return st.Ino
+}
+
 // ReadRecord returns the bytes that WriteRecord kept. An error that wraps
 // [os.ErrNotExist] means that there are none.
 func ReadRecord(dir string) ([]byte, error) {

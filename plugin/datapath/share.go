@@ -28,10 +28,10 @@ func (n *Node) Share(dir string, d terms.Direction) (*Share, error) {
 	return &Share{slot: s, whose: n.owner(dir, d)}, nil
 }
 
-// Bytes is what the programs let into the queue, in wire bytes.
+// Bytes is what the programs let into the queue, or past it where there is none, in wire bytes.
 func (s *Share) Bytes() uint64 {
 	sum := uint64(0)
-	for _, d := range [...]image.Disposition{image.Light, image.Paced, image.Marked, image.FailopenConfig} {
+	for _, d := range [...]image.Disposition{image.Light, image.Conforming, image.Paced, image.Marked, image.FailopenConfig} {
 		sum += atomic.LoadUint64(&s.State.Counts[d].Bytes)
 	}
 	return sum

@@ -295,7 +295,7 @@ func TestPrivilegedCollectForgets(t *testing.T) {
 	defer n.Close()
 	subnets := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}
 	limits := &shaping.Params{
-		Direction: terms.Egress, Program: shaping.ProgramBand, Exempt: true, Datapath: shaping.Datapath{Policy: terms.PolicyStrict},
+		Direction: terms.Egress, Program: shaping.ProgramBand, Exempt: true, Datapath: shaping.Datapath{Policy: terms.PolicyStrict, Group: 3},
 	}
 	lives, gone := n.interfaceDir(t, "lives"), n.interfaceDir(t, "gone")
 	for i, dir := range []string{lives, gone} {
@@ -305,10 +305,20 @@ func TestPrivilegedCollectForgets(t *testing.T) {
 		must.OK(t, err)
 		atomic.StoreUint64(&s.SinceNs, boottime()-uint64(young)-1) // before the boot, if that was just now
 	}
+	for _, group := range []uint64{3, 5} { // as programs leave them; the limits are those of the first
+		m, err := n.table(mapGroups)
+		must.OK(t, err)
+		must.OK(t, m.Update(bytesOf(&group), bytesOf(&image.Group{Dropped: image.Count{Packets: group, Bytes: 8 * group}})))
+	}
 	if collected, err := n.Collect(func() ([]string, error) { return []string{lives}, nil }); collected != 1 || err != nil {
 		t.Fatalf("Collect = %d, %v, want 1", collected, err)
 	}
-	for name, want := range map[string]int{mapHosts: 1, mapSubnets: len(subnets)} {
+	for group, want := range map[uint64]uint64{3: 3, 5: 0} {
+		if packets, size, err := n.GroupDropped(group); packets != want || size != 8*want || err != nil {
+			t.Errorf("group %d dropped %d packets of %d bytes, %v, want %d: only the group that a slot names stays", group, packets, size, err, want)
+		}
+	}
+	for name, want := range map[string]int{mapHosts: 1, mapGroups: 1, mapSubnets: len(subnets)} {
 		m, err := n.table(name)
 		must.OK(t, err)
 		if keys, err := m.Keys(); len(keys) != want || err != nil {

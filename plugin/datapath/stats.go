@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/terms"
 )
@@ -72,6 +74,20 @@ func (n *Node) Counters(dir string, d terms.Direction) ([]Counter, error) {
 		}
 	}
 	return out, nil
+}
+
+// GroupDropped is what the ceiling of a group dropped behind its queues, in packets and wire bytes.
+// A group no pod of which sent anything yet has dropped nothing.
+func (n *Node) GroupDropped(key uint64) (packets, bytes uint64, err error) {
+	m, err := n.table(mapGroups)
+	if err != nil {
+		return 0, 0, err
+	}
+	var g image.Group
+	if err := m.Lookup(bytesOf(&key), bytesOf(&g)); err != nil && !errors.Is(err, unix.ENOENT) {
+		return 0, 0, fmt.Errorf("read the ceiling of a group: %w", err)
+	}
+	return g.Dropped.Packets, g.Dropped.Bytes, nil
 }
 
 // HeavyFlow is one of the pod's current heavy flows.

@@ -48,7 +48,7 @@ func (k *kernel) Do(r *attach.Record, a attach.Action) error {
 	case attach.AttachCeiling:
 		return k.attachCeiling(r, a.State)
 	case attach.DetachCeiling:
-		return k.detachCeiling(r, a.Direction)
+		return k.detachCeiling(r, a.State.Params)
 	case attach.RemoveStray:
 		return k.removeStray(r, a.State)
 	case attach.TearDown:
@@ -240,7 +240,7 @@ func (k *kernel) attachHook(r *attach.Record, s *attach.DirectionState) error {
 
 func (k *kernel) attachCeiling(r *attach.Record, s *attach.DirectionState) error {
 	return k.attachAt(r, &hooking{
-		direction: s.Params.Direction, side: terms.SideHost, hook: terms.HookIngress, kind: s.CeilingKind,
+		direction: s.Params.Direction, side: s.Params.CeilingSide(), hook: terms.HookIngress, kind: s.CeilingKind,
 		name: datapath.CeilingProgram, link: datapath.CeilingLink, pref: queue.CeilingPref,
 	})
 }
@@ -283,15 +283,15 @@ func (k *kernel) attachAt(r *attach.Record, h *hooking) error {
 }
 
 // detachCeiling takes the ceiling away, however it is attached.
-func (k *kernel) detachCeiling(r *attach.Record, d terms.Direction) error {
-	if err := datapath.DetachTCX(k.pins(r), d, datapath.CeilingLink); err != nil {
+func (k *kernel) detachCeiling(r *attach.Record, p *shaping.Params) error {
+	if err := datapath.DetachTCX(k.pins(r), p.Direction, datapath.CeilingLink); err != nil {
 		return err
 	}
-	at, err := k.placeOf(r, terms.SideHost)
+	at, err := k.placeOf(r, p.CeilingSide())
 	if at == nil || err != nil {
 		return err
 	}
-	return detachFilter(r, at, terms.SideHost, terms.HookIngress, queue.CeilingPref)
+	return detachFilter(r, at, p.CeilingSide(), terms.HookIngress, queue.CeilingPref)
 }
 
 func (k *kernel) attachTCX(r *attach.Record, at *place, h *hooking) error {

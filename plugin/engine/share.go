@@ -6,7 +6,7 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/podweir/podweir/plugin/attach"
@@ -21,14 +21,16 @@ import (
 // Share is the queue of one direction of a pod that has a share of its group's limit. It can
 // be used as long as the node that it comes from is open. Close it.
 type Share struct {
-	// Namespace is the pod's, whose pods have Group together.
-	Namespace string
-	Direction terms.Direction
+	// Namespace is the pod's, whose pods have Group together, and Pod namespace/name.
+	Namespace, Pod string
+	Direction      terms.Direction
 	// Group is the limit of the group, and Most that of the pod itself, in bits per second.
 	Group, Most units.BitRate
 	// Now is the share that the queue had when it was found, in bytes per second.
 	Now units.ByteRate
 
+	node    *Node
+	netns   string
 	at      *place
 	turn    *pins.Turn
 	slot    *datapath.Share
@@ -44,11 +46,61 @@ type Share struct {
 	sent, known units.Bytes
 }
 
+// Undivided is a direction of a pod of a group that has no queue with a share.
+type Undivided struct {
+	Namespace, Pod string
+	Direction      terms.Direction
+	// Group is the limit of the group, in bits per second.
+	Group units.BitRate
+
+	// slot counts what it sends, nil if nobody does.
+	slot  *datapath.Share
+	began uint64
+}
+
+// Counted says that a program counts what the direction sends.
+func (u *Undivided) Counted() bool { return u.slot != nil }
+
+// Look returns what passed since the direction was found. No packet is known to wait.
+func (u *Undivided) Look(time.Duration) (sent units.Bytes, waiting bool, err error) {
+	if u.slot.Lost() {
+		return 0, false, fmt.Errorf("%v outside of its group: %w", u.Direction, datapath.ErrNoSlot)
+	}
+	return units.Bytes(u.slot.Bytes() - u.began), false, nil
+}
+
+// Set changes nothing: the direction has its own limit alone.
+func (*Undivided) Set(units.ByteRate) error { return nil }
+
+// Changed is false: there is nothing that somebody could change.
+func (*Undivided) Changed() bool { return false }
+
+// Undivided returns the directions of an attachment that are in a group and have no share.
+func (n *Node) Undivided(r *attach.Record, shares []*Share) (all []*Undivided) {
+	for _, d := range terms.Directions {
+		limit := r.Config.Limit(d)
+		has := slices.ContainsFunc(shares, func(s *Share) bool { return s.Direction == d })
+		if limit != nil && limit.Group != 0 && !has && !r.Config.Observe {
+			u := &Undivided{Namespace: r.Namespace(), Pod: r.Pod, Direction: d, Group: limit.Group}
+			if slot, err := n.kernel.node.Share(n.kernel.pins(r), d); err == nil { // else it has no program
+				u.slot, u.began = slot, slot.Bytes()
+			}
+			all = append(all, u)
+		}
+	}
+	return all
+}
+
+// GroupDropped is what the ceiling of a namespace's limit dropped, in packets and wire bytes.
+func (n *Node) GroupDropped(namespace string, d terms.Direction) (packets, bytes uint64, err error) {
+	return n.kernel.node.GroupDropped(shaping.GroupKey(namespace, d))
+}
+
 // Shares returns the queues of an attachment that have a share of a group's limit. A queue
 // that is not whole has none yet. The loop that divides (package divide) opens a node for them
 // alone: the kernel does not report that node's changes to the watches of this process.
 func (n *Node) Shares(r *attach.Record) ([]*Share, error) {
-	if (r.Config.Egress == nil || r.Config.Egress.Group == 0) && (r.Config.Ingress == nil || r.Config.Ingress.Group == 0) {
+	if (r.Config.Egress == nil || r.Config.Egress.Group == 0) && (r.Config.Ingress == nil || r.Config.Ingress.Group == 0) || r.Namespace() == "" {
 		return nil, nil
 	}
 	in, err := n.Inspect(r)
@@ -95,10 +147,9 @@ func (n *Node) share(r *attach.Record, in *attach.Inspection, p *shaping.Params)
 		return nil, err
 	}
 	limit := r.Config.Limit(p.Direction)
-	namespace, _, _ := strings.Cut(r.Pod, "/")
 	return &Share{
-		Namespace: namespace, Direction: p.Direction, Group: limit.Group, Most: p.Rate, Now: classes[0].Rate,
-		at: at, turn: turn, slot: slot, divider: shaping.NewDivider(&r.Config, facts, p), rate: classes[0].Rate,
+		Namespace: r.Namespace(), Pod: r.Pod, Direction: p.Direction, Group: limit.Group, Most: p.Rate, Now: classes[0].Rate,
+		node: n, netns: in.Interface.NetNSPath, at: at, turn: turn, slot: slot, divider: shaping.NewDivider(&r.Config, facts, p), rate: classes[0].Rate,
 	}, nil
 }
 
@@ -154,8 +205,12 @@ func (s *Share) Set(rate units.ByteRate) error {
 	return nil
 }
 
-// Close releases what Shares took.
-func (s *Share) Close() { s.turn.Close() }
+// Close releases what Shares took, the pod's namespace too: the other shares of the pod are as
+// good as closed.
+func (s *Share) Close() {
+	s.turn.Close()
+	s.node.kernel.release(s.netns)
+}
 
 // Changed says that somebody else wrote the limits of the classifier since [Share.Set].
 func (s *Share) Changed() bool { return s.slot.Changed() }

@@ -133,6 +133,25 @@ func (s *store) read(id attach.ID, name string) (*attach.Record, error) {
 	return r, err
 }
 
+// Marks are the attachments of the node, each with a number that is another one after each
+// change of its records. To read them takes some us for each.
+func (n *Node) Marks() (map[attach.ID]uint64, error) {
+	ids, err := n.store.list()
+	marks := make(map[attach.ID]uint64, len(ids))
+	for _, id := range ids {
+		devices, bad := n.store.pins.Devices(pins.Key(id))
+		if bad != nil {
+			continue // it goes
+		}
+		for _, name := range devices {
+			if dir, bad := n.store.pins.DevicePath(pins.Key(id), name); bad == nil {
+				marks[id] = marks[id]*31 + datapath.RecordMark(dir)
+			}
+		}
+	}
+	return marks, err
+}
+
 // Write implements [attach.Store].
 func (s *store) Write(r *attach.Record) error {
 	b, err := r.Marshal()

@@ -68,7 +68,7 @@ func TestAttachments(t *testing.T) {
 			By: "agent", Attached: time.Unix(1_800_000_000, 0), Drift: drift,
 			Directions: []status.Direction{{Limit: terms.Limit{Direction: terms.Name(terms.Egress)}, CountersErr: errors.New("EPERM")}},
 		}
-		got := attachments(nil, a)[0]
+		got := attachments(nil, a, nil)[0]
 		if (got.Uncounted == "EPERM") != (drift == nil) {
 			t.Errorf("with the differences %q: uncounted %q", drift, got.Uncounted)
 		}

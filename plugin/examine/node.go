@@ -22,6 +22,7 @@ import (
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/judge"
+	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/queue"
 	"github.com/podweir/podweir/plugin/shaping"
@@ -150,7 +151,7 @@ func (n *Node) Attachments(ctx context.Context) ([]doctor.Attachment, error) {
 	}
 	var out []doctor.Attachment
 	for i := range rep.Attachments {
-		out = append(out, attachments(node, &rep.Attachments[i])...)
+		out = append(out, attachments(node, &rep.Attachments[i], rep.Groups)...)
 	}
 	for _, id := range rep.Young {
 		out = append(out, doctor.Attachment{ContainerID: id.ContainerID, Young: true})
@@ -204,7 +205,7 @@ func (n *Node) Unenforced(context.Context) (out []doctor.Unenforced, watched boo
 	return out, watched, err
 }
 
-func attachments(node *engine.Node, a *status.Attachment) []doctor.Attachment {
+func attachments(node *engine.Node, a *status.Attachment, groups []mailbox.Group) []doctor.Attachment {
 	var out []doctor.Attachment
 	if other := cmp.Or(a.Interface.Uncovered(), a.Beside); other != "" {
 		out = append(out, doctor.Attachment{Pod: a.Name(), ContainerID: a.ID.ContainerID, Failure: other})
@@ -222,6 +223,9 @@ func attachments(node *engine.Node, a *status.Attachment) []doctor.Attachment {
 			FailedOpen: counted(d.Counters, "failed-open"), PastQueue: counted(d.Counters, "dropped-ceiling"), Standard: standard(record, d.Direction.Is),
 			Kept: d.Kept,
 		}
+		one.Divided = record != nil && slices.ContainsFunc(groups, func(g mailbox.Group) bool {
+			return g.Namespace == record.Namespace() && g.Direction == d.Direction
+		})
 		if i == 0 {
 			// The plan is of the whole interface.
 			one.Drift = a.Drift

@@ -4,9 +4,7 @@
 package mailbox
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"time"
@@ -102,21 +100,5 @@ func (d Dir) Watched() (bool, error) {
 
 // Reached returns the directions that the agent watches, none if no agent does.
 func (d Dir) Reached() ([]Reached, error) {
-	f, err := os.Open(d.reachedPath())
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	st, err := f.Stat()
-	if err != nil || !fresh(st) {
-		return nil, err
-	}
-	var all []Reached
-	if err := json.NewDecoder(f).Decode(&all); err != nil {
-		return nil, fmt.Errorf("%s: %w", f.Name(), err)
-	}
-	return all, nil
+	return readFresh[Reached](d.reachedPath())
 }

@@ -43,7 +43,7 @@ var specKeys = []string{
 
 // confKeys are our keys of the network configuration.
 var confKeys = []string{
-	"defaultRate", "ingressRate", "egressRate", "maxRate", "ingressMaxRate", "egressMaxRate",
+	"defaultRate", "ingressRate", "egressRate", "maxRate", "ingressMaxRate", "egressMaxRate", "namespaceRate", "namespaceMaxRate",
 	"ingressBurst", "egressBurst",
 	"unshapedSubnets", "shapedSubnets",
 	"policy",

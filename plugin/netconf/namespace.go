@@ -11,9 +11,9 @@ import "strings"
 type Namespace map[string]string
 
 // namespaceKeys are the annotations of a Namespace, without the domain.
-var namespaceKeys = []string{"default-ingress-rate", "default-egress-rate", "max-ingress-rate", "max-egress-rate", enforceAnnotation}
+var namespaceKeys = []string{"default-ingress-rate", "default-egress-rate", "max-ingress-rate", "max-egress-rate", "node-ingress-rate", "node-egress-rate", enforceAnnotation}
 
-// noRate takes the node's default rate away from the pods of a namespace.
+// noRate takes the node's default away from a namespace.
 const noRate = "none"
 
 // NamespaceAnnotations returns the annotations of a Namespace that are podweir's.
@@ -36,6 +36,6 @@ func (p *parser) ofNamespace(key string) *source {
 	}
 	return &source{
 		field: "namespace annotation " + AnnotationDomain + key, value: value, origin: ofNamespace,
-		mayBeNone: strings.HasPrefix(key, "default-"), bad: tooLong(value),
+		mayBeNone: strings.HasPrefix(key, "default-") || strings.HasPrefix(key, "node-"), bad: tooLong(value),
 	}
 }

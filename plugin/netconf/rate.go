@@ -105,13 +105,25 @@ func isZero(s *source) bool {
 	return s.bad == "" && err == nil && v == 0
 }
 
-// maxRate is the lower one of the namespace's and the node's maximum.
-func (p *parser) maxRate(d terms.Direction) asked {
-	namespace, node := p.readMax(p.ofNamespace("max-"+d.String()+"-rate")), p.nodeMax(d)
-	if node.rate == 0 || namespace.rate != 0 && namespace.rate < node.rate {
-		return namespace
+// maxRate is the lowest one of the namespace's and the node's maximum, and of what all pods of
+// the namespace have together.
+func (p *parser) maxRate(d terms.Direction) (lowest asked) {
+	for _, most := range []asked{p.nodeMax(d), p.readMax(p.ofNamespace("max-" + d.String() + "-rate")), p.groupRate(d)} {
+		if lowest.rate == 0 || most.rate != 0 && most.rate < lowest.rate {
+			lowest = most
+		}
 	}
-	return node
+	return lowest
+}
+
+// groupRate is what the pods of the namespace may have together on this node: what is set for the
+// namespace, or else for all, and at most the maximum for all.
+func (p *parser) groupRate(d terms.Direction) asked {
+	own, most := p.readMax(p.ofNamespace("node-"+d.String()+"-rate"), p.key("namespaceRate")), p.readMax(p.key("namespaceMaxRate"))
+	if most.rate != 0 && (own.rate == 0 || own.rate > most.rate) {
+		return most
+	}
+	return own
 }
 
 // nodeMax is the node's maximum: that of the direction if it can be read, else that of

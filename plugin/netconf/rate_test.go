@@ -240,6 +240,36 @@ func TestLongNamespaceRateIsRefused(t *testing.T) {
 	}
 }
 
+// What the pods of a namespace have together is that of the namespace, or else the node's, and at
+// most the node's maximum of it. No pod has more alone.
+func TestRateOfAGroup(t *testing.T) {
+	t.Parallel()
+	const pod = `"bandwidth":{"egressRate":50000000,"egressBurst":4294967295}`
+	node := func(rate string) netconf.Namespace { return netconf.Namespace{"podweir.io/node-egress-rate": rate} }
+	for name, tt := range map[string]struct {
+		runtime, keys string
+		namespace     netconf.Namespace
+		group, rate   units.BitRate
+	}{
+		"none":                            {runtime: pod, rate: 50e6},
+		"the namespace's":                 {runtime: pod, namespace: node("200M"), group: 200e6, rate: 50e6},
+		"less than the pod asks for":      {runtime: pod, namespace: node("20M"), group: 20e6, rate: 20e6},
+		"of a pod that asks for nothing":  {namespace: node("20M"), group: 20e6, rate: 20e6},
+		"the node's":                      {runtime: pod, keys: `"namespaceRate":"1G"`, group: 1e9, rate: 50e6},
+		"the namespace's before it":       {runtime: pod, keys: `"namespaceRate":"1G"`, namespace: node("200M"), group: 200e6, rate: 50e6},
+		"the namespace wants none":        {runtime: pod, keys: `"namespaceRate":"1G"`, namespace: node("none"), rate: 50e6},
+		"above the maximum":               {runtime: pod, keys: `"namespaceMaxRate":"100M"`, namespace: node("200M"), group: 100e6, rate: 50e6},
+		"none of the namespace, and most": {runtime: pod, keys: `"namespaceMaxRate":"100M"`, namespace: node("none"), group: 100e6, rate: 50e6},
+		"a bad one":                       {runtime: pod, keys: `"namespaceRate":"1G"`, namespace: node("200Mbps"), group: 1e9, rate: 50e6},
+		"a pod does not leave its group":  {runtime: annotations(`"podweir.io/node-egress-rate":"none","podweir.io/egress-rate":"50M"`), namespace: node("200M"), group: 200e6, rate: 50e6},
+	} {
+		got, err := netconf.ParseIn(tt.namespace, netconf.Add, input(tt.runtime, tt.keys))
+		if l := got.Shaping.Egress; err != nil || l == nil || l.Group != tt.group || l.Rate != tt.rate {
+			t.Errorf("%s: %+v, %v, want %v, and %v together", name, l, err, tt.rate, tt.group)
+		}
+	}
+}
+
 // TestMaxRateOfTheOperator: a default above the node's own maximum is a contradiction
 // that install refuses; one above a namespace's is how namespaces get less.
 func TestMaxRateOfTheOperator(t *testing.T) {

@@ -4,6 +4,9 @@
 package shaping
 
 import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
 	"time"
 
 	"github.com/podweir/podweir/plugin/terms"
@@ -33,13 +36,53 @@ func (b *builder) ceiling() {
 		b.note("no egress ceiling: under elephants light flows have no limit")
 		return
 	case b.facts.pastHost(terms.Egress):
-		p.LeaveCeiling("packets of this device may go past the host side")
+		p.leaveOwnCeiling("packets of this device may go past the host side")
 		return
 	}
 	p.Ceiling = true
 	p.Allowance.Excess = ceilingExcess
 	p.Datapath.CeilingRate = meterRate(l.Rate, units.Whole+ceilingExcess)
 	p.Datapath.CeilingBurst = meterTime(b.atOnce())
+}
+
+const (
+	// groupExcess is by how much the ceiling of a group exceeds its limit: what divides the
+	// limit lets out all of it, and looks at other counters.
+	groupExcess units.PerMille = 5
+	// groupBurst is what a group may have at once behind its queues, in time at its limit. All
+	// queues have dividedBucket of their shares, whoever sent less has share.Credit, and what is
+	// parked comes on top for a tick. With the excess a second holds at most 1.017 of the limit.
+	groupBurst = 12 * time.Millisecond
+)
+
+// groupCeiling sets the meter of the group's limit behind the queue. On the way through an ifb
+// no hook is behind the queue.
+func (b *builder) groupCeiling() {
+	p, limit := b.params, b.limit.Group
+	switch {
+	case !p.Divided:
+		return
+	case p.Direction == terms.Egress && !p.Ceiling:
+		p.leaveGroupCeiling(cmp.Or(p.NoCeiling, "egressCeiling is off"))
+		return
+	case p.Direction == terms.Ingress && p.Side != terms.SideHost:
+		p.leaveGroupCeiling("no hook is behind a queue on an ifb")
+		return
+	case b.facts.Namespace == "":
+		p.leaveGroupCeiling("the pod's namespace is not known")
+		return
+	}
+	p.GroupCeiling = true
+	p.Datapath.Group = GroupKey(b.facts.Namespace, p.Direction)
+	p.Datapath.GroupRate = meterRate(limit, units.Whole+groupExcess)
+	p.Datapath.GroupBurst = meterTime(max(groupBurst, limit.Duration(gsoPacket)))
+}
+
+// GroupKey is the key of the pods of a namespace in a direction, never 0. Nobody finds a name
+// whose key is that of another namespace.
+func GroupKey(namespace string, d terms.Direction) uint64 {
+	sum := sha256.Sum256([]byte(namespace + "\x00" + d.String()))
+	return binary.LittleEndian.Uint64(sum[:]) | 1
 }
 
 // atOnce is what may pass at once, in time at the cap.

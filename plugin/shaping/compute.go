@@ -26,7 +26,7 @@ func Compute(cfg *Config, d terms.Direction, f Facts, majors func() uint16) (*Pa
 	}
 	b := &builder{limit: limit, facts: f, exempt: cfg.subnetsMode() != SubnetsNone, majors: majors}
 	b.params = &Params{
-		Direction: d, Policy: limit.Policy, Rate: limit.Rate, Exempt: b.exempt,
+		Direction: d, Policy: limit.Policy, Rate: limit.Rate, Group: limit.Group, Exempt: b.exempt,
 		Program: ProgramNone, Hook: terms.HookNone, HookKind: terms.HookKindAuto, CapHolds: true,
 		Datapath: Datapath{
 			Policy: limit.Policy, Direction: d, L3Only: f.L3Only, SubnetsMode: cfg.subnetsMode(),
@@ -51,6 +51,7 @@ func Compute(cfg *Config, d terms.Direction, f Facts, majors func() uint16) (*Pa
 	b.measure()
 	b.allow()
 	b.ceiling()
+	b.groupCeiling()
 	b.explain()
 	return b.params, nil
 }

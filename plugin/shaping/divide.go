@@ -99,6 +99,7 @@ func (d *Datapath) AtShareOf(other *Datapath) Datapath {
 	out := *other
 	out.Policy, out.Direction, out.L3Only, out.SubnetsMode = d.Policy, d.Direction, d.L3Only, d.SubnetsMode
 	out.CeilingRate, out.CeilingBurst = d.CeilingRate, d.CeilingBurst
+	out.Group, out.GroupRate, out.GroupBurst = d.Group, d.GroupRate, d.GroupBurst
 	out.LightPriority, out.HeavyPriority, out.ExemptPriority = d.LightPriority, d.HeavyPriority, d.ExemptPriority
 	out.LightClass, out.HeavyClass, out.ExemptClass, out.DropClass = d.LightClass, d.HeavyClass, d.ExemptClass, d.DropClass
 	out.Observe = d.Observe

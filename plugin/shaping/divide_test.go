@@ -4,6 +4,7 @@
 package shaping_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -81,6 +82,7 @@ func TestComputeWithoutAShare(t *testing.T) {
 		without := *cfg.Ingress
 		without.Group = 0
 		_, want := grouped(t, &without, terms.Ingress, tc.facts)
+		want.Group = cfg.Ingress.Group // for people
 		if diff := cmp.Diff(want, p); diff != "" || p.Divided {
 			t.Errorf("%s: parameters (-without a group +with):\n%s", name, diff)
 		}
@@ -120,5 +122,56 @@ func TestDividerAt(t *testing.T) {
 	cfg, p := grouped(t, strict(100e6, inGroup(200e6)), terms.Ingress, here)
 	if class, _ := shaping.NewDivider(cfg, here, p).At(1); class.Rate != units.MinRate.ByteRate() {
 		t.Errorf("rate %v of the smallest share, want the lowest there is", class.Rate)
+	}
+}
+
+// The ceiling of a group is behind the queue of each of its pods, one meter for each direction, or
+// it says why there is none.
+func TestComputeCeilingOfAGroup(t *testing.T) {
+	t.Parallel()
+	batch := here
+	batch.Namespace = "batch"
+	noCeiling := func(l *shaping.Limit) { l.NoCeiling = true }
+	keys := map[uint64]string{}
+	for _, d := range terms.Directions {
+		for _, namespace := range []string{"batch", "batch2"} {
+			facts := batch
+			facts.Namespace = namespace
+			_, one := grouped(t, strict(100e6, inGroup(200e6)), d, facts)
+			_, other := grouped(t, strict(10e6, inGroup(200e6)), d, facts)
+			dp := one.Datapath
+			if !one.GroupCeiling || dp.Group == 0 || dp.Group != other.Datapath.Group || dp.GroupRate != other.Datapath.GroupRate {
+				t.Errorf("%v of %s: pods of a group have %d and %d, want one meter", d, namespace, dp.Group, other.Datapath.Group)
+			}
+			if was, known := keys[dp.Group]; known {
+				t.Errorf("%v of %s has the meter of %s", d, namespace, was)
+			}
+			keys[dp.Group] = d.String() + namespace
+			// A second has at most what is the target while nobody divides.
+			burst := float64(dp.GroupBurst>>6) / 1e9
+			if most := float64(dp.GroupRate.BitRate())/200e6 + burst; most > 1.02 || burst < 0.008 {
+				t.Errorf("%v: a second has up to %.3f of the limit, want at most 1.02", d, most)
+			}
+		}
+	}
+	for name, tc := range map[string]struct {
+		limit *shaping.Limit
+		dir   terms.Direction
+		facts shaping.Facts
+		why   string
+	}{
+		"no ceiling of the pod": {strict(100e6, inGroup(200e6), noCeiling), terms.Egress, batch, "egressCeiling is off"},
+		"an ifb":                {strict(100e6, inGroup(200e6), at(terms.PlaceIFB)), terms.Ingress, batch, "an ifb"},
+		"no namespace":          {strict(100e6, inGroup(200e6)), terms.Ingress, here, "namespace is not known"},
+		"no group":              {strict(100e6), terms.Ingress, batch, ""},
+	} {
+		_, p := grouped(t, tc.limit, tc.dir, tc.facts)
+		if p.GroupCeiling || p.Datapath.Group != 0 || !strings.Contains(p.NoGroupCeiling, tc.why) || (tc.why == "") != (p.NoGroupCeiling == "") {
+			t.Errorf("%s: a ceiling: %v, none because %q, want none because of %q", name, p.GroupCeiling, p.NoGroupCeiling, tc.why)
+		}
+	}
+	_, p := grouped(t, strict(100e6, inGroup(200e6)), terms.Egress, batch)
+	if p.LeaveCeiling("no TCX"); p.HasCeiling() || p.NoGroupCeiling != "no TCX" || p.NoCeiling != "no TCX" {
+		t.Errorf("after its hook turned out to be taken: %+v", p)
 	}
 }

@@ -32,8 +32,10 @@ type Facts struct {
 	// go past the hooks and the qdisc of the device's host side. Then the queue
 	// for ingress is in the pod's namespace, unless a place is requested by name.
 	IngressPastHost, EgressPastHost bool
-	// Pacing says that the pod's namespace has the sysctls of [Pacing].
+	// Pacing says that the pod's network namespace has the sysctls of [Pacing].
 	Pacing bool
+	// Namespace is that of the pod in Kubernetes, whose pods are a group; "" if it is not known.
+	Namespace string
 }
 
 // noIFB says why no queue can stand on an ifb.
@@ -142,6 +144,13 @@ type Datapath struct {
 	CeilingRate  FixedRate
 	CeilingBurst MeterTime
 
+	// Group is the key of the pod's group in this direction, 0 if it is in none or the group has
+	// no ceiling here. GroupRate and GroupBurst are what its pods may have together behind
+	// their queues.
+	Group      uint64
+	GroupRate  FixedRate
+	GroupBurst MeterTime
+
 	// LightPriority, HeavyPriority and ExemptPriority are values of
 	// skb->priority.
 	LightPriority, HeavyPriority, ExemptPriority uint32
@@ -190,11 +199,17 @@ type Params struct {
 	Ceiling bool
 	// NoCeiling says why one that was requested is not available. Notes have it too.
 	NoCeiling string
-	Datapath  Datapath
+	// GroupCeiling asks for the meter of the group's limit behind the queue, which holds while
+	// nobody divides. NoGroupCeiling says why there is none. Notes have it too.
+	GroupCeiling   bool
+	NoGroupCeiling string
+	Datapath       Datapath
 	// Rate is the cap.
 	Rate units.BitRate
-	// Divided says that the queue has a share of its group's limit, which somebody changes all
-	// the time: [Divider] has what changes with it.
+	// Group is what the pods of the group have together, 0 if there is no group.
+	Group units.BitRate
+	// Divided says that the queue has a share of Group, which somebody changes all the time:
+	// [Divider] has what changes with it.
 	Divided bool
 	// BurstBytes is what may leave back to back after idle: the bucket of the
 	// TBF, or the credit of a policer.
@@ -229,10 +244,35 @@ func (p *Params) Decline(note string) {
 	p.Notes = append(p.Notes, note)
 }
 
-// LeaveCeiling records why there is no ceiling.
+// LeaveCeiling records why there is no ceiling, and none of the group with it.
 func (p *Params) LeaveCeiling(why string) {
+	if p.Ceiling {
+		p.leaveOwnCeiling(why)
+	}
+	if p.GroupCeiling {
+		p.leaveGroupCeiling(why)
+	}
+}
+
+func (p *Params) leaveOwnCeiling(why string) {
 	p.Ceiling, p.NoCeiling = false, why
 	p.Notes = append(p.Notes, "no egress ceiling: "+why)
+}
+
+func (p *Params) leaveGroupCeiling(why string) {
+	p.GroupCeiling, p.NoGroupCeiling = false, why
+	p.Notes = append(p.Notes, "no ceiling of the group: "+why)
+}
+
+// HasCeiling says that a program behind the queue meters, for the pod or for its group.
+func (p *Params) HasCeiling() bool { return p.Ceiling || p.GroupCeiling }
+
+// CeilingSide is the device on whose ingress hook the ceiling is: the other end of the pair.
+func (p *Params) CeilingSide() terms.Side {
+	if p.Direction == terms.Egress {
+		return terms.SideHost
+	}
+	return terms.SidePod
 }
 
 // LeaveGuard records why there is no guard.
@@ -253,11 +293,12 @@ func (p *Params) Limit() terms.Limit {
 	return terms.Limit{
 		Direction: terms.Name(p.Direction), Rate: p.Rate, Burst: p.BurstBytes, Enforce: terms.Name(enforce), Policy: terms.Name(p.Policy),
 		Queue: terms.Name(p.Queue), Mode: terms.Name(p.Mode), Side: terms.Name(p.Side), CapHolds: p.CapHolds, Ceiling: p.Ceiling, NoCeiling: p.NoCeiling,
+		Group: p.Group, NoGroupCeiling: p.NoGroupCeiling,
 	}
 }
 
 // Counts says that a program counts packets of this direction.
-func (p *Params) Counts() bool { return p.Program != ProgramNone || p.Ceiling }
+func (p *Params) Counts() bool { return p.Program != ProgramNone || p.HasCeiling() }
 
 // Waits says that a program estimates how long packets wait: it has a meter of all that is
 // queued, and knows how a TBF empties its bands.

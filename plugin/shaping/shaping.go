@@ -41,7 +41,7 @@ type Limit struct {
 	// Packets is for egress only: how packets of TCP are kept small.
 	Packets Packets `json:",omitempty"`
 	// Group is what the pods of the pod's namespace may have together on this node, in bits per
-	// second; 0 for no such limit. Rate is never more. Nothing sets it yet.
+	// second; 0 for no such limit. Rate is never more.
 	Group units.BitRate `json:",omitempty"`
 	// Standard says that Rate is what the pod asks for by an annotation of Kubernetes,
 	// which other software may enforce, too.

@@ -90,6 +90,13 @@ func (r *Report) View(now time.Time) *view.Node {
 			EgressBytes: o.EgressBytes, IngressBytes: o.IngressBytes,
 		})
 	}
+	for i := range r.Groups {
+		g := &r.Groups[i]
+		n.Groups = append(n.Groups, view.Group{
+			Namespace: g.Namespace, Direction: g.Direction, Limit: g.Limit, Sent: g.Sent, Pods: g.Pods, Outside: g.Outside,
+			Largest: g.Largest, LargestPart: g.LargestPart, AtLimitSince: g.AtLimitSince,
+		})
+	}
 	for _, l := range r.Losses {
 		n.Losses = append(n.Losses, view.Loss(l))
 	}

@@ -44,6 +44,8 @@ type Report struct {
 	Unshaped []mailbox.Unshaped `json:"unshaped,omitempty"`
 	// Others are the devices of pods that podweir has no limit on, where they were looked for.
 	Others []Other `json:"others,omitempty"`
+	// Groups are the limits that the pods of a namespace have together, as the agent divides them.
+	Groups []mailbox.Group `json:"groups,omitempty"`
 	// Losses are places of the node where packets are lost by others than podweir.
 	Losses []hostif.Loss `json:"losses,omitempty"`
 }
@@ -191,6 +193,9 @@ func Collect(node *engine.Node) (*Report, error) {
 		return nil, fmt.Errorf("read the record of what went past: %w", err)
 	}
 	addReached(rep.Attachments, reached, past)
+	if rep.Groups, err = node.Paths.Mail().Groups(); err != nil {
+		return nil, fmt.Errorf("read the record of limits of namespaces: %w", err)
+	}
 	return rep, nil
 }
 
@@ -378,6 +383,9 @@ func attachment(node *engine.Node, queues *engine.Queues, r *attach.Record) Atta
 				one.Starved = in.Starved
 			}
 			one.Blocked = blocked(in.Observed, d)
+			if classes := in.Observed.Device(s.Params.Side).Tree.Classes; s.Params.Divided && len(classes) > 0 {
+				one.Share = classes[0].Rate.BitRate()
+			}
 			for _, g := range in.Degraded {
 				if g.Direction == d {
 					one.Degraded = append(one.Degraded, g)

@@ -23,7 +23,7 @@ import (
 
 // types are those of abi.h and packet.h that Go code uses.
 var types = []string{
-	"pw_cell", "pw_config", "pw_count", "pw_flow", "pw_heavy", "pw_host", "pw_layout", "pw_packet", "pw_rate", "pw_slot", "pw_state", "pw_subnet",
+	"pw_cell", "pw_config", "pw_count", "pw_flow", "pw_group", "pw_heavy", "pw_host", "pw_layout", "pw_packet", "pw_rate", "pw_slot", "pw_state", "pw_subnet",
 	"pw_direction", "pw_disposition", "pw_flow_kind", "pw_policy", "pw_subnets_mode",
 }
 

@@ -46,6 +46,8 @@ type member struct {
 	// classifier has the same.
 	set     units.ByteRate
 	written bool
+	// seen is what had left the queue at the last tick, told what had when it was asked for.
+	seen, told units.Bytes
 	// lost says that the queue cannot be looked at or changed any more.
 	lost  bool
 	group *group
@@ -68,13 +70,23 @@ func New(log *slog.Logger) *Loop { return &Loop{log: log, groups: make(map[strin
 // Join adds a queue, by a name that no other has, to a group and its limit. The queue has the
 // share now; most is its own limit.
 func (l *Loop) Join(name string, limit units.BitRate, id string, q Queue, now, most units.ByteRate) {
+	l.join(name, limit, id, q, &share.Member{Share: now, Most: most})
+}
+
+// JoinOutside adds a queue whose rate nobody divides: what it sends is taken off what the others
+// have.
+func (l *Loop) JoinOutside(name string, limit units.BitRate, id string, q Queue) {
+	l.join(name, limit, id, q, &share.Member{Outside: true})
+}
+
+func (l *Loop) join(name string, limit units.BitRate, id string, q Queue, as *share.Member) {
 	g := l.groups[name]
 	if g == nil {
 		g = &group{shares: share.New(limit)}
 		l.groups[name] = g
 	}
 	g.shares.SetLimit(limit)
-	m := &member{Member: &share.Member{Share: now, Most: most}, queue: q, id: id, group: g, set: now}
+	m := &member{Member: as, queue: q, id: id, group: g, set: as.Share}
 	g.members = append(g.members, m)
 	g.shares.Join(m.Member)
 }
@@ -104,6 +116,17 @@ func (l *Loop) Has(id string) bool {
 	return false
 }
 
+// Sent returns what has left each queue since it was asked for last, by the queues' names.
+func (l *Loop) Sent() map[string]units.Bytes {
+	all := make(map[string]units.Bytes)
+	for _, g := range l.groups {
+		for _, m := range g.members {
+			all[m.id], m.told = m.seen-m.told, m.seen
+		}
+	}
+	return all
+}
+
 // Divide does one tick. now is of any monotonic clock.
 func (l *Loop) Divide(now time.Duration) {
 	var changed []*member
@@ -118,10 +141,11 @@ func (l *Loop) Divide(now time.Duration) {
 				continue
 			}
 			m.Saw(sent, waiting)
+			m.seen = sent
 		}
 		g.shares.Divide(now)
 		for _, m := range g.members {
-			if !m.lost && (!m.written || m.set != m.Share || m.queue.Changed()) {
+			if !m.lost && !m.Outside && (!m.written || m.set != m.Share || m.queue.Changed()) {
 				changed = append(changed, m)
 			}
 		}
@@ -160,7 +184,7 @@ func (l *Loop) End() {
 			if m.Most != 0 {
 				m.Share = min(m.Share, m.Most)
 			}
-			if !m.lost {
+			if !m.lost && !m.Outside {
 				all = append(all, m)
 			}
 		}

@@ -164,3 +164,21 @@ func TestEndLeavesEqualParts(t *testing.T) {
 		}
 	}
 }
+
+// What somebody sends whose rate nobody divides is taken off what the others have.
+func TestLoopTakesOffWhatIsOutside(t *testing.T) {
+	busy, other := &queue{share: 1000, busy: true}, &queue{share: 10_000_000, busy: true}
+	l := group(busy)
+	l.JoinOutside("n/ingress", 200_000_000, "outside", other)
+	ticks(l, 0, 30)
+	if busy.share < 13_000_000 || busy.share > 15_500_000 {
+		t.Errorf("share %v beside somebody who sends 10 MB/s of 25, want the rest", busy.share)
+	}
+	sent := l.Sent()
+	if sent["0"] == 0 || sent["outside"] == 0 || l.Sent()["outside"] != 0 {
+		t.Errorf("%v was sent, want of both, and nothing since", sent)
+	}
+	if l.Leave("outside"); l.Has("outside") {
+		t.Error("it is still there")
+	}
+}

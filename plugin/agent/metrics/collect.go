@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/podweir/podweir/compat/doctor"
+	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/terms"
 )
@@ -21,6 +22,10 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 
 func podDesc(name, help string, more ...string) *prometheus.Desc {
 	return desc(name, help, append([]string{"namespace", "pod", "interface", "direction"}, more...)...)
+}
+
+func groupDesc(name, help string, more ...string) *prometheus.Desc {
+	return desc(name, help, append([]string{"namespace", "direction"}, more...)...)
 }
 
 // Of each direction of each shaped interface.
@@ -58,6 +63,16 @@ var (
 		"1 if the limit of the pod holds, else 0, with the reason; empty if nothing is wrong.", "namespace", "pod", "direction", "reason")
 	descHeld = podDesc("podweir_pod_held_seconds_total",
 		"Time in which the device carried at least 90 % of the limit, by looks every 2 s.")
+	descGroupLimit = groupDesc("podweir_namespace_limit_bits_per_second",
+		"What the pods of the namespace have together on this node.")
+	descGroupPods = groupDesc("podweir_namespace_pods",
+		"Pods by whether they have a share of the namespace's limit.", "share")
+	descGroupSent = groupDesc("podweir_namespace_sent_bytes_total",
+		"Bytes on the wire that left the queues with a share of the namespace's limit.")
+	descGroupHeld = groupDesc("podweir_namespace_held_seconds_total",
+		"Time in which the pods together had at least 90 % of the namespace's limit.")
+	descGroupDropped = groupDesc("podweir_namespace_dropped_packets_total",
+		"Packets that left their queues and were more than the namespace's limit.")
 	descFailures = desc("podweir_cni_failures",
 		"Attachments whose ADD could not shape them, as recorded on the node.")
 	descReady  = desc("podweir_ready", "1 if the part of the agent works, else 0.", "part")
@@ -171,7 +186,10 @@ type stateCollector struct{ config Config }
 
 // Describe implements [prometheus.Collector].
 func (*stateCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descUnshaped, descEnforced, descHeld, descFailures, descReady} {
+	for _, d := range []*prometheus.Desc{
+		descUnshaped, descEnforced, descHeld, descFailures, descReady,
+		descGroupLimit, descGroupPods, descGroupSent, descGroupHeld, descGroupDropped,
+	} {
 		ch <- d
 	}
 }
@@ -193,6 +211,9 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 			ch <- constant(descHeld, prometheus.CounterValue, h.Time.Seconds(), h.Namespace, h.Pod, h.Interface, h.Direction.String())
 		}
 	}
+	if c.config.Groups != nil {
+		collectGroups(ch, c.config.Groups)
+	}
 	if c.config.Failures != nil {
 		n, err := c.config.Failures()
 		if err != nil {
@@ -205,6 +226,24 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 		for part, works := range c.config.Ready() {
 			ch <- gauge(descReady, oneIf(works), part)
 		}
+	}
+}
+
+func collectGroups(ch chan<- prometheus.Metric, read func() ([]mailbox.Group, error)) {
+	groups, err := read()
+	if err != nil {
+		ch <- prometheus.NewInvalidMetric(descGroupLimit, err)
+		return
+	}
+	for i := range groups {
+		g := &groups[i]
+		namespace, direction := g.Namespace, g.Direction.String()
+		ch <- gauge(descGroupLimit, float64(g.Limit), namespace, direction)
+		ch <- gauge(descGroupPods, float64(g.Pods), namespace, direction, "yes")
+		ch <- gauge(descGroupPods, float64(len(g.Outside)), namespace, direction, "no")
+		ch <- constant(descGroupSent, prometheus.CounterValue, float64(g.SentBytes), namespace, direction)
+		ch <- constant(descGroupHeld, prometheus.CounterValue, g.Held.Seconds(), namespace, direction)
+		ch <- constant(descGroupDropped, prometheus.CounterValue, float64(g.DroppedPackets), namespace, direction)
 	}
 }
 

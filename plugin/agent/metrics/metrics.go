@@ -50,6 +50,8 @@ type Config struct {
 	Enforced func() []mailbox.Enforced
 	// Held are the limited directions of interfaces, each once.
 	Held func() []mailbox.Held
+	// Groups are the limits that pods of a namespace have together, each once.
+	Groups func() ([]mailbox.Group, error)
 	// Failures counts the failure records of ADD.
 	Failures func() (int, error)
 	// Ready tells for each part of the agent whether it works.

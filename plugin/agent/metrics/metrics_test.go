@@ -91,6 +91,15 @@ func full(p *pods) *metrics.Metrics {
 			}
 			return []mailbox.Held{{Namespace: "default", Pod: "web", Interface: "eth0", Direction: terms.Egress, Time: 2500 * time.Millisecond}}
 		},
+		Groups: func() ([]mailbox.Group, error) {
+			if len(p.all) == 0 {
+				return nil, nil
+			}
+			return []mailbox.Group{{
+				Namespace: "default", Direction: terms.Name(terms.Egress), Limit: 200e6, Pods: 3, Outside: []string{"default/fq"},
+				SentBytes: 900, Held: 1500 * time.Millisecond, DroppedPackets: 6,
+			}}, nil
+		},
 		Failures: func() (int, error) { return 4, nil },
 		Ready:    func() map[string]bool { return map[string]bool{"delivery": true, "api": false} },
 	})
@@ -142,6 +151,12 @@ func TestScrape(t *testing.T) {
 		`podweir_delivery_info{delivery="chain"} 1`,
 		`podweir_doctor_check{category="node",code="PW101",result="fail"} 1`,
 		`podweir_doctor_last_run_timestamp_seconds 1000`,
+		`podweir_namespace_dropped_packets_total{direction="egress",namespace="default"} 6`,
+		`podweir_namespace_held_seconds_total{direction="egress",namespace="default"} 1.5`,
+		`podweir_namespace_limit_bits_per_second{direction="egress",namespace="default"} 2e+08`,
+		`podweir_namespace_pods{direction="egress",namespace="default",share="no"} 1`,
+		`podweir_namespace_pods{direction="egress",namespace="default",share="yes"} 3`,
+		`podweir_namespace_sent_bytes_total{direction="egress",namespace="default"} 900`,
 		`podweir_observed_pods 0`,
 		`podweir_pod_burst_bytes{` + pod + name + `} 12500`,
 		`podweir_pod_bytes_total` + disposition("failed-open-config") + ` 60`,

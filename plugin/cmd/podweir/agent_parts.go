@@ -23,6 +23,7 @@ import (
 	daemon "github.com/podweir/podweir/plugin/agent"
 	"github.com/podweir/podweir/plugin/agent/cri"
 	"github.com/podweir/podweir/plugin/agent/delivery"
+	"github.com/podweir/podweir/plugin/agent/divide"
 	"github.com/podweir/podweir/plugin/agent/enforce"
 	"github.com/podweir/podweir/plugin/agent/kube"
 	"github.com/podweir/podweir/plugin/agent/metrics"
@@ -31,6 +32,7 @@ import (
 	"github.com/podweir/podweir/plugin/agent/serve"
 	"github.com/podweir/podweir/plugin/agent/uninstall"
 	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/netconf"
 )
 
@@ -97,6 +99,7 @@ func newParts(cmd *cobra.Command, o *options, log *slog.Logger) (*agentParts, er
 		daemon.Part{Name: "delivery", Waits: true, Run: a.manager.Run},
 		daemon.Part{Name: "reconcile", Waits: true, Run: a.reconcile},
 		daemon.Part{Name: "enforcement", Waits: true, Run: a.enforcement.Run},
+		daemon.Part{Name: "groups", Waits: true, Run: a.divide},
 		daemon.Part{Name: "nri", Waits: true, Run: a.nri.run},
 		daemon.Part{Name: "node", Waits: true, Run: a.node.run})
 	if a.taint != nil {
@@ -230,6 +233,20 @@ func (a *agentParts) reconcile(ctx context.Context) error {
 	return a.reconciler.Run(ctx)
 }
 
+// divide divides the limits of namespaces, and tells the pod that has most of one that has been
+// reached for long.
+func (a *agentParts) divide(ctx context.Context) error {
+	return divide.Run(ctx, a.o.paths(), a.log, func(g *mailbox.Group) {
+		for _, p := range a.watch.List() {
+			if p.Namespace+"/"+p.Name == g.Largest {
+				text := fmt.Sprintf("%v of namespace %s is at its limit of %v on this node since %s; this pod has %.0f %% of it",
+					g.Direction, g.Namespace, g.Limit, g.AtLimitSince.UTC().Format(time.RFC3339), 100*g.LargestPart)
+				a.recorder.Emit(&p, kube.Event{Reason: "NamespaceAtLimit", Message: text})
+			}
+		}
+	})
+}
+
 func (a *agentParts) makeNRI() {
 	var rates func(ctx context.Context, namespace string) netconf.Namespace
 	if a.namespaces != nil {
@@ -259,7 +276,7 @@ func (a *agentParts) makeServer(ctx context.Context) (*serve.Server, error) {
 	ready := a.checks()
 	paths := a.o.paths()
 	a.metrics = metrics.New(metrics.Config{
-		Log: a.log, Pods: a.waiting.mute(metrics.NewPins(paths)), Unshaped: a.unshaped, Enforced: a.enforcement.States, Held: a.enforcement.Held,
+		Log: a.log, Pods: a.waiting.mute(metrics.NewPins(paths)), Unshaped: a.unshaped, Enforced: a.enforcement.States, Held: a.enforcement.Held, Groups: paths.Mail().Groups,
 		Failures: func() (int, error) {
 			if a.waiting.on() {
 				return 0, nil // the other agent tells of them

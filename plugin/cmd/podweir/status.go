@@ -232,6 +232,9 @@ func printDirection(w io.Writer, d *status.Direction) {
 	if d.DeviceBytes > 0 {
 		fmt.Fprintf(w, "  \tits device carried %v since it was made\n", units.Bytes(d.DeviceBytes))
 	}
+	if d.Group != 0 {
+		fmt.Fprintf(w, "  \tnamespace: %v on this node, share of it now %v\n", d.Group, d.Share)
+	}
 	fmt.Fprintf(w, "  \twaits: %s\n", waits(d))
 	if text := reached(d); text != "" && !d.Observed() {
 		fmt.Fprintf(w, "  \tat its limit: %s\n", text)

@@ -24,6 +24,8 @@ type Explained struct {
 	Since time.Time  `json:"since,omitzero"`
 	// Directions are the limits of its interfaces.
 	Directions []Direction `json:"directions,omitempty"`
+	// Groups are the limits that it has together with other pods of its namespace.
+	Groups []view.Group `json:"groups,omitempty"`
 }
 
 // Direction is one limit with its verdict and the rates that it follows from.
@@ -52,6 +54,12 @@ func Explain(pod string, before, now *Nodes) *Explained {
 	at := slices.IndexFunc(n.Answer.Status.Pods, func(p view.Pod) bool { return p.Pod == pod })
 	p := &n.Answer.Status.Pods[at]
 	e.State, e.Cause, e.Cure, e.Since = p.State, p.Cause, p.Cure, p.Since
+	for _, g := range n.Answer.Status.Groups {
+		if namespace, _, _ := strings.Cut(pod, "/"); g.Namespace == namespace {
+			g.Node = n.Name
+			e.Groups = append(e.Groups, g)
+		}
+	}
 	rates := Rates(before, now)
 	for i := range p.Limits {
 		l := &p.Limits[i]
@@ -146,6 +154,9 @@ func (e *Explained) Text(now time.Time) string {
 	}
 	for i := range e.Directions {
 		b.WriteString(view.Paragraph("", e.Directions[i].Verdict+".", 0))
+	}
+	for i := range e.Groups {
+		b.WriteString(view.Paragraph("", e.Groups[i].String(), 0))
 	}
 	for i := range e.Directions {
 		e.Directions[i].numbers(&b)

@@ -36,6 +36,10 @@ func (c *Nodes) Pods(now time.Time) *view.Node {
 			p.Node = n.Name
 			all.Pods = append(all.Pods, p)
 		}
+		for _, g := range n.Answer.Status.Groups {
+			g.Node = n.Name
+			all.Groups = append(all.Groups, g)
+		}
 	}
 	all.Sort()
 	return all

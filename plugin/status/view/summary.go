@@ -110,6 +110,7 @@ func (n *Node) Summary(where string, onlyBroken bool) string {
 	default:
 		b.WriteString(Paragraph("", counted(rest), 0))
 	}
+	b.WriteString(n.groups())
 	b.WriteString(decided(n.Pods))
 	b.WriteString(Paragraph("", went(n.Pods), 0))
 	b.WriteString(Paragraph("", n.next(), 0))

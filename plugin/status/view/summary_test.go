@@ -636,3 +636,40 @@ func TestTopKeys(t *testing.T) {
 		t.Error("q and Ctrl-C do not end it")
 	}
 }
+
+// A limit that pods have together is told with who has most of it, and where nobody divides it.
+func TestGroups(t *testing.T) {
+	limit := limitOf(terms.Egress, 10e6)
+	limit.Group = 200e6
+	n := &view.Node{Time: now}
+	for _, pod := range []string{"batch/etl-3", "batch/etl-4", "team/web"} {
+		n.Add(&view.Pod{Pod: pod, State: view.Limited, Limits: []view.Limit{{Interface: "eth0", Limit: limit}}})
+	}
+	n.Groups = []view.Group{{
+		Namespace: "batch", Direction: terms.Name(terms.Egress), Limit: 200e6, Sent: 199e6, Pods: 2, Outside: []string{"batch/fq"},
+		Largest: "batch/etl-3", LargestPart: 0.706, AtLimitSince: now,
+	}}
+	got := strings.Join(strings.Fields(n.Summary("this node", false)), " ")
+	for _, part := range []string{
+		"egress of namespace batch is at its limit of 200 Mbit/s on this node since " + now.UTC().Format(time.RFC3339) + ", among 2 pods; batch/etl-3 has 71 % of it; outside of it, with their own limits alone: batch/fq.",
+		"egress of namespace team has a limit, and no agent divides it: each pod keeps the share that it had.",
+	} {
+		if !strings.Contains(got, part) {
+			t.Errorf("the summary has no %q:\n%s", part, got)
+		}
+	}
+	if strings.Contains(got, "batch has a limit, and no agent") {
+		t.Errorf("a group that is divided is told as one that is not:\n%s", got)
+	}
+	top := view.Top{Sort: "share", Interval: time.Second}
+	one, other := carried("batch/etl-3", 200e6, 140e6, 0), carried("batch/etl-4", 200e6, 58e6, 3)
+	one.Group, other.Group = 200e6, 200e6
+	top.Observe([]view.PodRate{one, other, carried("team/web", 10e6, 5e6, 0)}, now)
+	if table, want := top.Plain(), "batch/*                    egress    200M   198M [██████████]  99 %     3"; !strings.Contains(table, want) || strings.Contains(table, "team/*") {
+		t.Errorf("the table has no %q, or a group of nobody:\n%s", want, table)
+	}
+	n.Groups[0].AtLimitSince, n.Groups[0].Node = time.Time{}, "n7"
+	if got, want := n.Groups[0].String(), "egress of namespace batch has 199 Mbit/s of its 200 Mbit/s on n7, among 2 pods;"; !strings.HasPrefix(got, want) {
+		t.Errorf("below the limit: %q, want %q", got, want)
+	}
+}

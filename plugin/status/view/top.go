@@ -47,6 +47,7 @@ func (t *Top) Observe(rates []PodRate, at time.Time) {
 	if t.paused {
 		return
 	}
+	rates = append(slices.Clip(rates), groupRates(rates)...)
 	drops := map[rateKey][]float64{}
 	for i := range rates {
 		k := rates[i].key()

@@ -26,6 +26,8 @@ type Node struct {
 	// Time is when it was looked at.
 	Time time.Time `json:"time,omitzero"`
 	Pods []Pod     `json:"pods"`
+	// Groups are the limits that the pods of a namespace have together on the node.
+	Groups []Group `json:"groups,omitempty"`
 	// Rates are what the pods carry, where somebody looked twice.
 	Rates []PodRate `json:"-"`
 	// Others are the devices of pods without a limit, where somebody looked for them.

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package divide
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/mailbox"
+	"github.com/podweir/podweir/plugin/terms"
+)
+
+// lookEvery is how often pods that came or changed join their groups.
+const lookEvery = time.Second
+
+// longHeld is after how long at its limit somebody is told of a group.
+const longHeld = 10 * time.Minute
+
+// Run divides until ctx ends; then each pod has an equal part of its group's limit. onHeld is
+// called once for a group that has been at its limit for ten minutes; nil for nobody.
+func Run(ctx context.Context, paths engine.Paths, log *slog.Logger, onHeld func(*mailbox.Group)) error {
+	r := &running{
+		paths: paths, log: log, onHeld: onHeld, loop: New(log),
+		known: make(map[attach.ID]*joined), groups: make(map[key]*mailbox.Group),
+	}
+	defer r.end()
+	look, tick := time.NewTicker(lookEvery), time.NewTicker(Tick)
+	defer look.Stop()
+	defer tick.Stop()
+	begun := time.Now()
+	r.look()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case now := <-look.C:
+			r.look()
+			r.tell(now)
+		case <-r.ticks(tick):
+			r.loop.Divide(time.Since(begun))
+		}
+	}
+}
+
+type running struct {
+	paths engine.Paths
+	log   *slog.Logger
+	loop  *Loop
+	node  *engine.Node
+	known map[attach.ID]*joined
+
+	onHeld func(*mailbox.Group)
+	// groups are those that were told of at told.
+	groups map[key]*mailbox.Group
+	told   time.Time
+}
+
+// key is a group.
+type key struct {
+	namespace string
+	direction terms.Direction
+}
+
+// joined is what is known of an attachment since its record changed, after so many looks.
+type joined struct {
+	mark   uint64
+	looks  int
+	shares map[string]*engine.Share
+	// outside are the directions that are in a group and have no share.
+	outside map[string]*engine.Undivided
+}
+
+// ticks is nil while there is nothing to divide: an agent without groups does not wake up.
+func (r *running) ticks(t *time.Ticker) <-chan time.Time {
+	if len(r.loop.groups) == 0 {
+		return nil
+	}
+	return t.C
+}
+
+// look has queues join and leave. What is not there yet is looked at again.
+func (r *running) look() {
+	if r.node == nil {
+		node, err := engine.Open(r.paths)
+		if err != nil {
+			if !errors.Is(err, engine.ErrNoState) {
+				r.log.Warn("limits of groups not divided", "error", err)
+			}
+			return
+		}
+		r.node = node
+	}
+	marks, err := r.node.Marks()
+	if err != nil {
+		r.log.Warn("attachments not listed: limits of groups stay divided among the known pods", "error", err)
+		return
+	}
+	looks := make(map[attach.ID]int)
+	for id, was := range r.known {
+		if was.looks++; marks[id] != was.mark || was.lost(r.loop) || was.again() {
+			if looks[id] = was.looks; marks[id] != was.mark {
+				looks[id] = 0
+			}
+			r.leave(id, was)
+		}
+	}
+	for id, mark := range marks {
+		if r.known[id] == nil {
+			r.join(id, mark, looks[id])
+		}
+	}
+}
+
+// again says that an attachment that has no share may have one by now: its record is there before
+// its queue is.
+func (j *joined) again() bool {
+	const soon, later = 3, 30
+	return len(j.outside) > 0 && (j.looks <= soon || j.looks%later == 0)
+}
+
+// lost says that a queue cannot be looked at any more.
+func (j *joined) lost(l *Loop) bool {
+	for name := range j.shares {
+		if !l.Has(name) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *running) leave(id attach.ID, was *joined) {
+	for name, s := range was.shares {
+		r.loop.Leave(name)
+		s.Close()
+	}
+	for name := range was.outside {
+		r.loop.Leave(name)
+	}
+	delete(r.known, id)
+}
+
+func (r *running) join(id attach.ID, mark uint64, looks int) {
+	now := &joined{mark: mark, looks: looks, shares: make(map[string]*engine.Share), outside: make(map[string]*engine.Undivided)}
+	records, err := r.node.Records(id)
+	for _, record := range records {
+		shares, bad := r.node.Shares(record)
+		err = errors.Join(err, bad)
+		if bad == nil {
+			r.joinOutside(now, record, shares)
+		}
+		for _, s := range shares {
+			name := nameOf(record, s.Direction)
+			now.shares[name] = s
+			r.loop.Join(s.Namespace+" "+s.Direction.String(), s.Group, name, s, s.Now, s.Most.ByteRate())
+			r.log.Debug("queue joined its group", "id", name, "namespace", s.Namespace, "limit", s.Group.String(), "share", s.Now.BitRate().String())
+		}
+	}
+	r.known[id] = now
+	if err != nil {
+		r.log.Debug("attachment looked at again", "id", id.String(), "error", err)
+		r.leave(id, now)
+	}
+}
+
+// joinOutside has what an attachment sends without a share taken off what the others have.
+func (r *running) joinOutside(now *joined, record *attach.Record, shares []*engine.Share) {
+	for _, u := range r.node.Undivided(record, shares) {
+		name := nameOf(record, u.Direction)
+		now.outside[name] = u
+		if u.Counted() {
+			r.loop.JoinOutside(u.Namespace+" "+u.Direction.String(), u.Group, name, u)
+		}
+	}
+}
+
+// nameOf is one direction of an interface.
+func nameOf(r *attach.Record, d terms.Direction) string {
+	return fmt.Sprintf("%v %s %v", r.ID, r.Interface.PodName, d)
+}
+
+func (r *running) end() {
+	r.loop.End()
+	r.paths.Mail().ForgetGroups()
+	for id, was := range r.known {
+		r.leave(id, was)
+	}
+	if r.node != nil {
+		r.node.Close()
+	}
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package divide
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/podweir/podweir/plugin/mailbox"
+	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/units"
+)
+
+// atLimitPart of a group's limit is what pods send together that are at it, as for one pod.
+const atLimitPart = 0.9
+
+// tell leaves for others what the groups did since it was called last.
+func (r *running) tell(now time.Time) {
+	if len(r.groups) == 0 && len(r.loop.groups) == 0 && !r.anyOutside() {
+		return
+	}
+	passed := now.Sub(r.told)
+	if r.told.IsZero() {
+		passed = lookEvery
+	}
+	r.told = now
+	r.groups = r.sum(r.loop.Sent(), r.groups, now, passed)
+	all := make([]mailbox.Group, 0, len(r.groups))
+	for k, g := range r.groups {
+		var err error
+		if g.DroppedPackets, g.DroppedBytes, err = r.node.GroupDropped(k.namespace, k.direction); err != nil {
+			r.log.Debug("ceiling of a group not read", "namespace", k.namespace, "error", err)
+		}
+		if r.onHeld != nil && longHeldNow(g, now, passed) {
+			r.onHeld(g)
+		}
+		all = append(all, *g)
+	}
+	slices.SortFunc(all, func(a, b mailbox.Group) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Direction.Is, b.Direction.Is))
+	})
+	if len(all) == 0 {
+		r.paths.Mail().ForgetGroups()
+	} else if err := r.paths.Mail().RecordGroups(all); err != nil {
+		r.log.Warn("limits of groups not recorded", "error", err)
+	}
+}
+
+// longHeldNow says that a group came to be at its limit for long in the time that passed.
+func longHeldNow(g *mailbox.Group, now time.Time, passed time.Duration) bool {
+	held := now.Sub(g.AtLimitSince)
+	return !g.AtLimitSince.IsZero() && held >= longHeld && held-passed < longHeld
+}
+
+func (r *running) anyOutside() bool {
+	return slices.ContainsFunc(slices.Collect(maps.Values(r.known)), func(j *joined) bool { return len(j.outside) > 0 })
+}
+
+// sum adds up what the queues of each group sent in the time that passed; before is what was told.
+func (r *running) sum(sent map[string]units.Bytes, before map[key]*mailbox.Group, now time.Time, passed time.Duration) map[key]*mailbox.Group {
+	groups, bytes, most := make(map[key]*mailbox.Group), make(map[key]units.Bytes), make(map[key]units.Bytes)
+	group := func(namespace string, d terms.Direction, limit units.BitRate) (key, *mailbox.Group) {
+		k := key{namespace, d}
+		if groups[k] == nil {
+			groups[k] = &mailbox.Group{Namespace: namespace, Direction: terms.Name(d), Limit: limit}
+		}
+		return k, groups[k]
+	}
+	for _, j := range r.known {
+		for name, s := range j.shares {
+			k, g := group(s.Namespace, s.Direction, s.Group)
+			g.Pods++
+			bytes[k] += sent[name]
+			if sent[name] > most[k] {
+				most[k], g.Largest = sent[name], s.Pod
+			}
+		}
+		for name, o := range j.outside {
+			k, g := group(o.Namespace, o.Direction, o.Group)
+			g.Outside = append(g.Outside, o.Pod)
+			bytes[k] += sent[name]
+			if sent[name] > most[k] {
+				most[k], g.Largest = sent[name], o.Pod
+			}
+		}
+	}
+	for k, g := range groups {
+		slices.Sort(g.Outside)
+		was := before[k]
+		if was == nil {
+			was = &mailbox.Group{}
+		}
+		g.Sent = units.BitRate(float64(bytes[k]) * 8 / passed.Seconds())
+		g.SentBytes, g.Held = was.SentBytes+bytes[k], was.Held
+		if bytes[k] > 0 {
+			g.LargestPart = float64(most[k]) / float64(bytes[k])
+		}
+		if float64(g.Sent) >= atLimitPart*float64(g.Limit) {
+			g.Held += passed
+			if g.AtLimitSince = was.AtLimitSince; g.AtLimitSince.IsZero() {
+				g.AtLimitSince = now.Add(-passed)
+			}
+		}
+	}
+	return groups
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package view
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/units"
+)
+
+// Group is a limit that the pods of a namespace have together on a node, in one direction.
+type Group struct {
+	// Node is set where there are several.
+	Node      string                       `json:"node,omitempty"`
+	Namespace string                       `json:"namespace"`
+	Direction terms.Named[terms.Direction] `json:"direction"`
+	Limit     units.BitRate                `json:"limitBitsPerSecond"`
+	// Sent is what the pods sent together in the last second.
+	Sent units.BitRate `json:"sentBitsPerSecond"`
+	// Pods is how many have a share, and Outside are those that have none.
+	Pods    int      `json:"pods"`
+	Outside []string `json:"outside,omitempty"`
+	// Largest is the pod that sent most, and LargestPart its part of Sent, at most 1.
+	Largest     string  `json:"largest,omitempty"`
+	LargestPart float64 `json:"largestPart,omitempty"`
+	// AtLimitSince is when the pods together came to the limit, zero if they are not at it.
+	AtLimitSince time.Time `json:"atLimitSince,omitzero"`
+}
+
+// String is a sentence for people.
+func (g *Group) String() string {
+	where := "this node"
+	if g.Node != "" {
+		where = g.Node
+	}
+	text := fmt.Sprintf("%s of namespace %s ", g.Direction, Printable(g.Namespace))
+	if g.AtLimitSince.IsZero() {
+		text += fmt.Sprintf("has %s of its %s on %s, among %d pods", Rate(float64(g.Sent)), Rate(float64(g.Limit)), where, g.Pods)
+	} else {
+		text += fmt.Sprintf("is at its limit of %s on %s since %s, among %d pods", Rate(float64(g.Limit)), where, g.AtLimitSince.UTC().Format(time.RFC3339), g.Pods)
+	}
+	if g.Largest != "" {
+		text += fmt.Sprintf("; %s has %.0f %% of it", Printable(g.Largest), 100*g.LargestPart)
+	}
+	if len(g.Outside) > 0 {
+		text += fmt.Sprintf("; outside of it, with their own limits alone: %s", few(g.Outside, ", "))
+	}
+	return text + "."
+}
+
+// groupRates are what pods carry that have a limit together, under the name namespace/*.
+func groupRates(rates []PodRate) (groups []PodRate) {
+	for i := range rates {
+		r := &rates[i]
+		if r.Group == 0 || r.Error != "" || r.Observed() {
+			continue
+		}
+		namespace, _, _ := strings.Cut(r.Pod, "/")
+		sum := PodRate{Node: r.Node, Pod: namespace + "/*", Interface: "eth0", Limit: terms.Limit{Direction: r.Direction, Rate: r.Group}}
+		at := slices.IndexFunc(groups, func(g PodRate) bool { return g.key() == sum.key() })
+		if at < 0 {
+			at, groups = len(groups), append(groups, sum)
+		}
+		groups[at].SentBitsPerSecond += r.SentBitsPerSecond
+		groups[at].DropsPerSecond += r.DropsPerSecond
+	}
+	return groups
+}
+
+// groups has a paragraph for each limit that pods have together, and for those that nobody
+// divides.
+func (n *Node) groups() (text string) {
+	for i := range n.Groups {
+		text += Paragraph("", n.Groups[i].String(), 0)
+	}
+	for _, g := range n.undivided() {
+		text += Paragraph("", g+" has a limit, and no agent divides it: each pod keeps the share that it had.", 0)
+	}
+	return text
+}
+
+// undivided names the groups of pods that nobody divides, as "egress of namespace batch".
+func (n *Node) undivided() (all []string) {
+	for i := range n.Pods {
+		p := &n.Pods[i]
+		for j := range p.Limits {
+			l := &p.Limits[j]
+			namespace, _, _ := strings.Cut(p.Pod, "/")
+			divided := slices.ContainsFunc(n.Groups, func(g Group) bool {
+				return g.Namespace == namespace && g.Direction == l.Direction && g.Node == p.Node
+			})
+			name := fmt.Sprintf("%s of namespace %s", l.Direction, Printable(namespace))
+			if l.Group != 0 && !l.Observed() && !divided && !slices.Contains(all, name) {
+				all = append(all, name)
+			}
+		}
+	}
+	return all
+}
