@@ -196,22 +196,33 @@ func TestSections(t *testing.T) {
 		binary("a'b", `echo "in $PWD, $*"`), binary("c", "echo without an end >&2; printf line; exit 7"), binary("d", "echo d"),
 	}
 	binaries[2].Run = `^TestA$/^it's$`
+	began := time.Now()
 	out, err := exec.CommandContext(t.Context(), "bash", "-c", strings.ReplaceAll(r.script(binaries), "/dev/kmsg", "/dev/null")).Output()
 	must.OK(t, err)
 	got := sections(string(out), len(binaries))
+	// The shell counts the seconds that begin: a moment may have one.
+	for i := range got {
+		if most := 1 + int(time.Since(began).Seconds()); got[i].seconds < 0 || got[i].seconds > most {
+			t.Errorf("%d seconds of section %d, want 0 to %d", got[i].seconds, i, most)
+		}
+	}
+	anySeconds := cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".seconds" }, cmp.Ignore())
 	want := []section{
 		{text: "\nin " + dir + ", -test.v -test.run=^TestPrivileged -test.timeout=9m0s\n\n\n"},
 		{text: "without an end\nline\n\n", status: 7},
 		{text: "d\n\n"},
 	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(section{})); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(section{}), anySeconds); diff != "" {
 		t.Errorf("sections (-want +got):\n%s", diff)
 	}
 	// The machine went down in the second.
 	before, _, _ := strings.Cut(string(out), endLine+"7")
 	want[1] = section{text: "without an end\nline\n", status: -1}
-	if diff := cmp.Diff(want[:2], sections(before, len(binaries)), cmp.AllowUnexported(section{})); diff != "" {
+	if diff := cmp.Diff(want[:2], sections(before, len(binaries)), cmp.AllowUnexported(section{}), anySeconds); diff != "" {
 		t.Errorf("sections of a machine that ended early (-want +got):\n%s", diff)
+	}
+	if got := sections(beginLine+"0\na\n"+endLine+"3 42\n", 1); len(got) != 1 || got[0] != (section{text: "a\n", status: 3, seconds: 42}) {
+		t.Errorf("sections of one that took 42 s = %+v", got)
 	}
 	// It did not come up.
 	if got := sections("", len(binaries)); len(got) != 1 || got[0].status != -1 {
