@@ -51,9 +51,14 @@ func (n *Node) RuntimeNetwork(ctx context.Context) (*detect.RuntimeNetwork, erro
 	return (*detect.RuntimeNetwork)(network), nil
 }
 
+// within bounds a question that usually has so much time.
+func (n *Node) within(ctx context.Context, usual time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, usual*time.Duration(max(n.Patience, 1)))
+}
+
 // askRuntime puts one question to the container runtime.
 func (n *Node) askRuntime(ctx context.Context, timeout time.Duration, question func(context.Context, *cri.Client) error) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := n.within(ctx, timeout)
 	defer cancel()
 	client := &cri.Runtime{Root: n.Root, Socket: n.CRISocket}
 	defer func() { _ = client.Close() }()
@@ -75,7 +80,7 @@ const maxAnswer = 4 << 20
 
 // CiliumAPI asks Cilium's agent over its socket.
 func (n *Node) CiliumAPI(ctx context.Context, resource string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, ciliumTimeout)
+	ctx, cancel := n.within(ctx, ciliumTimeout)
 	defer cancel()
 	const socket = "/run/cilium/cilium.sock"
 	status, body, err := get(ctx, "http://cilium"+resource, func(ctx context.Context) (net.Conn, error) {
@@ -124,7 +129,7 @@ func (n *Node) Agent(ctx context.Context) (*doctor.Agent, error) {
 	if n.HealthAddress == "" {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, agentTimeout)
+	ctx, cancel := n.within(ctx, agentTimeout)
 	defer cancel()
 	// Here, since only this thread need be in the network namespace that is looked at.
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", n.HealthAddress)

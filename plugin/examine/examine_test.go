@@ -123,7 +123,7 @@ func TestAgentAnswers(t *testing.T) {
 	} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(body)) }))
 		t.Cleanup(s.Close)
-		n := Node{HealthAddress: s.Listener.Addr().String()}
+		n := Node{HealthAddress: s.Listener.Addr().String(), Patience: 20}
 		got := "no agent"
 		agent, err := n.Agent(t.Context())
 		if err == nil {

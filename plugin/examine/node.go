@@ -42,6 +42,9 @@ type Node struct {
 	CRISocket string
 	// HealthAddress is where podweir's agent answers /readyz; empty asks nobody.
 	HealthAddress string
+	// Patience is how many times longer than usual a program of the node may take for an
+	// answer; 0 is once. Tests on a busy machine have more.
+	Patience int
 	// Young is the age from which on attachments are looked at, 0 for all.
 	Young time.Duration
 }

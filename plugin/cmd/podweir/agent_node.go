@@ -189,7 +189,7 @@ func problems(r *doctor.Report) map[string]bool {
 }
 
 func (n *nodeCheck) look(ctx context.Context) {
-	limited, cancel := context.WithTimeout(ctx, doctorTimeout)
+	limited, cancel := context.WithTimeout(ctx, time.Duration(patience)*doctorTimeout)
 	defer cancel()
 	node := n.o.examined()
 	node.Young = status.Young

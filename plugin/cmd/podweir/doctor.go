@@ -30,6 +30,10 @@ import (
 // doctorTimeout bounds the whole: a node in trouble must not hold its doctor.
 const doctorTimeout = 10 * time.Second
 
+// patience is how many times longer the doctor and each of its questions may take. Tests
+// set it.
+var patience = 1
+
 // The shortest watch still sees traffic of some packets a second.
 const minWatch, maxWatch = time.Second, time.Minute
 
@@ -95,7 +99,7 @@ func runDoctor(cmd *cobra.Command, o *options) error {
 			return &exitError{doctor.ExitUnknown, fmt.Sprintf("--probe-time %v is not accepted, want %v to %v", watch, minWatch, maxWatch)}
 		}
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), doctorTimeout+watch)
+	ctx, cancel := context.WithTimeout(cmd.Context(), time.Duration(patience)*doctorTimeout+watch)
 	defer cancel()
 	rep := o.asking().Doctor(ctx, detect.Options{
 		ConfDir: o.v.GetString("cni-conf-dir"), BinDir: o.v.GetString("cni-bin-dir"), Runtime: o.v.GetString("runtime"),
@@ -156,7 +160,7 @@ func (o *options) runByReaders() string { return cmp.Or(runBy(), o.runByOthers()
 
 // examined is the node as the doctor sees it.
 func (o *options) examined() *examine.Node {
-	return &examine.Node{Paths: o.paths(), Root: o.v.GetString("root"), CRISocket: o.v.GetString("cri-socket")}
+	return &examine.Node{Paths: o.paths(), Root: o.v.GetString("root"), CRISocket: o.v.GetString("cri-socket"), Patience: patience}
 }
 
 // beside is the digest of the plugin's binary in the directory of this program,

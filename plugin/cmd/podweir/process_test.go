@@ -39,6 +39,8 @@ import (
 const envCommand = "PODWEIR_TEST_COMMAND"
 
 func TestMain(m *testing.M) {
+	// Beside much else an answer of a test's own server took more than two seconds.
+	patience = 20
 	switch {
 	case os.Getenv(envCommand) != "":
 		main()
