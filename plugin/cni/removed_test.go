@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -21,7 +20,6 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath/bpfcall"
 	"github.com/podweir/podweir/plugin/engine"
-	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/queue"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
@@ -288,99 +286,6 @@ func handle(t *testing.T, ns *testutil.NetNS, dev, kind string) string {
 	return ""
 }
 
-// everything is raw with the qdiscs of the ifb and the filters of inner qdiscs.
-func (p *pod) everything(t *testing.T) string {
-	t.Helper()
-	var b strings.Builder
-	b.WriteString(p.raw(t))
-	ifb := hostif.IFBName(p.dev.Index)
-	for _, d := range []struct {
-		ns  *testutil.NetNS
-		dev string
-	}{{p.ns, "eth0"}, {p.node.NetNS, p.host.Name}, {p.ns, ifb}} {
-		if d.dev == ifb && p.ns.Command(t, "ip", "link", "show", ifb).Run() != nil {
-			continue
-		}
-		qdiscs := d.ns.Run(t, "tc", "qdisc", "show", "dev", d.dev)
-		b.WriteString(qdiscs)
-		for _, m := range handleOf.FindAllStringSubmatch(qdiscs, -1) {
-			if m[1] == "prio" || m[1] == "htb" {
-				b.WriteString(d.ns.Run(t, "tc", "filter", "show", "dev", d.dev, "parent", m[2]+":"))
-			}
-		}
-	}
-	return b.String()
-}
-
-// What somebody removes or changes under a running pod, on a kernel with prio:
-// status and CHECK name it, neither mends it, and the next ADD does.
-func TestPrivilegedQueueRemovedUnderAPod(t *testing.T) {
-	mark.NightlyKernels(t, "it takes an emulated processor minutes")
-	testutil.RequireQdisc(t, "tbf", "prio", "ifb", "clsact")
-	tests := []struct {
-		name   string
-		with   conf
-		break_ func(*testing.T, *pod)
-		part   string
-	}{
-		{"classifier of the bands", both(nil), func(t *testing.T, p *pod) {
-			t.Helper()
-			p.ns.Run(t, "tc", "filter", "del", "dev", "eth0", "parent", handle(t, p.ns, "eth0", "prio"))
-		}, "egress "},
-		{"classifier of the host's bands", both(nil), func(t *testing.T, p *pod) {
-			t.Helper()
-			p.node.Run(t, "tc", "filter", "del", "dev", p.host.Name, "parent", handle(t, p.node.NetNS, p.host.Name, "prio"))
-		}, "ingress "},
-		{"bands", both(nil), func(t *testing.T, p *pod) {
-			t.Helper()
-			p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "parent", handle(t, p.ns, "eth0", "tbf")+"1")
-		}, "egress "},
-		{"depth of the heavy band", both(nil), func(t *testing.T, p *pod) {
-			t.Helper()
-			p.ns.Run(t, "tc", "qdisc", "replace", "dev", "eth0", "parent", handle(t, p.ns, "eth0", "prio")+"2", "bfifo", "limit", "3000")
-		}, "egress "},
-		{"redirect", inIFB(nil), func(t *testing.T, p *pod) {
-			t.Helper()
-			p.ns.Run(t, "tc", "filter", "del", "dev", "eth0", "ingress")
-		}, "ingress attach-redirect: pw_redirect is not on the ingress hook of eth0"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			p := newNode(t).newPod(t)
-			c := p.conf(tt.with)
-			p.must(t, "ADD", c)
-			p.must(t, "CHECK", c)
-			if drift := p.drift(t); len(drift) != 0 {
-				t.Fatalf("status names the drift %q before there is one", drift)
-			}
-			shaped := p.everything(t)
-			tt.break_(t, p)
-			broken := p.everything(t)
-			if broken == shaped {
-				t.Fatal("nothing was broken")
-			}
-			drift := p.drift(t)
-			if !slices.ContainsFunc(drift, func(s string) bool { return strings.Contains(s, tt.part) }) {
-				t.Errorf("status names the drift %q, want %q in it", drift, tt.part)
-			}
-			err := p.call(t, "CHECK", c).err
-			t.Logf("CHECK: %s", describe(err))
-			wantCode(t, "CHECK", err, 101, append([]string{"eth0 (ifindex", p.ns.Path(), tt.part}, drift...)...)
-			if after := p.everything(t); after != broken {
-				t.Errorf("status or CHECK made\n%s\nof\n%s", after, broken)
-			}
-			p.must(t, "ADD", c)
-			p.must(t, "CHECK", c)
-			if drift := p.drift(t); len(drift) != 0 {
-				t.Errorf("status names the drift %q after ADD", drift)
-			}
-			p.crosses(t)
-			p.must(t, "DEL", c)
-			wantClean(t, p.afterIFB(t), "DEL")
-		})
-	}
-}
-
 // dir is the pin directory of the pod's interface.
 func (p *pod) dir() string {
 	return filepath.Join(p.node.paths.Pins, "net", p.container+",eth0", "eth0")
@@ -393,7 +298,7 @@ func (p *pod) unpin(t *testing.T, pin string) {
 
 // CHECK names every difference, changes nothing, and the next ADD mends it. Those that a reader
 // of what-podweir-notices.md can see are made by TestPrivilegedNotices of cmd/podweir; these are
-// of pins, the slab, and programs that few configurations have.
+// of pins, the slab, queues that not each kernel has, and programs that few configurations have.
 func TestPrivilegedCheckNamesTheDifference(t *testing.T) {
 	mark.NightlyKernels(t, "it takes an emulated processor minutes")
 	testutil.RequireQdisc(t, "tbf", "pfifo_fast", "ifb", "htb")
@@ -444,11 +349,22 @@ func TestPrivilegedCheckNamesTheDifference(t *testing.T) {
 			other := &shaping.Params{Direction: terms.Egress, Program: k.classifier(), Datapath: dp.Datapath}
 			must.OK(t, slab.Configure(p.dir(), other, nil, 0))
 		}, []string{"egress update: bursts, classes or thresholds of flows differ"}},
+		{"classifier of the host's bands", both(nil), func(t *testing.T, p *pod) {
+			t.Helper()
+			p.node.Run(t, "tc", "filter", "del", "dev", p.host.Name, "parent", handle(t, p.node.NetNS, p.host.Name, "prio"))
+		}, []string{"ingress "}},
+		{"depth of the heavy one of the bands", both(nil), func(t *testing.T, p *pod) {
+			t.Helper()
+			p.ns.Run(t, "tc", "qdisc", "replace", "dev", "eth0", "parent", handle(t, p.ns, "eth0", "prio")+"2", "bfifo", "limit", "3000")
+		}, []string{"egress "}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			if strings.Contains(tt.name, "link") {
 				requireTCX(t)
+			}
+			if strings.Contains(tt.name, "bands") {
+				testutil.RequireQdisc(t, "prio")
 			}
 			p := newNode(t).newPod(t)
 			c := p.conf(tt.with)
