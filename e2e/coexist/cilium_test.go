@@ -17,7 +17,6 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"github.com/podweir/podweir/compat/profiles"
-	"github.com/podweir/podweir/e2e/coexist"
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
@@ -225,7 +224,7 @@ func TestPrivilegedCilium(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	pins := testutil.BPFFS(t)
-	var rows []coexist.Row
+	var rows []row
 	for _, way := range routings {
 		for _, m := range modes() {
 			for _, first := range []bool{true, false} {

@@ -84,8 +84,10 @@ func TestPrivilegedGVisor(t *testing.T) {
 				count func(*testing.T, ...string) *exec.Cmd
 				held  bool
 			}{
-				{"up", inSandbox, tc.in}, {"up-udp", inSandbox, tc.in},
-				{"down", r.atClient, tc.out}, {"down-udp", r.atClient, tc.out},
+				{"up", inSandbox, tc.in},
+				{"up-udp", inSandbox, tc.in},
+				{"down", r.atClient, tc.out},
+				{"down-udp", r.atClient, tc.out},
 			} {
 				got, most := p.arrives(t, d.way, d.count), sandboxRate/8*loadTime.Seconds()+sandboxCredit
 				rate := got * 8 / loadTime.Seconds() / 1e6

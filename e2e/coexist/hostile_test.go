@@ -13,7 +13,6 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 
-	"github.com/podweir/podweir/e2e/coexist"
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
@@ -77,10 +76,10 @@ func TestPrivilegedHostile(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	bpffs := testutil.BPFFS(t)
-	var rows []coexist.Row
+	var rows []row
 	for _, filters := range []bool{false, true} {
 		if !filters && !datapath.HaveTCX() {
-			rows = append(rows, coexist.Row{Neighbour: (&hostile{}).title(), Device: "veth…", Order: "-", Result: noTCX})
+			rows = append(rows, row{neighbour: (&hostile{}).title(), device: "veth…", order: "-", result: noTCX})
 			continue
 		}
 		for _, m := range modes() {
@@ -133,17 +132,17 @@ func (k *hostileCase) run(t *testing.T, podweirFirst bool) {
 func (k *hostileCase) row(t *testing.T, order string, mended bool) {
 	t.Helper()
 	r, err := k.look(t, order)
-	shaped := r.EgressShaped == "yes" && r.IngressShaped == "yes"
-	r.Result = "ok"
+	shaped := r.egressShaped == "yes" && r.ingressShaped == "yes"
+	r.result = "ok"
 	switch {
 	case mended && (!shaped || err != nil):
-		t.Errorf("%s: egress shaped %s, ingress shaped %s, CHECK = %v, want all well", order, r.EgressShaped, r.IngressShaped, describe(err))
+		t.Errorf("%s: egress shaped %s, ingress shaped %s, CHECK = %v, want all well", order, r.egressShaped, r.ingressShaped, describe(err))
 	case !shaped && err == nil:
-		t.Errorf("%s: egress shaped %s, ingress shaped %s, and CHECK does not say so", order, r.EgressShaped, r.IngressShaped)
+		t.Errorf("%s: egress shaped %s, ingress shaped %s, and CHECK does not say so", order, r.egressShaped, r.ingressShaped)
 	case !shaped:
-		r.Result = "starved, and reported"
+		r.result = "starved, and reported"
 	case err != nil:
-		r.Result = "the limits hold, but light flows do not go first; reported"
+		r.result = "the limits hold, but light flows do not go first; reported"
 	}
 	k.rows = append(k.rows, r)
 }

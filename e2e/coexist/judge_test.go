@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/podweir/podweir/e2e/coexist"
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/status"
@@ -32,7 +31,7 @@ const (
 )
 
 // machine describes the kernel and how it is judged.
-func (r *rig) machine(t *testing.T) *coexist.Machine {
+func (r *rig) machine(t *testing.T) *machine {
 	t.Helper()
 	var found struct {
 		Prio     bool
@@ -50,7 +49,7 @@ func (r *rig) machine(t *testing.T) *coexist.Machine {
 		err = json.Unmarshal(raw, &found)
 	}
 	must.OK(t, err)
-	m := &coexist.Machine{
+	m := &machine{
 		Kernel: series(t), TCX: yesNo(datapath.HaveTCX()), Prio: yesNo(found.Prio), Redirect: found.Redirect, Judged: "bursts",
 	}
 	if testutil.Emulated() {

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of podweir
 
+// Package coexist_test proves that podweir and the software that shares a pod's device with it
+// leave each other alone. It drives podweir's CNI plugin and its neighbours in network
+// namespaces, and compares what it sees with testdata/KERNEL.json.
 package coexist_test
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"flag"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,50 +23,95 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/podweir/podweir/e2e/coexist"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
-const pagePath = "testdata/seen.txt"
+// row is what was seen of one pod at one time.
+type row struct {
+	// neighbour and device are who else is on which device.
+	neighbour, device string
+	// egress and ingress are podweir's modes.
+	egress, ingress string
+	// order says who came when, and what happened last.
+	order string
+	// egressVerdicts and ingressVerdicts are what became of packets that the
+	// neighbour allows and denies.
+	egressVerdicts, ingressVerdicts string
+	// egressShaped and ingressShaped say whether podweir holds the direction.
+	egressShaped, ingressShaped string
+	// check is what CNI CHECK answered.
+	check string
+	// result is the conclusion.
+	result string
+}
 
-// envWrite makes the tests write the page instead of comparing with it. A
+const bar = " | "
+
+func (r *row) String() string {
+	return strings.Join([]string{
+		r.neighbour, r.device, r.egress, r.ingress, r.order, r.egressVerdicts, r.ingressVerdicts, r.egressShaped, r.ingressShaped, r.check, r.result,
+	}, bar)
+}
+
+// about is who is there in a row as text, and podweir's modes.
+func about(text string) string { return strings.Join(strings.Split(text, bar)[:4], bar) }
+
+// machine is what a kernel has that decides between ways, and how it was judged there whether
+// podweir holds a direction.
+type machine struct {
+	// Kernel is the first two numbers of its version.
+	Kernel string
+	// TCX and Prio are yes or no, Redirect is bpf, mirred or none.
+	TCX, Prio, Redirect string
+	// Judged is bursts or counters.
+	Judged string
+}
+
+// seen is what the tests saw on a kernel, in text.
+type seen struct {
+	machine
+
+	// Rows are by the test that saw them, sorted.
+	Rows map[string][]string
+}
+
+const testdata = "testdata"
+
+// envWrite makes the tests write what they see instead of comparing with it. A
 // machine that cannot write it logs what it saw; where the variable names a
 // directory of such logs, TestWriteSeen writes that.
 const envWrite = "PODWEIR_WRITE_COEXISTENCE"
 
-// seen is what one test saw on one machine.
-type seen struct {
-	Section string
-	Machine coexist.Machine
-	Rows    []coexist.Row
-}
-
 // seenMark begins the line of a log that holds a seen.
 const seenMark = "SEEN "
 
-// keep compares rows with those of this kernel in their section of the
-// committed page, or writes them.
-func (r *rig) keep(t *testing.T, section string, rows []coexist.Row) {
+// keep compares the rows of a test with those that were committed of this kernel, or writes
+// them.
+func (r *rig) keep(t *testing.T, section string, rows []row) {
 	t.Helper()
 	if t.Failed() {
-		return // what was seen is not what the page may say
+		return // what was seen is not what may be committed
 	}
-	s := seen{section, *r.machine(t), coexist.Merged(rows)}
-	if os.Getenv(envWrite) != "" {
-		if some() {
-			t.Fatalf("%s wants all cases of a test, and -run or -skip leaves some out", envWrite)
-		}
-		line, err := json.Marshal(&s)
-		must.OK(t, err)
-		t.Log(seenMark + string(line))
-		if !testutil.Emulated() {
-			s.write(t)
-		}
+	s := seen{machine: *r.machine(t), Rows: map[string][]string{}}
+	for i := range rows {
+		s.Rows[section] = append(s.Rows[section], rows[i].String())
+	}
+	slices.Sort(s.Rows[section])
+	if os.Getenv(envWrite) == "" {
+		s.compare(t, section)
 		return
 	}
-	s.compare(t)
+	if some() {
+		t.Fatalf("%s wants all cases of a test, and -run or -skip leaves some out", envWrite)
+	}
+	line, err := json.Marshal(&s)
+	must.OK(t, err)
+	t.Log(seenMark + string(line))
+	if !testutil.Emulated() {
+		s.write(t)
+	}
 }
 
 // some says that not all cases of a test run: -run or -skip names subtests, or marks
@@ -73,71 +123,79 @@ func some() bool {
 	})
 }
 
-func readPage(t *testing.T) string {
+func readSeen(t *testing.T, file string) *seen {
 	t.Helper()
-	raw, err := os.ReadFile(pagePath)
+	raw, err := os.ReadFile(file)
 	must.OK(t, err)
-	return string(raw)
+	s := &seen{}
+	must.OK(t, json.Unmarshal(raw, s))
+	return s
 }
 
-// parts are the tables of the page that a seen is about.
-func (s *seen) parts(t *testing.T, page string) (machines []coexist.Machine, rows []coexist.OnKernels) {
-	t.Helper()
-	machineText, err := coexist.Section(page, "machines")
-	rowText, rowErr := coexist.Section(page, s.Section)
-	must.OK(t, errors.Join(err, rowErr))
-	if machines, err = coexist.ReadMachines(machineText); err != nil {
-		t.Fatalf("section machines of %s: %v", pagePath, err)
+// alike says how much a machine has to see what another one saw: everything on its own kernel
+// and on one with the same features, and more or less the same if both have TCX or neither.
+func (m *machine) alike(o *machine) int {
+	same := *o
+	same.Kernel, same.Judged = m.Kernel, m.Judged
+	switch {
+	case same == *m && o.Kernel == m.Kernel:
+		return 3
+	case same == *m:
+		return 2
+	case o.TCX == m.TCX:
+		return 1
 	}
-	if rows, err = coexist.ReadTable(rowText); err != nil {
-		t.Fatalf("section %s of %s: %v", s.Section, pagePath, err)
-	}
-	return machines, rows
+	return 0
 }
 
-func (s *seen) compare(t *testing.T) {
+func (s *seen) compare(t *testing.T, section string) {
 	t.Helper()
-	machines, rows := s.parts(t, readPage(t))
-	kernel := coexist.Alike(machines, &s.Machine, rows)
-	if kernel == "" {
-		t.Fatalf("section %q of %s has no kernel like %+v; %s=1 writes it", s.Section, pagePath, s.Machine, envWrite)
+	files, err := filepath.Glob(filepath.Join(testdata, "*.json"))
+	must.OK(t, err)
+	want, best := &seen{}, 0
+	for _, file := range files {
+		of := readSeen(t, file)
+		if rank := s.alike(&of.machine); rank > best && len(of.Rows[section]) > 0 {
+			want, best = of, rank
+		}
 	}
-	// On the page, rows of kernels are mixed.
-	on := func(rows []coexist.Row) string {
-		rows = slices.SortedFunc(slices.Values(rows), func(a, b coexist.Row) int { return strings.Compare(a.String(), b.String()) })
-		return coexist.Table(coexist.Put(nil, kernel, rows))
+	if best == 0 {
+		t.Fatalf("%s has no rows %q of a kernel like %+v; %s=1 writes them", testdata, section, s.machine, envWrite)
 	}
-	want := coexist.Of(rows, kernel)
+	rows := want.Rows[section]
 	if some() {
-		want = coexist.About(want, s.Rows)
+		rows = slices.DeleteFunc(rows, func(text string) bool {
+			return !slices.ContainsFunc(s.Rows[section], func(o string) bool { return about(o) == about(text) })
+		})
 	}
-	if diff := cmp.Diff(on(want), on(s.Rows)); diff != "" {
-		t.Errorf("section %q of %s for Linux %s is not what was seen (-page +seen); %s=1 rewrites it:\n%s",
-			s.Section, pagePath, kernel, envWrite, diff)
+	if diff := cmp.Diff(rows, s.Rows[section]); diff != "" {
+		t.Errorf("the rows %q of Linux %s are not what was seen (-committed +seen); %s=1 rewrites them:\n%s",
+			section, want.Kernel, envWrite, diff)
 	}
 }
 
-// writing is held while the page is read and written: tests run beside one another.
+// writing is held while a file is read and written: tests run beside one another.
 var writing sync.Mutex
 
+// write keeps the rows that other tests saw on the kernel.
 func (s *seen) write(t *testing.T) {
 	t.Helper()
 	writing.Lock()
 	defer writing.Unlock()
-	page := readPage(t)
-	machines, rows := s.parts(t, page)
-	page, err := coexist.Replace(page, "machines", coexist.Machines(coexist.PutMachine(machines, &s.Machine)))
-	if err == nil {
-		page, err = coexist.Replace(page, s.Section, coexist.Table(coexist.Put(rows, s.Machine.Kernel, s.Rows)))
+	file, all := filepath.Join(testdata, s.Kernel+".json"), s
+	if _, err := os.Stat(file); err == nil {
+		all = readSeen(t, file)
+		all.machine = s.machine
+		maps.Copy(all.Rows, s.Rows)
 	}
-	if err == nil {
-		err = os.WriteFile(pagePath, []byte(page), 0o644)
-	}
-	must.OK(t, err)
+	var text bytes.Buffer
+	to := json.NewEncoder(&text)
+	to.SetEscapeHTML(false)
+	to.SetIndent("", "\t")
+	must.OK(t, errors.Join(to.Encode(all), os.WriteFile(file, text.Bytes(), 0o644)))
 }
 
-// TestWriteSeen writes into the page what the logs of emulated machines say
-// that they saw.
+// TestWriteSeen writes what the logs of emulated machines say that they saw.
 func TestWriteSeen(t *testing.T) {
 	dir := os.Getenv(envWrite)
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
@@ -148,62 +206,19 @@ func TestWriteSeen(t *testing.T) {
 		t.Fatalf("no log of this package in %s: %v", dir, err)
 	}
 	for _, log := range logs {
-		for _, s := range readSeen(t, log) {
-			s.write(t)
-			t.Logf("%s: %s: %d rows", log, s.Section, len(s.Rows))
-		}
-	}
-}
-
-func readSeen(t *testing.T, log string) []seen {
-	t.Helper()
-	f, err := os.Open(log)
-	must.OK(t, err)
-	defer func() { _ = f.Close() }()
-	var all []seen
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		_, text, ok := strings.Cut(lines.Text(), seenMark)
-		if !ok {
-			continue
-		}
-		var s seen
-		if err := json.Unmarshal([]byte(text), &s); err != nil {
-			t.Fatalf("%s: %v", log, err)
-		}
-		all = append(all, s)
-	}
-	must.OK(t, lines.Err())
-	return all
-}
-
-// The committed page is what its own tables write, and no kernel of it is unlike itself.
-func TestPageIsReadAndWritten(t *testing.T) {
-	page := readPage(t)
-	for _, section := range []string{"hostile", "cilium", "npa", "bandwidth"} {
-		s := seen{Section: section}
-		machines, rows := s.parts(t, page)
-		again, err := coexist.Replace(page, section, coexist.Table(rows))
-		if err == nil {
-			again, err = coexist.Replace(again, "machines", coexist.Machines(machines))
-		}
-		if err != nil || again != page {
-			t.Errorf("section %s, read and written again (%v):\n%s", section, err, cmp.Diff(page, again))
-		}
-		for i := range machines {
-			m := &machines[i]
-			kernel := coexist.Alike(machines, m, rows)
-			if has := len(coexist.Of(rows, m.Kernel)) > 0; has && kernel != m.Kernel {
-				t.Errorf("section %s: rows of Linux %s are compared with those of %q", section, m.Kernel, kernel)
-			}
-			if put := coexist.Put(rows, m.Kernel, coexist.Of(rows, m.Kernel)); coexist.Table(put) != coexist.Table(rows) {
-				t.Errorf("section %s: what Linux %s saw, put once more, changes the table", section, m.Kernel)
+		f, err := os.Open(log)
+		must.OK(t, err)
+		lines := bufio.NewScanner(f)
+		lines.Buffer(nil, 1<<20)
+		for lines.Scan() {
+			if _, text, ok := strings.Cut(lines.Text(), seenMark); ok {
+				s := &seen{}
+				must.OK(t, json.Unmarshal([]byte(text), s))
+				s.write(t)
+				t.Logf("%s: Linux %s", log, s.Kernel)
 			}
 		}
-	}
-	if _, err := coexist.ReadTable("| a |"); !errors.Is(err, coexist.ErrTable) {
-		t.Errorf("ReadTable of no table = %v, want ErrTable", err)
+		must.OK(t, errors.Join(lines.Err(), f.Close()))
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/podweir/podweir/compat/profiles"
-	"github.com/podweir/podweir/e2e/coexist"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/terms"
@@ -55,7 +54,7 @@ type kase struct {
 	later []step
 	// ownGap says that the neighbour itself lets packets through meanwhile.
 	ownGap bool
-	rows   []coexist.Row
+	rows   []row
 }
 
 // run takes a case through its orders.
@@ -165,7 +164,7 @@ func (k *kase) cannot(t *testing.T, podweirFirst bool) bool {
 	}
 	r := k.blank(order)
 	k.probe(t, &r)
-	r.EgressShaped, r.IngressShaped, r.Check, r.Result = "no", "no", "-", "refused: "+noTCX
+	r.egressShaped, r.ingressShaped, r.check, r.result = "no", "no", "-", "refused: "+noTCX
 	k.rows = append(k.rows, r)
 	return true
 }
@@ -185,8 +184,8 @@ func (k *kase) mayAdd(t *testing.T, order string) bool {
 	}
 	r := k.blank(order)
 	k.probe(t, &r)
-	r.EgressShaped, r.IngressShaped, r.Check = "no", "no", "-"
-	r.Result = "refused: " + refusal(text)
+	r.egressShaped, r.ingressShaped, r.check = "no", "no", "-"
+	r.result = "refused: " + refusal(text)
 	k.rows = append(k.rows, r)
 	return false
 }
@@ -205,30 +204,30 @@ func refusal(text string) string {
 	return hostDevice.ReplaceAllString(programID.ReplaceAllString(text, ""), "$1…")
 }
 
-func (k *kase) blank(order string) coexist.Row {
-	return coexist.Row{
-		Neighbour: k.title, Device: k.device, Egress: k.mode.egress, Ingress: k.mode.ingress, Order: order,
+func (k *kase) blank(order string) row {
+	return row{
+		neighbour: k.title, device: k.device, egress: k.mode.egress, ingress: k.mode.ingress, order: order,
 	}
 }
 
 // probe fills in the verdicts; they have to be the neighbour's, always.
-func (k *kase) probe(t *testing.T, r *coexist.Row) {
+func (k *kase) probe(t *testing.T, r *row) {
 	t.Helper()
 	const want = "allowed passes, denied drops"
-	r.EgressVerdicts, r.IngressVerdicts = k.traffic.egress.verdicts(t), k.traffic.ingress.verdicts(t)
-	if r.EgressVerdicts != want || r.IngressVerdicts != want {
-		t.Errorf("%s: egress: %s; ingress: %s; want %s", r.Order, r.EgressVerdicts, r.IngressVerdicts, want)
+	r.egressVerdicts, r.ingressVerdicts = k.traffic.egress.verdicts(t), k.traffic.ingress.verdicts(t)
+	if r.egressVerdicts != want || r.ingressVerdicts != want {
+		t.Errorf("%s: egress: %s; ingress: %s; want %s", r.order, r.egressVerdicts, r.ingressVerdicts, want)
 	}
 }
 
 // look fills in a row with what is seen, but for the conclusion.
-func (k *kase) look(t *testing.T, order string) (coexist.Row, error) {
+func (k *kase) look(t *testing.T, order string) (row, error) {
 	t.Helper()
 	r := k.blank(order)
 	k.probe(t, &r)
-	r.EgressShaped, r.IngressShaped = yesNo(k.holds(t, terms.Egress)), yesNo(k.holds(t, terms.Ingress))
+	r.egressShaped, r.ingressShaped = yesNo(k.holds(t, terms.Egress)), yesNo(k.holds(t, terms.Ingress))
 	err := k.pod.call(t, "CHECK", k.mode)
-	r.Check = k.check(t, err)
+	r.check = k.check(t, err)
 	return r, err
 }
 
@@ -236,15 +235,15 @@ func (k *kase) look(t *testing.T, order string) (coexist.Row, error) {
 func (k *kase) row(t *testing.T, order string) {
 	t.Helper()
 	r, err := k.look(t, order)
-	shaped := r.EgressShaped == "yes" && r.IngressShaped == "yes"
-	r.Result = "ok"
+	shaped := r.egressShaped == "yes" && r.ingressShaped == "yes"
+	r.result = "ok"
 	if why := k.ruledOut(); why != "" {
-		r.Result = why
+		r.result = why
 	} else if err != nil || !shaped {
 		t.Errorf("%s: egress shaped %s, ingress shaped %s, CHECK = %s, want all well: the profile rules nothing out",
-			order, r.EgressShaped, r.IngressShaped, describe(err))
+			order, r.egressShaped, r.ingressShaped, describe(err))
 	}
-	if r.EgressShaped == "no" && err == nil {
+	if r.egressShaped == "no" && err == nil {
 		t.Errorf("%s: egress is not shaped, and CHECK does not say so", order)
 	}
 	k.rows = append(k.rows, r)

@@ -24,7 +24,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/compat/profiles"
-	"github.com/podweir/podweir/e2e/coexist"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
@@ -115,7 +114,7 @@ func TestPrivilegedNPA(t *testing.T) {
 	r := newRig(t)
 	a := newAgent(t, r.node)
 	a.start(t)
-	var rows []coexist.Row
+	var rows []row
 	for i, m := range modes() {
 		for _, first := range []bool{true, false} {
 			t.Run(m.name()+"/first="+yesNo(first), func(t *testing.T) {
@@ -201,7 +200,7 @@ func TestPrivilegedReferenceBandwidthAndNPA(t *testing.T) {
 	r := newRig(t)
 	a := newAgent(t, r.node)
 	a.start(t)
-	var rows []coexist.Row
+	var rows []row
 	for i, tt := range []struct {
 		order      string
 		directions []string
@@ -236,22 +235,22 @@ func TestPrivilegedReferenceBandwidthAndNPA(t *testing.T) {
 			if (err == nil) != (tt.fails == "") || err != nil && !strings.Contains(describe(err), tt.fails) {
 				t.Fatalf("who came second: %v, want an error with %q", err, tt.fails)
 			}
-			row := coexist.Row{
-				Neighbour: "NPA v1.4.1", Device: "eni…", Egress: "bandwidth v1.9.1", Ingress: "bandwidth v1.9.1", Order: tt.order,
-				EgressVerdicts: k.traffic.egress.verdicts(t), IngressVerdicts: k.traffic.ingress.verdicts(t),
-				EgressShaped: yesNo(k.byReference(t, terms.Egress)), IngressShaped: yesNo(k.byReference(t, terms.Ingress)),
-				Check: "-", Result: "ok",
+			one := row{
+				neighbour: "NPA v1.4.1", device: "eni…", egress: "bandwidth v1.9.1", ingress: "bandwidth v1.9.1", order: tt.order,
+				egressVerdicts: k.traffic.egress.verdicts(t), ingressVerdicts: k.traffic.ingress.verdicts(t),
+				egressShaped: yesNo(k.byReference(t, terms.Egress)), ingressShaped: yesNo(k.byReference(t, terms.Ingress)),
+				check: "-", result: "ok",
 			}
-			if row.EgressVerdicts != tt.verdicts || row.IngressVerdicts != tt.verdicts || row.EgressShaped != tt.egress || row.IngressShaped != tt.ingress {
-				t.Errorf("%+v, want %s and shaped %s, %s", row, tt.verdicts, tt.egress, tt.ingress)
+			if one.egressVerdicts != tt.verdicts || one.ingressVerdicts != tt.verdicts || one.egressShaped != tt.egress || one.ingressShaped != tt.ingress {
+				t.Errorf("%v, want %s and shaped %s, %s", &one, tt.verdicts, tt.egress, tt.ingress)
 			}
 			switch {
 			case err != nil && tt.npaFirst:
-				row.Result = fmt.Sprintf("**the pod cannot start**: %q", tt.fails)
+				one.result = fmt.Sprintf("**the pod cannot start**: %q", tt.fails)
 			case err != nil:
-				row.Result = fmt.Sprintf("**policy is not enforced**: the agent's attach fails with %q", tt.fails)
+				one.result = fmt.Sprintf("**policy is not enforced**: the agent's attach fails with %q", tt.fails)
 			}
-			rows = append(rows, row)
+			rows = append(rows, one)
 		})
 	}
 	r.keep(t, "bandwidth", rows)
