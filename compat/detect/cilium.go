@@ -4,6 +4,7 @@
 package detect
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -61,6 +62,9 @@ func (r *reader) cilium(ctx context.Context) {
 		r.ciliumSettings(c, "proc/"+p.PID+"/root/"+ciliumSettings+"/")
 	}
 	r.ciliumHeader(c)
+	if r.opts.Before != nil {
+		c.remember(r.opts.Before)
+	}
 	if c.ChainingMode == "" {
 		c.ChainingMode = r.chainingMode()
 	}
@@ -80,6 +84,23 @@ func (r *reader) cilium(ctx context.Context) {
 	set(profiles.FactCiliumChaining, c.ChainingMode)
 	if c.EndpointRoutes != profiles.Unknown {
 		facts[profiles.FactCiliumEndpointRoutes] = c.EndpointRoutes.String()
+	}
+}
+
+// remember fills in what Cilium's agent said before, if it does not answer: while it is
+// replaced, its programs go on, and nothing on the node says what they do (1.20.2).
+// Another way of limiting pods would have to be changed back when it answers.
+func (c *Cilium) remember(before *Cilium) {
+	if c.API {
+		return
+	}
+	c.Version = cmp.Or(c.Version, before.Version)
+	c.DatapathMode = cmp.Or(c.DatapathMode, before.DatapathMode)
+	c.AttachMode = cmp.Or(c.AttachMode, before.AttachMode)
+	c.Routing = cmp.Or(c.Routing, before.Routing)
+	c.EndpointRoutes = cmp.Or(c.EndpointRoutes, before.EndpointRoutes)
+	if c.BandwidthConfigured != profiles.No {
+		c.BandwidthManager = cmp.Or(c.BandwidthManager, before.BandwidthManager)
 	}
 }
 

@@ -67,6 +67,8 @@ type Options struct {
 	Conf *conflist.Dir
 	// Live may be nil.
 	Live Live
+	// Before is what was known of Cilium at the last look, nil if there was none.
+	Before *Cilium
 }
 
 // State is how present a CNI is on the node.

@@ -651,27 +651,41 @@ func TestSandboxedHandlers(t *testing.T) {
 	}
 }
 
-// TestRemembering: an agent that is being restarted has not changed its mind;
-// one that answers, or is configured otherwise, has.
-func TestRemembering(t *testing.T) {
-	on := detect.Cilium{API: true, BandwidthManager: profiles.Yes, Version: "1.20.2", Routing: "BPF"}
+// TestRemembers: an agent that is being replaced has not changed its mind, and its programs
+// go on; one that answers, or is configured otherwise, has.
+func TestRemembers(t *testing.T) {
+	before := detect.Cilium{API: true, BandwidthManager: profiles.Yes, Version: "1.20.2", DatapathMode: "veth", AttachMode: "tcx", Routing: "BPF"}
+	legacy, endpoints, filters := before, before, before
+	legacy.Routing, endpoints.EndpointRoutes, filters.AttachMode = "Legacy", profiles.Yes, "tc"
+	on, off, egress := detect.Others{Egress: profiles.Yes, Ingress: profiles.Yes}, detect.Others{Egress: profiles.No, Ingress: profiles.No}, detect.Others{Egress: profiles.Yes, Ingress: profiles.No}
+	manager := func(version, routing, manager string) live {
+		return live{api: map[string]string{"/v1/healthz": `{"cilium":{"msg":"` + version + `"},"datapath-mode":"veth","attach-mode":"tcx","routing":{"intra-host-routing-mode":"` + routing + `"}` + manager + `}`}}
+	}
 	for name, tc := range map[string]struct {
-		now  detect.Cilium
-		want detect.Others
+		before   detect.Cilium
+		settings map[string]string
+		live     live
+		profile  string
+		want     detect.Others
 	}{
-		"silent":                {detect.Cilium{}, detect.Others{Egress: profiles.Yes, Ingress: profiles.Yes}},
-		"silent, still asked":   {detect.Cilium{BandwidthConfigured: profiles.Yes}, detect.Others{Egress: profiles.Yes, Ingress: profiles.Yes}},
-		"silent, not asked now": {detect.Cilium{BandwidthConfigured: profiles.No}, detect.Others{Egress: profiles.No, Ingress: profiles.No}},
-		"says off":              {detect.Cilium{API: true, BandwidthManager: profiles.No}, detect.Others{Egress: profiles.No, Ingress: profiles.No}},
-		"says nothing of it":    {detect.Cilium{API: true}, detect.Others{}},
-		"is older":              {detect.Cilium{API: true, BandwidthManager: profiles.Yes, Version: "1.17.2", Routing: "BPF"}, detect.Others{Egress: profiles.Yes, Ingress: profiles.No}},
+		"silent":                  {before: before, profile: "cilium", want: on},
+		"silent, legacy routing":  {before: legacy, profile: "cilium-legacy-routing", want: egress},
+		"silent, endpoint routes": {before: endpoints, profile: "cilium", want: on},
+		"silent, filters":         {before: filters, profile: "cilium-legacy-tc", want: on},
+		"silent, still asked":     {before: before, settings: settings("enable-bandwidth-manager", "true"), profile: "cilium", want: on},
+		"silent, not asked now":   {before: before, settings: settings("enable-bandwidth-manager", "false"), profile: "cilium", want: off},
+		"says another way":        {before: legacy, live: manager("1.20.2", "BPF", `,"bandwidth-manager":{"enabled":true}`), profile: "cilium", want: on},
+		"says off":                {before: before, live: manager("1.20.2", "BPF", `,"bandwidth-manager":{"enabled":false}`), profile: "cilium", want: off},
+		"says nothing of it":      {before: before, live: manager("1.20.2", "BPF", ""), profile: "cilium"},
+		"is older":                {before: before, live: manager("1.17.2", "BPF", `,"bandwidth-manager":{"enabled":true}`), profile: "cilium", want: egress},
 	} {
-		now := tc.now
-		now.Remembering(&on)
-		got := now.EnforcesAnnotations()
+		files := map[string]string{net + "05-cilium.conflist": list("cilium", "cilium-cni")}
+		n := detect.Read(t.Context(), node{files: with(files, tc.settings), processes: []string{agent}, sockets: []string{socket}}.root(),
+			detect.Options{Live: tc.live, Before: &tc.before})
+		got := n.Cilium.EnforcesAnnotations()
 		got.Why = ""
-		if got != tc.want {
-			t.Errorf("%s: %+v, want %+v", name, got, tc.want)
+		if got != tc.want || n.Profile == nil || n.Profile.Name != tc.profile {
+			t.Errorf("%s: profile %v, others %+v, want %s, %+v", name, n.Profile, got, tc.profile, tc.want)
 		}
 	}
 }

@@ -166,15 +166,3 @@ func atLeast(version string, wantMajor, wantMinor int) profiles.Answer {
 	}
 	return profiles.Is(major > wantMajor || major == wantMajor && minor >= wantMinor)
 }
-
-// Remembering fills in what Cilium's agent said of its bandwidth manager before,
-// if it does not say so now: while it restarts its programs go on.
-func (c *Cilium) Remembering(before *Cilium) {
-	if c.API || c.BandwidthManager != profiles.Unknown || c.BandwidthConfigured == profiles.No {
-		return
-	}
-	c.BandwidthManager, c.Version = before.BandwidthManager, before.Version
-	if c.Routing == "" {
-		c.Routing = before.Routing
-	}
-}

@@ -104,17 +104,18 @@ func joinable(conf *conflist.Dir) bool {
 // would be another node, and podweir would leave the chain.
 func (m *Manager) detect(ctx context.Context, conf *conflist.Dir) bool {
 	before := m.node
-	node := detect.Read(ctx, m.root, detect.Options{
+	o := detect.Options{
 		ConfDir: m.config.ConfDir, BinDir: m.config.BinDir, Runtime: m.config.Runtime, ToldRuntime: m.runtime, Conf: conf, Live: m.config.Live,
-	})
+	}
+	if before != nil {
+		o.Before = &before.Cilium
+	}
+	node := detect.Read(ctx, m.root, o)
 	m.detected = time.Now()
 	if before != nil && joinable(before.Conf) && !joinable(node.Conf) {
 		return false
 	}
 	m.node = node
-	if before != nil {
-		m.node.Cilium.Remembering(&before.Cilium)
-	}
 	for _, p := range m.node.Problems {
 		m.log.Debug("part of the node not read", "problem", p)
 	}
