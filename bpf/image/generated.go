@@ -98,54 +98,6 @@ type Layout struct {
 	QdiscBacklog uint32
 }
 
-type Packet struct {
-	_        structs.HostLayout
-	Flow     Flow
-	L3       uint16
-	L4       uint16
-	Headers  uint16
-	Tos      uint8
-	HopLimit uint8
-	Family   uint8
-	Class    uint8
-	Big      uint8
-	Light    uint8
-	Est      uint32
-	Claim    uint32
-	BigEst   uint32
-	Fair     uint32
-	Flood    uint32
-	Hold     uint32
-	_        [4]byte
-	Level    uint64
-	Wait     uint64
-	Extra    uint64
-	Backlog  uint64
-	Listed   uint64
-	Known    struct {
-		_     structs.HostLayout
-		Place uint16
-		Found uint8
-		Held  uint8
-		Rank  uint8
-		Age   uint8
-		Pad   [2]uint8
-		At    uint32
-	}
-	Control uint8
-	Excess  uint8
-	Counts  uint8
-	Sender  uint8
-	Size    struct {
-		_     structs.HostLayout
-		Units uint32
-		Shift uint32
-	}
-	Id     uint64
-	Subnet Subnet
-	_      [4]byte
-}
-
 type Rate struct {
 	_     structs.HostLayout
 	Mult  uint64
@@ -207,13 +159,6 @@ type Subnet struct {
 	Addr       [16]uint8
 }
 
-type Direction uint32
-
-const (
-	DirEgress  Direction = 1
-	DirIngress Direction = 2
-)
-
 type Disposition uint32
 
 const (
@@ -239,22 +184,6 @@ const (
 	FlowPorts FlowKind = 1
 	FlowHosts FlowKind = 2
 	FlowEther FlowKind = 3
-)
-
-type Policy uint32
-
-const (
-	PolicyStrict    Policy = 1
-	PolicyElephants Policy = 2
-	PolicyFlat      Policy = 3
-)
-
-type SubnetsMode uint32
-
-const (
-	SubnetsNone     SubnetsMode = 0
-	SubnetsUnshaped SubnetsMode = 1
-	SubnetsShaped   SubnetsMode = 2
 )
 
 var maps = []Map{

@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 
 	"github.com/containernetworking/cni/libcni"
-	"github.com/containernetworking/cni/pkg/types"
 	current "github.com/containernetworking/cni/pkg/types/100"
 )
 
@@ -266,17 +265,6 @@ func (p *Pod) add(ctx context.Context) error {
 	return nil
 }
 
-// Check runs CNI CHECK of the chain.
-func (p *Pod) Check(ctx context.Context) error {
-	return p.network.cni.CheckNetworkList(ctx, p.network.list, p.rt)
-}
-
-// Add runs CNI ADD once more for the same attachment and returns its error.
-func (p *Pod) Add(ctx context.Context) error {
-	_, err := p.network.cni.AddNetworkList(ctx, p.network.list, p.rt)
-	return err
-}
-
 // Del runs CNI DEL and leaves the namespace; it may be repeated.
 func (p *Pod) Del(ctx context.Context) error {
 	return p.network.cni.DelNetworkList(ctx, p.network.list, p.rt)
@@ -288,20 +276,4 @@ func (p *Pod) Delete(ctx context.Context) error {
 	l := p.network.lab
 	return errors.Join(
 		l.closeNow(ctx, p.closerID[2]), l.closeNow(ctx, p.closerID[1]), l.closeNow(ctx, p.closerID[0]))
-}
-
-// GC runs CNI GC of the network with the given pods as the valid ones.
-func (n *Network) GC(ctx context.Context, valid ...*Pod) error {
-	args := &libcni.GCArgs{}
-	for _, p := range valid {
-		args.ValidAttachments = append(args.ValidAttachments, types.GCAttachment{
-			ContainerID: p.ContainerID, IfName: p.IfName,
-		})
-	}
-	return n.cni.GCNetworkList(ctx, n.list, args)
-}
-
-// Status runs CNI STATUS of the network.
-func (n *Network) Status(ctx context.Context) error {
-	return n.cni.GetStatusNetworkList(ctx, n.list)
 }

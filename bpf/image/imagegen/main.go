@@ -21,10 +21,10 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// types are those of abi.h and packet.h that Go code uses.
+// types are those of abi.h that Go code uses.
 var types = []string{
-	"pw_cell", "pw_config", "pw_count", "pw_flow", "pw_group", "pw_heavy", "pw_host", "pw_layout", "pw_packet", "pw_rate", "pw_slot", "pw_state", "pw_subnet",
-	"pw_direction", "pw_disposition", "pw_flow_kind", "pw_policy", "pw_subnets_mode",
+	"pw_cell", "pw_config", "pw_count", "pw_flow", "pw_group", "pw_heavy", "pw_host", "pw_layout", "pw_rate", "pw_slot", "pw_state", "pw_subnet",
+	"pw_disposition", "pw_flow_kind",
 }
 
 // carrier is PW_CARRIER of bpf/lib/abi.h, and chunk the map that the slab has inside
