@@ -5,11 +5,6 @@ package profiles
 
 import "github.com/podweir/podweir/plugin/terms"
 
-const (
-	awsNPARepo = "https://github.com/aws/aws-network-policy-agent"
-	awsCNIRepo = "https://github.com/aws/amazon-vpc-cni-k8s"
-)
-
 // npaNoClsact is the reason against clsact on a device of the Network Policy
 // Agent.
 const npaNoClsact = "the Network Policy Agent answers TC_ACT_OK at preference 1, so nothing behind it runs, " +
@@ -27,10 +22,8 @@ func awsSignals() []Signal {
 
 func awsConflist() ConflistPolicy {
 	return ConflistPolicy{
-		File: "10-aws.conflist", Network: "aws-cni",
-		Rewrites:    "at every start of aws-node: a temporary file in the directory, then renamed",
+		File:        "10-aws.conflist",
 		ReadySocket: "/var/run/aws-node/ipamd.sock",
-		Note:        "the file outlives a reboot on AL2023 and not on Bottlerocket; disableCheck is set, so CHECK is never called",
 	}
 }
 
@@ -42,18 +35,16 @@ func aws() []*Profile {
 	npaIngress.Refused = map[terms.Mode]string{terms.ModeClsactHostSide: npaNoClsact}
 	base := Profile{
 		Family: "aws", Plugins: []string{"aws-cni"}, Signals: awsSignals(),
-		Device: terms.DeviceVeth, DevicePrefixes: []string{"eni", "vlan"}, Bypass: No,
-		BypassWhy:             "packets are routed to the host-side veth; the reference bandwidth plugin's tbf there works",
-		SharesAnnotations:     No,
-		SharesAnnotationsNote: "only with ENABLE_BANDWIDTH_PLUGIN=true, which chains the reference plugin",
-		Conflist:              awsConflist(), Read: everyRuling,
+		Device: terms.DeviceVeth, Bypass: No,
+		BypassWhy:         "packets are routed to the host-side veth; the reference bandwidth plugin's tbf there works",
+		SharesAnnotations: No, // but for ENABLE_BANDWIDTH_PLUGIN=true, which chains the reference plugin
+		Conflist:          awsConflist(), Read: everyRuling,
 	}
 	without, with, felix := base, base, base
 	without.Name, without.Title = "aws-vpc-cni", "AWS VPC CNI"
 	without.When = []Condition{{FactNPA, "no"}}
 	without.Egress, without.Ingress = egress, ingress
 	without.Conflicts = awsConflicts()[1:]
-	without.Sources = awsSources()
 	with.Name, with.Title = "aws-vpc-cni-npa", "AWS VPC CNI with the Network Policy Agent"
 	with.When, with.Fallback = []Condition{{FactNPA, "yes"}}, true
 	with.Tried = []string{"aws-npa", "aws-npa-upgraded", "aws-npa-strict"}
@@ -69,15 +60,13 @@ func aws() []*Profile {
 		Signal{SignalFile, "opt/cni/bin/aws-eks-na-cli", Once},
 	)
 	with.Conflicts = awsConflicts()
-	with.Sources = awsSources()
 	felix.Name, felix.Title = "aws-vpc-cni-calico", "AWS VPC CNI with Calico's policy"
 	felix.When = []Condition{{FactNPA, "no"}, {FactFelixQueues, "yes"}}
 	felix.Egress, felix.Ingress = besideFelix()
 	felix.Hooks, felix.RootQdiscs = felixHooks(), felixQdiscs()
-	felix.SharesAnnotations, felix.SharesAnnotationsNote = Yes, "Felix from v3.30; qos.projectcalico.org annotations override the number"
-	felix.Signals = awsSignals() // that Felix runs is no sign of the VPC CNI
+	felix.SharesAnnotations = Yes // from v3.30
+	felix.Signals = awsSignals()  // that Felix runs is no sign of the VPC CNI
 	felix.Conflicts = append(calicoConflicts(), awsConflicts()[2:]...)
-	felix.Sources = append(awsSources(), calicoSources()...)
 	felix.Read = []Ruling{RulingSigns, RulingDevice, RulingBypass, RulingHooks, RulingQdiscs, RulingShares, RulingConflist}
 	felix.Unknowns = []string{"not run with Felix; it is taken to own devices with the prefix eni as it owns cali devices"}
 	return []*Profile{&with, &felix, &without}
@@ -102,11 +91,9 @@ func awsConflicts() []Conflict {
 	}
 }
 
-func awsSources() []Source {
-	return []Source{
-		{awsNPARepo + "/blob/c8619c056b4c/pkg/ebpf/bpf_client.go", "after v1.4.1 (c8619c056b4c)", "hooks, preference, handle, clean-up"},
-		{"https://github.com/aws/aws-ebpf-sdk-go/blob/v1.0.15/pkg/tc/tc.go", "v1.0.15", "clsact and cls_bpf only; filters removed, not qdiscs"},
-		{awsCNIRepo + "/blob/b52188387f2e/cmd/aws-vpc-cni/main.go", "v1.23.1 (b52188387f2e)", "how the conflist is written"},
-		{awsNPARepo + "/issues/68", "open on 2026-09-07", "bandwidth plugin and policy exclude each other"},
-	}
-}
+// Where what is said of AWS's CNI and policy agent was read:
+//
+//   - https://github.com/aws/aws-network-policy-agent/blob/c8619c056b4c/pkg/ebpf/bpf_client.go (after v1.4.1 (c8619c056b4c)): hooks, preference, handle, clean-up
+//   - https://github.com/aws/aws-ebpf-sdk-go/blob/v1.0.15/pkg/tc/tc.go (v1.0.15): clsact and cls_bpf only; filters removed, not qdiscs
+//   - https://github.com/aws/amazon-vpc-cni-k8s/blob/b52188387f2e/cmd/aws-vpc-cni/main.go (v1.23.1 (b52188387f2e)): how the conflist is written
+//   - https://github.com/aws/aws-network-policy-agent/issues/68 (open on 2026-09-07): bandwidth plugin and policy exclude each other

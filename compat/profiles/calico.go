@@ -11,12 +11,9 @@ import (
 	"github.com/podweir/podweir/plugin/terms"
 )
 
-const calicoRepo = "https://github.com/projectcalico/calico"
-
 func calicoConflist() ConflistPolicy {
 	return ConflistPolicy{
-		File: "10-calico.conflist", Network: "k8s-pod-network", Rewrites: "when the install-cni container runs",
-		Note: "the token in the file's kubeconfig is renewed in another file, calico-kubeconfig",
+		File: "10-calico.conflist",
 	}
 }
 
@@ -59,15 +56,13 @@ func felixQdiscs() []QdiscUse {
 	return []QdiscUse{{"host-side device, and a bwcali ifb for egress", "tbf", "the pod has a bandwidth annotation that Calico honours"}}
 }
 
-func calicoSources() []Source {
-	return []Source{
-		{calicoRepo + "/blob/28fd1a1043405e287d12a22c863b7f4cf6513519/charts/calico/templates/calico-config.yaml", "commit 28fd1a104340", "chain calico, portmap; network k8s-pod-network"},
-		{calicoRepo + "/pull/9881", "merged 2025", "bandwidth limits by tc qdisc on the cali device"},
-		{"https://docs.tigera.io/calico/latest/networking/configuring/qos-controls.md", "3.32", "it honours kubernetes.io/*-bandwidth"},
-		{calicoRepo + "/commit/7304c5b2e9", "v3.30.0", "the first release that honours kubernetes.io/*-bandwidth; qos.projectcalico.org annotations override the number"},
-		{calicoRepo + "/blob/04baf82929c489926b9587e37fafe6d56b9cda48/felix/dataplane/linux/qos/qos.go", "commit 04baf82929c4", "every root tbf is taken for its own"},
-	}
-}
+// Where what is said of Calico was read:
+//
+//   - https://github.com/projectcalico/calico/blob/28fd1a1043405e287d12a22c863b7f4cf6513519/charts/calico/templates/calico-config.yaml (commit 28fd1a104340): chain calico, portmap; network k8s-pod-network
+//   - https://github.com/projectcalico/calico/pull/9881 (merged 2025): bandwidth limits by tc qdisc on the cali device
+//   - https://docs.tigera.io/calico/latest/networking/configuring/qos-controls.md (3.32): it honours kubernetes.io/*-bandwidth
+//   - https://github.com/projectcalico/calico/commit/7304c5b2e9 (v3.30.0): the first release that honours kubernetes.io/*-bandwidth; qos.projectcalico.org annotations override the number
+//   - https://github.com/projectcalico/calico/blob/04baf82929c489926b9587e37fafe6d56b9cda48/felix/dataplane/linux/qos/qos.go (commit 04baf82929c4): every root tbf is taken for its own
 
 // besideFelix is where podweir attaches beside Calico's agent, which owns the root
 // qdisc of the host side from v3.30. Earlier releases do not, and an ifb is right
@@ -114,14 +109,13 @@ func calico() []*Profile {
 			{SignalProcess, "calico-node", Running},
 			{SignalFile, "var/lib/calico/nodename", Once},
 		},
-		Device: terms.DeviceVeth, DevicePrefixes: []string{"cali"},
-		Hooks: felixHooks(), RootQdiscs: felixQdiscs(),
-		SharesAnnotations:     Yes,
-		SharesAnnotationsNote: "from v3.30; qos.projectcalico.org annotations override the number, they do not make Calico let go",
-		Conflist:              calicoConflist(),
-		Conflicts:             calicoConflicts(), Sources: calicoSources(),
-		Read:     []Ruling{RulingDevice, RulingHooks, RulingQdiscs, RulingShares, RulingEgress, RulingIngress, RulingConflist},
-		Unknowns: []string{"not run; what Felix does with root qdiscs was seen with its nftables dataplane"},
+		Device: terms.DeviceVeth,
+		Hooks:  felixHooks(), RootQdiscs: felixQdiscs(),
+		SharesAnnotations: Yes, // from v3.30; annotations of qos.projectcalico.org override the number, they do not make Calico let go
+		Conflist:          calicoConflist(),
+		Conflicts:         calicoConflicts(),
+		Read:              []Ruling{RulingDevice, RulingHooks, RulingQdiscs, RulingShares, RulingEgress, RulingIngress, RulingConflist},
+		Unknowns:          []string{"not run; what Felix does with root qdiscs was seen with its nftables dataplane"},
 	}
 	tables := base
 	tables.Name, tables.Title = "calico", "Calico, iptables or nftables dataplane"
@@ -135,7 +129,6 @@ func calico() []*Profile {
 	canal.Plugins = []string{"calico", "flannel"}
 	canal.Signals = append([]Signal{{SignalFile, "etc/cni/net.d/10-canal.conflist", Installed}}, base.Signals...)
 	canal.Conflist.File = "10-canal.conflist"
-	canal.Conflist.Note = "older manifests have flannel in the chain, with calico as its delegate, and a network named canal"
 
 	canal.Tried, canal.Unknowns = []string{"canal-3.31"}, nil
 	tables.Tried, tables.Unknowns = []string{"calico-3.31", "calico-3.31-nftables"}, nil
@@ -161,16 +154,12 @@ func calicoBPF(p Profile) *Profile {
 	// (RedirectPeer in felix/bpf/tc/attach.go).
 	p.Bypass, p.BypassWhy = Unknown, "it has a redirect to the peer device; no source says when it is on"
 	egress, ingress := plainVeth()
-	egress.Anchor = Head
 	ingress.Place, ingress.Why = terms.PlaceIFB, "the ingress queue is where it is never bypassed"
-	ingress.Anchor = Head
 	egress.Refused = map[terms.Mode]string{terms.ModeClsactHostSide: noClsact}
 	ingress.Refused = map[terms.Mode]string{terms.ModeClsactHostSide: noClsact}
 	p.Egress, p.Ingress = egress, ingress
-	p.Sources = append(calicoSources(),
-		Source{calicoRepo + "/pull/10573", "merged 2025-06", "TCX support, pins under /sys/fs/bpf/tc/globals/tcx"},
-		Source{calicoRepo + "/blob/00ab648769b5a3c8f85baa63a5dcabb3e6e4ff19/felix/bpf/tc/attach.go", "commit 00ab648769b5", "program names, redirect to the peer, clsact, removal of its own QoS qdiscs"},
-	)
+	// https://github.com/projectcalico/calico/pull/10573 (merged 2025-06): TCX support, pins under /sys/fs/bpf/tc/globals/tcx
+	// https://github.com/projectcalico/calico/blob/00ab648769b5a3c8f85baa63a5dcabb3e6e4ff19/felix/bpf/tc/attach.go (commit 00ab648769b5): program names, redirect to the peer, clsact, removal of its own QoS qdiscs
 	p.Read = append(p.Read, RulingBypass)
 	p.Unknowns = append(p.Unknowns, "its verdicts, read from the names only; where in the TCX list it attaches; netkit")
 	return &p

@@ -9,8 +9,6 @@ import (
 	"github.com/podweir/podweir/plugin/terms"
 )
 
-const ciliumTree = "https://github.com/cilium/cilium/blob/v1.20.2/"
-
 func ciliumSignals() []Signal {
 	return []Signal{
 		{SignalFile, "etc/cni/net.d/05-cilium.conflist", Installed},
@@ -39,8 +37,7 @@ const CiliumWithoutManager = ciliumUpgrade + "bandwidthManager.enabled=false"
 
 func ciliumConflist() ConflistPolicy {
 	return ConflistPolicy{
-		File: "05-cilium.conflist", Network: "cilium",
-		Rewrites:       "at every start of the agent; in exclusive mode at every change in the directory",
+		File:           "05-cilium.conflist",
 		MayBeExclusive: true,
 		ReadySocket:    "/var/run/cilium/cilium.sock",
 		HandedDo: []string{
@@ -58,20 +55,17 @@ func ciliumConflist() ConflistPolicy {
 			ciliumUpgrade + "cni.exclusive=false",
 			"kubectl -n kube-system rollout restart daemonset/cilium",
 		},
-		Note: "exclusive (Helm's default) renames every other .conf, .conflist and .json to .cilium_bak, symbolic links too; directories are left alone",
 	}
 }
 
-func ciliumSources() []Source {
-	return []Source{
-		{ciliumTree + "daemon/cmd/cni/config.go", "v1.20.2", "exclusive mode, file names, chaining modes"},
-		{ciliumTree + "pkg/datapath/loader/tcx.go", "v1.20.2", "TCX links at the tail, updated in place"},
-		{ciliumTree + "pkg/datapath/loader/tc.go", "v1.20.2", "legacy filters of all programs are removed after a TCX attach"},
-		{ciliumTree + "bpf/lib/local_delivery.h", "v1.20.2", "redirect to the peer: what bypasses the host-side device"},
-		{ciliumTree + "pkg/datapath/linux/bandwidth/bandwidth.go", "v1.20.2", "bandwidth manager"},
-		{ciliumTree + "bpf/bpf_host.c", "v1.20.2", "with legacy host routing packets go to the stack before the policer for ingress"},
-	}
-}
+// Where what is said of Cilium was read:
+//
+//   - https://github.com/cilium/cilium/blob/v1.20.2/daemon/cmd/cni/config.go (v1.20.2): exclusive mode, file names, chaining modes
+//   - https://github.com/cilium/cilium/blob/v1.20.2/pkg/datapath/loader/tcx.go (v1.20.2): TCX links at the tail, updated in place
+//   - https://github.com/cilium/cilium/blob/v1.20.2/pkg/datapath/loader/tc.go (v1.20.2): legacy filters of all programs are removed after a TCX attach
+//   - https://github.com/cilium/cilium/blob/v1.20.2/bpf/lib/local_delivery.h (v1.20.2): redirect to the peer: what bypasses the host-side device
+//   - https://github.com/cilium/cilium/blob/v1.20.2/pkg/datapath/linux/bandwidth/bandwidth.go (v1.20.2): bandwidth manager
+//   - https://github.com/cilium/cilium/blob/v1.20.2/bpf/bpf_host.c (v1.20.2): with legacy host routing packets go to the stack before the policer for ingress
 
 func ciliumConflicts() []Conflict {
 	return []Conflict{
@@ -106,18 +100,12 @@ func eitherWay(program func(terms.HookKind) HookUse) []HookUse {
 	return []HookUse{tcx, filter}
 }
 
-func legacyTCSource() Source {
-	return Source{
-		"https://github.com/cilium/cilium/blob/v1.15.19/pkg/datapath/loader/loader.go", "v1.15.19",
-		"legacy filters on the egress side are removed at every regeneration",
-	}
-}
+// https://github.com/cilium/cilium/blob/v1.15.19/pkg/datapath/loader/loader.go (v1.15.19): legacy filters on the egress side are removed at every regeneration
 
 // besideCilium is where podweir attaches; bypass puts the ingress queue into the
 // pod's namespace.
 func besideCilium(bypass bool) (egress, ingress Attach) {
 	egress, ingress = plainVeth()
-	egress.Anchor = Head
 	egress.Refused = map[terms.Mode]string{terms.ModeClsactHostSide: ciliumNoClsact}
 	ingress.Refused = map[terms.Mode]string{terms.ModeClsactHostSide: ciliumNoClsact}
 	if bypass {
@@ -131,12 +119,11 @@ func besideCilium(bypass bool) (egress, ingress Attach) {
 func ciliumBase(bypass bool) Profile {
 	p := Profile{
 		Family: "cilium", Plugins: []string{"cilium-cni"}, Signals: ciliumSignals(),
-		Device: terms.DeviceVeth, DevicePrefixes: []string{"lxc"}, Hooks: []HookUse{fromContainer(terms.HookKindTCX)},
+		Device: terms.DeviceVeth, Hooks: []HookUse{fromContainer(terms.HookKindTCX)},
 		RootQdiscs: []QdiscUse{{"the node's own devices", "mq with fq, or fq", "bandwidth manager on"}},
-		Bypass:     Is(bypass), SharesAnnotations: Unknown,
-		SharesAnnotationsNote: "with the bandwidth manager on: egress, and ingress from 1.18 with BPF host routing",
-		Conflist:              ciliumConflist(),
-		Conflicts:             ciliumConflicts(), Sources: ciliumSources(), Read: everyRuling,
+		Bypass:     Is(bypass), SharesAnnotations: Unknown, // with the bandwidth manager: egress, and ingress from 1.18 with BPF host routing
+		Conflist:  ciliumConflist(),
+		Conflicts: ciliumConflicts(), Read: everyRuling,
 	}
 	p.Egress, p.Ingress = besideCilium(bypass)
 	p.BypassWhy = "legacy host routing: packets pass the stack and the host-side device"
@@ -158,13 +145,11 @@ func cilium() []*Profile {
 	legacyRouting.Tried = []string{"cilium-1.20-legacy", "cilium-1.20-shared"}
 	legacyRouting.When = []Condition{{FactCiliumDatapath, "veth"}, {FactCiliumRouting, "Legacy"}}
 	legacyRouting.Hooks = eitherWay(fromContainer)
-	legacyRouting.Sources = append(legacyRouting.Sources, legacyTCSource())
 
 	endpointRoutes := ciliumBase(false)
 	endpointRoutes.Name, endpointRoutes.Title = "cilium-endpoint-routes", "Cilium, veth, per-endpoint routes"
 	endpointRoutes.When = []Condition{{FactCiliumDatapath, "veth"}, {FactCiliumRouting, "Legacy"}, {FactCiliumEndpointRoutes, "yes"}}
 	endpointRoutes.Hooks = slices.Concat(eitherWay(fromContainer), eitherWay(toContainer))
-	endpointRoutes.Sources = append(endpointRoutes.Sources, legacyTCSource())
 
 	netkit := ciliumBase(true)
 	netkit.Name, netkit.Title, netkit.Device = "cilium-netkit", "Cilium, netkit", terms.DeviceNetkit
@@ -185,26 +170,20 @@ func ciliumOther() []*Profile {
 	legacyTC.Tried = []string{"cilium-1.20-tcx-switched", "cilium-1.15-bpf"}
 	legacyTC.When = []Condition{{FactCiliumDatapath, "veth"}, {FactCiliumRouting, "BPF"}, {FactCiliumAttach, "tc"}}
 	legacyTC.Hooks = []HookUse{fromContainer(terms.HookKindClsact), toContainer(terms.HookKindClsact)}
-	legacyTC.Sources = append(legacyTC.Sources, legacyTCSource())
 
 	aws := ciliumBase(false)
 	aws.Name, aws.Title = "cilium-on-aws", "Cilium chained on the AWS VPC CNI"
 	aws.Plugins, aws.Chained = []string{"aws-cni"}, []string{"cilium-cni"}
-	aws.DevicePrefixes = []string{"eni", "vlan"}
 	aws.Hooks = append(aws.Hooks, toContainer(terms.HookKindTCX))
-	aws.Conflist.Network = "aws-cni"
 	aws.Conflicts = append(ciliumConflicts(), Conflict{
 		"the Network Policy Agent", "Cilium deletes its filters", "use one policy engine: enableNetworkPolicy \"false\" for the VPC CNI",
 	}, sourceLoop())
 	aws.Unknowns = []string{"whether BPF host routing can be on in this mode"}
-	aws.Sources = append(ciliumSources(), awsSources()...)
 
 	generic := ciliumBase(false)
 	generic.Name, generic.Title = "cilium-on-veth", "Cilium chained on another CNI (generic-veth)"
 	generic.Plugins, generic.Chained = []string{"*"}, []string{"cilium-cni"}
-	generic.DevicePrefixes = nil
 	generic.Hooks = append(generic.Hooks, toContainer(terms.HookKindTCX))
-	generic.Conflist.Network = ""
 	generic.Conflicts = append(ciliumConflicts(), sourceLoop())
 	generic.Unknowns = []string{"whether BPF host routing can be on in this mode"}
 	for _, p := range []*Profile{&aws, &generic} {
@@ -239,7 +218,7 @@ func gke() []*Profile {
 			{SignalSocket, "/var/run/cilium/cilium.sock", Running},
 			{SignalProcess, "cilium-agent", Running},
 		},
-		Device: terms.DeviceVeth, DevicePrefixes: []string{"gke", "veth"},
+		Device: terms.DeviceVeth,
 		Hooks: []HookUse{
 			{terms.HookKindClsact, terms.HookIngress, []string{"cil_from_contai*"}, Yes, "pod egress; whether TCX or clsact depends on the release"},
 			{terms.HookKindTCX, terms.HookIngress, []string{"cil_from_contai*"}, Yes, "pod egress; whether TCX or clsact depends on the release"},
@@ -247,20 +226,16 @@ func gke() []*Profile {
 			{terms.HookKindTCX, terms.HookEgress, []string{"cil_to_containe*"}, Yes, "pod ingress"},
 		},
 		Bypass: Unknown, BypassWhy: "no source says",
-		SharesAnnotations:     Unknown,
-		SharesAnnotationsNote: "netd chains the reference bandwidth plugin when its flag enable-bandwidth-plugin is on: the chain in force shows it",
-		Egress:                egress, Ingress: ingress,
+		SharesAnnotations: Unknown,
+		Egress:            egress, Ingress: ingress,
 		Conflist: ConflistPolicy{
-			File: "10-gke-ptp.conflist", Network: "gke-pod-network", Rewrites: "when netd starts",
+			File:    "10-gke-ptp.conflist",
 			BinDirs: []string{"home/kubernetes/bin"}, ReadySocket: "/var/run/cilium/cilium.sock",
-			Note: "node versions from 1.35 write 10-gke-cni.conflist (one report, no source of Google's)",
 		},
 		Conflicts: []Conflict{bandwidthConflict()},
-		Sources: []Source{
-			{"https://github.com/GoogleCloudPlatform/netd/blob/397a0339f01aaa4f6ef574724b93c76900e60ee4/pkg/install-cni/plugin/cilium.go", "commit 397a0339f01a", "cilium-cni is chained"},
-			{"https://github.com/GoogleCloudPlatform/netd/blob/913a2dba05adcd7c94e24d78232d6fea468562a5/pkg/install-cni/plugin/ptp.go", "commit 913a2dba05ad", "the first plugin is gke, else ptp"},
-			{"https://cloud.google.com/kubernetes-engine/docs/concepts/dataplane-v2", "stored copy, date unknown", "it is made of Cilium"},
-		},
+		// https://github.com/GoogleCloudPlatform/netd/blob/397a0339f01aaa4f6ef574724b93c76900e60ee4/pkg/install-cni/plugin/cilium.go (commit 397a0339f01a): cilium-cni is chained
+		// https://github.com/GoogleCloudPlatform/netd/blob/913a2dba05adcd7c94e24d78232d6fea468562a5/pkg/install-cni/plugin/ptp.go (commit 913a2dba05ad): the first plugin is gke, else ptp
+		// https://cloud.google.com/kubernetes-engine/docs/concepts/dataplane-v2 (stored copy, date unknown): it is made of Cilium
 		Unknowns: []string{"the Cilium release and its datapath settings", "exclusive mode"},
 		Read:     []Ruling{RulingShares, RulingConflist},
 	}}

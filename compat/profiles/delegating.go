@@ -8,11 +8,6 @@ import "github.com/podweir/podweir/plugin/terms"
 // OVN-Kubernetes and Terway enforce the bandwidth annotations by themselves, and
 // Multus has another CNI make the interface. None of them could be tried.
 
-const (
-	ovnRepo    = "https://github.com/ovn-kubernetes/ovn-kubernetes"
-	multusRepo = "https://github.com/k8snetworkplumbingwg/multus-cni"
-)
-
 // OneShaperBeside says how a pod gets one shaper beside another component that enforces
 // the standard annotations.
 func OneShaperBeside(s terms.Shaper) string {
@@ -46,21 +41,17 @@ func ovnKubernetes() []*Profile {
 		},
 		RootQdiscs: []QdiscUse{{"host-side device", "htb", "the pod has kubernetes.io/ingress-bandwidth (QoS of the type linux-htb)"}},
 		Bypass:     No, BypassWhy: "Open vSwitch sends to the pod through the host-side device, without hardware offload",
-		SharesAnnotations: Yes, Shaper: terms.ShaperOVN,
-		SharesAnnotationsNote: "at ADD: linux-htb on the OVS port for ingress, policing with a burst of a tenth of a second for egress; it has no setting that ends that",
-		Egress:                egress, Ingress: ingress,
+		SharesAnnotations: Yes, Shaper: terms.ShaperOVN, // at ADD; no setting ends that
+		Egress: egress, Ingress: ingress,
 		Conflist: ConflistPolicy{
-			File: "10-ovn-kubernetes.conf", Rewrites: "when ovnkube-node starts",
-			Note: "OpenShift has it behind Multus, below /run/multus/cni/net.d: see multus",
+			File: "10-ovn-kubernetes.conf",
 		},
 		Conflicts: []Conflict{
 			{"OVN-Kubernetes' own limits", "two shapers on one annotation: the lower one rules, and egress is policed, which TCP uses badly", ownKeys},
 			bandwidthConflict(),
 		},
-		Sources: []Source{
-			{ovnRepo + "/blob/3b94d1670d6c794482613ebb04fdc1cfe51b1b18/go-controller/pkg/cni/bandwidth.go", "commit 3b94d1670d6c", "linux-htb for ingress, ingress_policing_rate and a tenth of it as burst for egress"},
-			{"https://github.com/openshift/cluster-network-operator/pull/568", "closed, 2020", "name of the file, and where OpenShift's Multus waits for it"},
-		},
+		// https://github.com/ovn-kubernetes/ovn-kubernetes/blob/3b94d1670d6c794482613ebb04fdc1cfe51b1b18/go-controller/pkg/cni/bandwidth.go (commit 3b94d1670d6c): linux-htb for ingress, ingress_policing_rate and a tenth of it as burst for egress
+		// https://github.com/openshift/cluster-network-operator/pull/568 (closed, 2020): name of the file, and where OpenShift's Multus waits for it
 		Unknowns: []string{"hardware offload of OVS, which would bypass a queue on the host side", "user-defined networks: more than one interface"},
 		Read:     []Ruling{RulingQdiscs, RulingShares, RulingConflist},
 	}}
@@ -76,21 +67,18 @@ func terway() []*Profile {
 			{SignalFile, "opt/cni/bin/terway", Installed},
 			{SignalProcess, "terwayd", Running},
 		},
-		Device: terms.DeviceUnknown, DevicePrefixes: []string{"cali"},
+		Device:            terms.DeviceUnknown,
 		RootQdiscs:        []QdiscUse{{"the pod's devices", "tbf", `10-terway.conf has "capabilities": {"bandwidth": true}; departure times in datapath v2`}},
 		BypassWhy:         "a veth, an ipvlan or a whole network card, as Terway is configured: podweir shapes the veth alone",
-		SharesAnnotations: Yes, Shaper: terms.ShaperTerway,
-		SharesAnnotationsNote: `if 10-terway.conf has "capabilities": {"bandwidth": true}; terway-qos reads annotations of running pods, too`,
-		Egress:                other.Egress, Ingress: other.Ingress,
-		Conflist: ConflistPolicy{File: "10-terway.conflist", Network: "terway", Rewrites: "when the terway DaemonSet starts, from the ConfigMap eni-config"},
+		SharesAnnotations: Yes, Shaper: terms.ShaperTerway, // if 10-terway.conf has the capability bandwidth; terway-qos reads running pods, too
+		Egress: other.Egress, Ingress: other.Ingress,
+		Conflist: ConflistPolicy{File: "10-terway.conflist"},
 		Conflicts: []Conflict{
 			{"Terway's own limits and terway-qos", "two shapers on one annotation", "take the bandwidth capability out of the ConfigMap eni-config and do not install terway-qos, or " + ownKeys},
 			bandwidthConflict(),
 		},
-		Sources: []Source{
-			{"https://github.com/AliyunContainerService/terway", "commit 89aadf8b, 2026-07-23", "tbf, or departure times in datapath v2; it reads the CNI capability bandwidth"},
-			{"https://github.com/AliyunContainerService/terway-qos", "commit a625936, 2025-01", "departure times for egress, policing for ingress, annotations read live"},
-		},
+		// https://github.com/AliyunContainerService/terway (commit 89aadf8b, 2026-07-23): tbf, or departure times in datapath v2; it reads the CNI capability bandwidth
+		// https://github.com/AliyunContainerService/terway-qos (commit a625936, 2025-01): departure times for egress, policing for ingress, annotations read live
 		Unknowns: []string{"ipvlan and exclusive network cards: no veth, so podweir cannot shape them", "datapath v2 chains cilium-cni"},
 		Read:     []Ruling{RulingBypass, RulingShares},
 	}}
@@ -108,21 +96,18 @@ func multus() []*Profile {
 			{SignalProcess, "multus-daemon", Running},
 		},
 		Device: terms.DeviceUnknown, BypassWhy: "the CNI behind Multus makes the interface",
-		SharesAnnotations: Unknown, SharesAnnotationsNote: "the CNI behind it may",
-		Egress: other.Egress, Ingress: other.Ingress,
+		SharesAnnotations: Unknown,
+		Egress:            other.Egress, Ingress: other.Ingress,
 		Conflist: ConflistPolicy{
-			File: "00-multus.conf", Rewrites: "when the file of the CNI behind it changes (--multus-conf-file=auto)",
-			Dirs: []string{"etc/kubernetes/cni/net.d"}, BinDirs: []string{"var/lib/cni/bin"},
-			Note: "it sorts before every file of podweir's: podweir cannot come before it. The thin plugin is multus, the thick one multus-shim with the process multus-daemon. OpenShift has the other directories",
+			File:    "00-multus.conf",
+			BinDirs: []string{"var/lib/cni/bin"},
 		},
 		Conflicts: []Conflict{{
 			"the generated 00-multus.conf", "a chain of podweir's beside it is not in force, and Multus may take podweir's file for that of the CNI behind it",
 			"use the delivery nri or watch, or name the file of the CNI behind it by --multus-master-cni-file-name",
 		}, bandwidthConflict()},
-		Sources: []Source{
-			{multusRepo + "/blob/37adefba512085d8d5ea5933b5f6c338c8f8ad10/docs/how-to-use.md", "commit 37adefba5120", "00-multus.conf is made of the first file in the directory, or of the one that an option names"},
-			{"https://github.com/openshift/cluster-network-operator/pull/484", "merged, 2020", "OpenShift's directories"},
-		},
+		// https://github.com/k8snetworkplumbingwg/multus-cni/blob/37adefba512085d8d5ea5933b5f6c338c8f8ad10/docs/how-to-use.md (commit 37adefba5120): 00-multus.conf is made of the first file in the directory, or of the one that an option names
+		// https://github.com/openshift/cluster-network-operator/pull/484 (merged, 2020): OpenShift's directories
 		Unknowns: []string{"secondary interfaces: podweir shapes those for which the runtime calls it", "which CNI is behind it: its hooks and queues are not known"},
 		Read:     []Ruling{RulingDevice, RulingBypass, RulingShares, RulingConflist},
 	}}

@@ -15,16 +15,13 @@ func flannel() []*Profile {
 			{SignalProcess, "flanneld", Running},
 			{SignalFile, "run/flannel/subnet.env", Once},
 		},
-		Device: terms.DeviceVeth, DevicePrefixes: []string{"veth"}, Bypass: No,
+		Device: terms.DeviceVeth, Bypass: No,
 		BypassWhy:         "the plugin calls bridge; the host-side device is a port of cni0",
 		SharesAnnotations: No, Egress: egress, Ingress: ingress,
 		Conflist: ConflistPolicy{
-			File: "10-flannel.conflist", Network: "cbr0", Rewrites: "when the DaemonSet's init container runs",
+			File: "10-flannel.conflist",
 		},
-		Sources: []Source{{
-			"https://github.com/flannel-io/flannel/blob/master/Documentation/kube-flannel.yml", "not read again; layout as in k3s",
-			"chain flannel, portmap",
-		}},
+		// https://github.com/flannel-io/flannel/blob/master/Documentation/kube-flannel.yml (not read again; layout as in k3s): chain flannel, portmap
 	}}
 }
 
@@ -41,25 +38,18 @@ func k3s() []*Profile {
 				{SignalFile, "run/k3s/containerd/containerd.sock", Once},
 				{SignalSocket, "/run/k3s/containerd/containerd.sock", Running},
 			},
-			Device: terms.DeviceVeth, DevicePrefixes: []string{"veth"}, Bypass: No,
-			BypassWhy:             "the plugin calls bridge; the host-side device is a port of cni0",
-			SharesAnnotations:     Yes,
-			SharesAnnotationsNote: "the bundled chain ends with the reference bandwidth plugin",
-			Egress:                egress, Ingress: ingress,
+			Device: terms.DeviceVeth, Bypass: No,
+			BypassWhy:         "the plugin calls bridge; the host-side device is a port of cni0",
+			SharesAnnotations: Yes, // the bundled chain ends with the reference bandwidth plugin
+			Egress:            egress, Ingress: ingress,
 			RootQdiscs: []QdiscUse{{"host-side device and its bwp ifb", "tbf", "the pod has a bandwidth annotation: the chained bandwidth plugin"}},
 			Conflist: ConflistPolicy{
-				File: "10-flannel.conflist", Network: "cbr0", Rewrites: "at every start of k3s",
-				Dirs:    []string{"var/lib/rancher/k3s/agent/etc/cni/net.d"},
+				File:    "10-flannel.conflist",
 				BinDirs: []string{"var/lib/rancher/k3s/data/cni", "var/lib/rancher/k3s/data/current/bin"},
 			},
 			Conflicts: []Conflict{bandwidthConflict()},
-			Sources: []Source{{
-				"https://github.com/k3s-io/k3s/blob/638b0c473964430e42a6af5ba7946115106f4444/pkg/agent/flannel/setup_linux.go",
-				"commit 638b0c473964", "chain flannel, portmap, bandwidth; network cbr0",
-			}, {
-				"https://github.com/k3s-io/k3s/blob/05f0cdf08065bcfdbbfd1e6dbc5a5bf14d2bd984/pkg/agent/flannel/setup.go",
-				"commit 05f0cdf08065", "the file is written at every start",
-			}},
+			// https://github.com/k3s-io/k3s/blob/638b0c473964430e42a6af5ba7946115106f4444/pkg/agent/flannel/setup_linux.go (commit 638b0c473964): chain flannel, portmap, bandwidth; network cbr0
+			// https://github.com/k3s-io/k3s/blob/05f0cdf08065bcfdbbfd1e6dbc5a5bf14d2bd984/pkg/agent/flannel/setup.go (commit 05f0cdf08065): the file is written at every start
 			Read: []Ruling{RulingQdiscs, RulingShares, RulingConflist},
 		},
 		{
@@ -70,17 +60,15 @@ func k3s() []*Profile {
 				{SignalFile, "var/lib/rancher/rke2/bin", Installed},
 				{SignalProcess, "calico-node", Running},
 			},
-			Device: terms.DeviceVeth, DevicePrefixes: []string{"cali"}, Bypass: No, BypassWhy: "packets are routed to the cali device; policy is iptables",
+			Device: terms.DeviceVeth, Bypass: No, BypassWhy: "packets are routed to the cali device; policy is iptables",
 			Hooks: felixHooks(), RootQdiscs: felixQdiscs(),
-			SharesAnnotations: Unknown, SharesAnnotationsNote: "from Calico v3.30 Felix does; the chain in force shows whether the chart chains the bandwidth plugin",
-			Egress: felixEgress, Ingress: felixIngress,
+			SharesAnnotations: Unknown,
+			Egress:            felixEgress, Ingress: felixIngress,
 			Conflist: ConflistPolicy{
-				File: "10-canal.conflist", Network: "k8s-pod-network", Rewrites: "when the install-cni container runs",
+				File: "10-canal.conflist",
 			},
 			Conflicts: calicoConflicts(),
-			Sources: append(calicoSources(), Source{
-				"https://docs.rke2.io/networking/basic_network_options", "not read; layout as in Calico's canal manifest", "canal is the default",
-			}),
+			// https://docs.rke2.io/networking/basic_network_options (not read; layout as in Calico's canal manifest): canal is the default
 			Read: []Ruling{RulingHooks, RulingQdiscs},
 		},
 	}

@@ -19,21 +19,17 @@ func antrea() []*Profile {
 			{SignalDevice, "antrea-gw0", Running},
 		},
 		Device: terms.DeviceVeth, Hooks: []HookUse{{terms.HookKindOVS, terms.HookIngress, nil, Yes, "the host-side device is a port of the OVS bridge br-int"}},
-		RootQdiscs:            []QdiscUse{{"host-side device and its bwp ifb", "tbf", "the value cni.plugins.bandwidth chains the reference plugin"}},
-		Bypass:                No,
-		BypassWhy:             "Open vSwitch sends to the pod through the host-side device, without hardware offload",
-		SharesAnnotations:     Unknown,
-		SharesAnnotationsNote: "the value cni.plugins.bandwidth chains the reference plugin: the chain in force shows it",
-		Egress:                egress, Ingress: ingress,
+		RootQdiscs:        []QdiscUse{{"host-side device and its bwp ifb", "tbf", "the value cni.plugins.bandwidth chains the reference plugin"}},
+		Bypass:            No,
+		BypassWhy:         "Open vSwitch sends to the pod through the host-side device, without hardware offload",
+		SharesAnnotations: Unknown,
+		Egress:            egress, Ingress: ingress,
 		Conflist: ConflistPolicy{
-			File: "10-antrea.conflist", Network: "antrea", Rewrites: "when the install-cni container runs",
+			File:        "10-antrea.conflist",
 			ReadySocket: "/var/run/antrea/cni.sock",
 		},
 		Conflicts: []Conflict{bandwidthConflict()},
-		Sources: []Source{{
-			"https://github.com/antrea-io/antrea/blob/80285fc2cdfce45611d284eee4e19da5b1192459/build/charts/antrea/conf/antrea-cni.conflist",
-			"commit 80285fc2cdfc", "chain antrea, portmap, bandwidth; network antrea",
-		}},
+		// https://github.com/antrea-io/antrea/blob/80285fc2cdfce45611d284eee4e19da5b1192459/build/charts/antrea/conf/antrea-cni.conflist (commit 80285fc2cdfc): chain antrea, portmap, bandwidth; network antrea
 		Unknowns: []string{"hardware offload of OVS, which would bypass the queue"},
 		Read:     []Ruling{RulingQdiscs, RulingShares, RulingConflist},
 	}}
@@ -52,14 +48,12 @@ func kubeOVN() []*Profile {
 			{SignalDevice, "ovn0", Running},
 		},
 		Device: terms.DeviceVeth, Hooks: []HookUse{{terms.HookKindOVS, terms.HookIngress, nil, Yes, "the host-side device is a port of the OVS bridge br-int"}},
-		Bypass:                No,
-		BypassWhy:             "Open vSwitch sends to the pod through the host-side device, without hardware offload",
-		SharesAnnotations:     Unknown,
-		SharesAnnotationsNote: "it has its own annotations for rates; whether it reads kubernetes.io/*-bandwidth no source says",
-		Egress:                egress, Ingress: ingress,
+		Bypass:            No,
+		BypassWhy:         "Open vSwitch sends to the pod through the host-side device, without hardware offload",
+		SharesAnnotations: Unknown,
+		Egress:            egress, Ingress: ingress,
 		Conflist: ConflistPolicy{
-			File: "01-kube-ovn.conflist", Rewrites: "when the install-cni container runs",
-			Note: "some releases write 00-kube-ovn.conflist, which sorts before podweir's file: doctor says so",
+			File: "01-kube-ovn.conflist",
 		},
 		Conflicts: []Conflict{
 			{
@@ -68,13 +62,8 @@ func kubeOVN() []*Profile {
 			},
 			bandwidthConflict(),
 		},
-		Sources: []Source{{
-			"https://github.com/kubeovn/kube-ovn/blob/bb63f8ca3fa8161841b999deb2df351f0214a675/dist/images/00-kube-ovn.conflist",
-			"commit bb63f8ca3fa8", "name of the file",
-		}, {
-			"https://github.com/kubeovn/kube-ovn/blob/4bae20e8e47b53b0a629b2139f2edf82c5708ea4/dist/windows/01-kube-ovn.conflist",
-			"commit 4bae20e8e47b", "name of the file in later releases",
-		}},
+		// https://github.com/kubeovn/kube-ovn/blob/bb63f8ca3fa8161841b999deb2df351f0214a675/dist/images/00-kube-ovn.conflist (commit bb63f8ca3fa8): name of the file
+		// https://github.com/kubeovn/kube-ovn/blob/4bae20e8e47b53b0a629b2139f2edf82c5708ea4/dist/windows/01-kube-ovn.conflist (commit 4bae20e8e47b): name of the file in later releases
 		Unknowns: []string{"QoS that it sets on OVS ports", "hardware offload of OVS"},
 		Read:     []Ruling{RulingConflist},
 	}}
@@ -91,23 +80,17 @@ func azure() []*Profile {
 			{SignalFile, "run/azure-vnet.json", Once},
 			{SignalDevice, "azure0", Running},
 		},
-		Device: terms.DeviceVeth, DevicePrefixes: []string{"azv"}, Bypass: No,
+		Device: terms.DeviceVeth, Bypass: No,
 		BypassWhy:         "bridge mode: a port of azure0; transparent mode: packets are routed to the host-side device",
 		SharesAnnotations: No, Egress: egress, Ingress: ingress,
 		Conflist: ConflistPolicy{
-			File: "10-azure.conflist", Network: "azure", Rewrites: "when the node's image or azure-cns installs it",
-			Note: "AKS with Azure CNI Overlay has 15-azure-swift-overlay.conflist, with the same network name",
+			File: "10-azure.conflist",
 		},
 		Conflicts: []Conflict{{
 			"Azure CNI powered by Cilium", "it is Cilium, with azure-ipam: the profile of Cilium applies", "nothing",
 		}, bandwidthConflict()},
-		Sources: []Source{{
-			"https://github.com/Azure/azure-container-networking/blob/4e429597dee64e9dc65cc1cdfb5a4b590d9b92fc/cni/azure-linux.conflist",
-			"commit 4e429597dee6", "chain azure-vnet, portmap; network azure",
-		}, {
-			"https://github.com/vipul-21/azure-container-networking/blob/0bc72e46c113a35a40c26974bdfea8e2daa86b5d/cni/azure-linux-swift-overlay.conflist",
-			"commit 0bc72e46c113 of a fork", "the overlay's chain azure-vnet in transparent mode, portmap; network azure",
-		}},
+		// https://github.com/Azure/azure-container-networking/blob/4e429597dee64e9dc65cc1cdfb5a4b590d9b92fc/cni/azure-linux.conflist (commit 4e429597dee6): chain azure-vnet, portmap; network azure
+		// https://github.com/vipul-21/azure-container-networking/blob/0bc72e46c113a35a40c26974bdfea8e2daa86b5d/cni/azure-linux-swift-overlay.conflist (commit 0bc72e46c113 of a fork): the overlay's chain azure-vnet in transparent mode, portmap; network azure
 		Unknowns: []string{"multitenancy and transparent-vlan modes"},
 	}}
 }

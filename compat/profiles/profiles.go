@@ -5,7 +5,7 @@
 // is recognised, which hooks and queues of a pod's interface it owns, and where
 // podweir may attach beside it.
 //
-// Every statement has a source with the version that was read. What no source
+// Comments name the sources, with the versions that were read. What no source
 // says is left at unknown and listed in [Profile.Unknowns]; code that reads a
 // profile treats unknown as the case that can do harm.
 package profiles
@@ -72,19 +72,11 @@ type QdiscUse struct {
 	When string
 }
 
-// Anchor is where a program of ours goes in an mprog list.
-type Anchor string
-
-// Head is before all others: whoever ends the chain cannot starve us there.
-const Head Anchor = "head"
-
 // Attach is where podweir attaches for one direction of the pod.
 type Attach struct {
 	Mode terms.Mode
 	// Place is for ingress.
 	Place terms.Place
-	// Anchor is for a TCX hook of the host side, if one is needed.
-	Anchor Anchor
 	// Refused are the modes that must not be used beside this CNI, each with
 	// its reason.
 	Refused map[terms.Mode]string
@@ -122,14 +114,8 @@ func (d Delivery) ByAgent() bool { return d == NRI || d == Watch }
 type ConflistPolicy struct {
 	// File is the name it writes, without the directory.
 	File string
-	// Network is the name of the network in it.
-	Network string
-	// Rewrites says when it writes the file again.
-	Rewrites string
 	// MayBeExclusive says that it can be configured to rename all other files.
 	MayBeExclusive bool
-	// Dirs are directories in use instead of /etc/cni/net.d.
-	Dirs []string
 	// BinDirs are directories in use instead of /opt/cni/bin.
 	BinDirs []string
 	// ReadySocket is a socket that is listened on only while the CNI serves
@@ -142,8 +128,6 @@ type ConflistPolicy struct {
 	HandedAgainDo []string
 	// ShareDo are the commands that end its exclusive mode.
 	ShareDo []string
-	// Note says what else to know.
-	Note string
 }
 
 // Conflict is a known way for the two to harm each other.
@@ -152,15 +136,6 @@ type Conflict struct {
 	Effect string
 	// Do is what to do about it.
 	Do string
-}
-
-// Source is where a statement comes from.
-type Source struct {
-	URL string
-	// Version is the release or commit that was read.
-	Version string
-	// Says is what it is the source of.
-	Says string
 }
 
 // SignalKind is where a sign of a CNI is looked for.
@@ -219,18 +194,16 @@ type Profile struct {
 	Fallback bool
 	Signals  []Signal
 
-	Device         terms.DeviceKind
-	DevicePrefixes []string
-	Hooks          []HookUse
-	RootQdiscs     []QdiscUse
+	Device     terms.DeviceKind
+	Hooks      []HookUse
+	RootQdiscs []QdiscUse
 	// Bypass says whether packets to the pod skip the egress side of the host
 	// device, queue included.
 	Bypass    Answer
 	BypassWhy string
 	// SharesAnnotations says whether it enforces kubernetes.io/*-bandwidth
-	// itself, and with what.
-	SharesAnnotations     Answer
-	SharesAnnotationsNote string
+	// itself.
+	SharesAnnotations Answer
 	// Shaper is set if it enforces them by itself and not by a chained plugin, which
 	// podweir would take the place of.
 	Shaper terms.Shaper
@@ -238,7 +211,6 @@ type Profile struct {
 	Egress, Ingress Attach
 	Conflist        ConflistPolicy
 	Conflicts       []Conflict
-	Sources         []Source
 	// Tried are the rows of the CNI matrix that ran with it and passed.
 	Tried []string
 	// Read are the rulings that one of the sources says. All others are guessed, but for

@@ -51,13 +51,8 @@ func TestProfilesAreWhole(t *testing.T) {
 			if p.Title == "" || p.Family == "" || len(p.Plugins) == 0 || p.Device == "" || p.BypassWhy == "" {
 				t.Errorf("a field that every profile needs is empty: %+v", p)
 			}
-			if len(p.Signals) == 0 || len(p.Sources) == 0 {
-				t.Errorf("%d signals, %d sources, want some", len(p.Signals), len(p.Sources))
-			}
-			for _, s := range p.Sources {
-				if !strings.HasPrefix(s.URL, "https://") || s.Version == "" || s.Says == "" {
-					t.Errorf("source %+v lacks a part", s)
-				}
+			if len(p.Signals) == 0 {
+				t.Error("no signals, want some")
 			}
 			for _, s := range p.Signals {
 				if s.Kind == profiles.SignalFile && strings.HasPrefix(s.Value, "/") {

@@ -39,14 +39,14 @@ const (
 // alone: on its own queues at both ends.
 func plainVeth() (egress, ingress Attach) {
 	return Attach{Mode: terms.ModeQdisc, Why: "no other program has a queue on the pod-side device"},
-		Attach{Mode: terms.ModeQdisc, Place: terms.PlaceHost, Anchor: Head, Why: "every packet to the pod leaves through the host-side device, behind all policy"}
+		Attach{Mode: terms.ModeQdisc, Place: terms.PlaceHost, Why: "every packet to the pod leaves through the host-side device, behind all policy"}
 }
 
 // Other is the profile of a CNI that is not known: podweir attaches where it does
 // no harm whatever the CNI does. It is not in [All].
 func Other() *Profile {
 	egress, ingress := plainVeth()
-	ingress.Place, ingress.Anchor = terms.PlaceIFB, Head
+	ingress.Place = terms.PlaceIFB
 	ingress.Why = "nothing is known of this CNI: the ingress queue is where it is never bypassed"
 	for _, a := range []*Attach{&egress, &ingress} {
 		a.Refused = map[terms.Mode]string{terms.ModeClsactHostSide: "nothing is known of this CNI: it may have a filter there"}
@@ -65,25 +65,19 @@ func reference() []*Profile {
 		{
 			Name: "ptp", Tried: []string{"ptp", "ptp-drop-in", "ptp-nri", "ptp-kubernetes-1.34", "ptp-podweir-first", "two-interfaces"}, Title: "ptp (reference plugin)", Family: "reference", Plugins: []string{"ptp"}, Fallback: true,
 			Signals: []Signal{{SignalFile, "opt/cni/bin/ptp", Installed}},
-			Device:  terms.DeviceVeth, DevicePrefixes: []string{"veth"}, Bypass: No, BypassWhy: "packets are routed to the host-side device",
+			Device:  terms.DeviceVeth, Bypass: No, BypassWhy: "packets are routed to the host-side device",
 			SharesAnnotations: No, Egress: egress, Ingress: ingress,
-			Conflist: ConflistPolicy{Rewrites: "never: the administrator writes it"},
-			Sources: []Source{{
-				"https://github.com/containernetworking/plugins/blob/v1.9.1/plugins/main/ptp/ptp.go", "v1.9.1",
-				"a veth pair with routes; no qdisc, no program",
-			}},
+			Conflist: ConflistPolicy{},
+			// https://github.com/containernetworking/plugins/blob/v1.9.1/plugins/main/ptp/ptp.go (v1.9.1): a veth pair with routes; no qdisc, no program
 			Read: []Ruling{RulingShares},
 		},
 		{
 			Name: "bridge", Tried: []string{"bridge", "bridge-hairpin"}, Title: "bridge (reference plugin)", Family: "reference", Plugins: []string{"bridge"},
 			Signals: []Signal{{SignalFile, "opt/cni/bin/bridge", Installed}},
-			Device:  terms.DeviceVeth, DevicePrefixes: []string{"veth"}, Bypass: No, BypassWhy: bridgePort,
+			Device:  terms.DeviceVeth, Bypass: No, BypassWhy: bridgePort,
 			SharesAnnotations: No, Egress: egress, Ingress: ingress,
-			Conflist: ConflistPolicy{Rewrites: "never: the administrator writes it"},
-			Sources: []Source{{
-				"https://github.com/containernetworking/plugins/blob/v1.9.1/plugins/main/bridge/bridge.go", "v1.9.1",
-				"a veth pair whose host end is a port of the bridge",
-			}},
+			Conflist: ConflistPolicy{},
+			// https://github.com/containernetworking/plugins/blob/v1.9.1/plugins/main/bridge/bridge.go (v1.9.1): a veth pair whose host end is a port of the bridge
 			Unknowns: []string{"hardware offload of the bridge past the device's queue"},
 			Read:     []Ruling{RulingShares},
 		},
@@ -99,16 +93,12 @@ func kindnet() []*Profile {
 			{SignalFile, "etc/cni/net.d/10-kindnet.conflist", Installed},
 			{SignalProcess, "kindnetd", Running},
 		},
-		Device: terms.DeviceVeth, DevicePrefixes: []string{"veth"}, Bypass: No, BypassWhy: "packets are routed to the host-side device",
+		Device: terms.DeviceVeth, Bypass: No, BypassWhy: "packets are routed to the host-side device",
 		SharesAnnotations: No, Egress: egress, Ingress: ingress,
 		Conflist: ConflistPolicy{
-			File: "10-kindnet.conflist", Network: "kindnet",
-			Rewrites: "when kindnetd starts and when its inputs change; as a temporary file that is renamed",
+			File: "10-kindnet.conflist",
 		},
-		Sources: []Source{{
-			"https://github.com/kubernetes-sigs/kind/blob/26637e29987e1759f0bfb6025f335396960c8565/images/kindnetd/cmd/kindnetd/cni.go",
-			"commit 26637e29987e", "chain ptp, portmap; how the file is written",
-		}},
+		// https://github.com/kubernetes-sigs/kind/blob/26637e29987e1759f0bfb6025f335396960c8565/images/kindnetd/cmd/kindnetd/cni.go (commit 26637e29987e): chain ptp, portmap; how the file is written
 		Read:     []Ruling{RulingShares, RulingConflist},
 		Unknowns: []string{"later kindnet releases with their own plugin"},
 	}}
@@ -125,16 +115,12 @@ func kubeRouter() []*Profile {
 			{SignalProcess, "kube-router", Running},
 			{SignalDevice, "kube-bridge", Running},
 		},
-		Device: terms.DeviceVeth, DevicePrefixes: []string{"veth"}, Bypass: No, BypassWhy: "the host-side device is a port of kube-bridge; policy is iptables",
+		Device: terms.DeviceVeth, Bypass: No, BypassWhy: "the host-side device is a port of kube-bridge; policy is iptables",
 		SharesAnnotations: No, Egress: egress, Ingress: ingress,
 		Conflist: ConflistPolicy{
-			File: "10-kuberouter.conflist", Rewrites: "when kube-router starts: it edits the subnet in the file",
-			Note: "older set-ups have a single plugin in 10-kuberouter.conf; the network's name is the administrator's choice",
+			File: "10-kuberouter.conflist",
 		},
-		Sources: []Source{{
-			"https://github.com/cloudnativelabs/kube-router/blob/master/docs/user-guide.md", "stored copy, version unknown",
-			"bridge kube-bridge, names of the files",
-		}},
+		// https://github.com/cloudnativelabs/kube-router/blob/master/docs/user-guide.md (stored copy, version unknown): bridge kube-bridge, names of the files
 		Unknowns: []string{"whether pods of one node bypass the bridge"},
 		Read:     []Ruling{RulingDevice, RulingConflist},
 	}}

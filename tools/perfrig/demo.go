@@ -146,8 +146,8 @@ func share(s *record.Sample, metric string) string {
 func (d *demo) table() {
 	fmt.Fprintln(d.out)
 	w := tabwriter.NewWriter(d.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "limit\tenforced by\tbulk, Mbit/s\tworst second\tfrom start\tsmall request, ms\tkept conn., ms\tclosed loop\tsent again")
-	fmt.Fprintln(w, "\t\tout / in\t÷ limit, out / in\tout / in\tp50 / p99\tp99\tper second\tout / in")
+	fmt.Fprintln(w, "limit\tenforced by\tbulk, Mbit/s\tworst second\tfrom start\tsmall request, ms\tkept conn. p99, ms\tclosed loop\tsent again")
+	fmt.Fprintln(w, "\t\tout / in\t÷ limit, out / in\tout / in\tp50 / p99\t\tper second\tout / in")
 	for _, s := range d.samples {
 		both := func(metric string, unit float64) string {
 			return number(s, "egress_"+metric, unit) + " / " + number(s, "ingress_"+metric, unit)
