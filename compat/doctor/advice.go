@@ -23,6 +23,7 @@ var advice = []struct{ part, do string }{
 	{"runtimeConfig", "kubectl annotate --overwrite pod: correct the kubernetes.io bandwidth annotation"},
 	{"is not accepted", "correct what the reason names: a default of podweir's, or an annotation of the pod"},
 	{"cannot allocate memory", "raise the memory limit of the cgroup that executes podweir-cni (containerd's, or the agent's pod's), or free memory on the node: the kernel refused it"},
+	{"the record of why is damaged", "remove the file that the reason names"},
 	{"permission", "give podweir the right that the reason names"},
 	{"ABI version", "recreate the pod: another release has shaped it"},
 	{"held by another process", "look at the process: another call for the same pod ran for 30 s"},

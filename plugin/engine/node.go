@@ -85,7 +85,7 @@ func (n *Node) Known() ([]attach.ID, error) {
 	}
 	failures, err := n.Paths.Mail().Failures()
 	for _, f := range failures {
-		if !slices.Contains(ids, f.ID) {
+		if f.ID.Network != "" && !slices.Contains(ids, f.ID) {
 			ids = append(ids, f.ID)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/podweir/podweir/plugin/attach"
@@ -40,7 +41,14 @@ func (d Dir) RecordFailure(log *slog.Logger, id attach.ID, pod string, cause err
 // ClearFailure removes the record of an attachment, if there is one.
 func (d Dir) ClearFailure(id attach.ID) { _ = os.Remove(d.failurePath(id)) }
 
-// Failures returns the attachments that could not be shaped.
+// Failures returns the attachments that could not be shaped. One whose record cannot be
+// decoded has no network, and the reason as its error.
 func (d Dir) Failures() ([]Failure, error) {
-	return readRecords[Failure](filepath.Join(string(d), "failures"))
+	return readRecords(filepath.Join(string(d), "failures"), func(name, why string) Failure {
+		container, ifName, _ := strings.Cut(name, ",")
+		f := Failure{Error: why}
+		f.ID.ContainerID, _ = url.QueryUnescape(container) // an error leaves what is not known
+		f.ID.IfName, _ = url.QueryUnescape(ifName)
+		return f
+	})
 }

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // Dir is the directory.
@@ -57,9 +58,10 @@ func Write(path string, v any) error {
 	return err
 }
 
-// readRecords reads the records in a directory, by the order of their names. One
-// that goes meanwhile or is half written is passed over.
-func readRecords[T any](dir string) ([]T, error) {
+// readRecords reads the records in a directory, by the order of their names. One that goes
+// meanwhile is passed over; one that cannot be decoded is what damaged makes of its name,
+// without the extension, and of what is wrong.
+func readRecords[T any](dir string, damaged func(name, why string) T) ([]T, error) {
 	names, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil {
 		return nil, err
@@ -74,9 +76,11 @@ func readRecords[T any](dir string) ([]T, error) {
 			return nil, err
 		}
 		var one T
-		if err := json.Unmarshal(b, &one); err == nil {
-			all = append(all, one)
+		if err := json.Unmarshal(b, &one); err != nil {
+			why := fmt.Sprintf("it had no limit, and the record of why is damaged: remove %s: %v", name, err)
+			one = damaged(strings.TrimSuffix(filepath.Base(name), ".json"), why)
 		}
+		all = append(all, one)
 	}
 	return all, nil
 }

@@ -56,5 +56,5 @@ func (d Dir) ForgetUnshaped() { _ = os.RemoveAll(d.unshapedDir()) }
 // Unshaped returns the pods that run without a limit as the agent knows it, in the
 // order of their UIDs.
 func (d Dir) Unshaped() ([]Unshaped, error) {
-	return readRecords[Unshaped](d.unshapedDir())
+	return readRecords(d.unshapedDir(), func(uid, why string) Unshaped { return Unshaped{Pod: "pod " + uid, UID: uid, Error: why} })
 }

@@ -45,7 +45,7 @@ func (a *Attachment) Name() string { return podName(a.Pod, a.ID) }
 
 func podName(pod string, id attach.ID) string {
 	if pod == "" || pod == "/" {
-		return id.Network + "/" + id.ContainerID
+		return strings.TrimPrefix(id.Network+"/"+id.ContainerID, "/")
 	}
 	return pod
 }
@@ -54,7 +54,11 @@ func podName(pod string, id attach.ID) string {
 func (r *Report) View(now time.Time) *view.Node {
 	n := &view.Node{Schema: view.Schema, Time: now, Pods: []view.Pod{}}
 	for i := range r.Attachments {
-		n.Add(attachmentView(&r.Attachments[i], r.held(r.Attachments[i].ID), now))
+		p := attachmentView(&r.Attachments[i], r.held(r.Attachments[i].ID), now)
+		if r.former(&r.Attachments[i]) {
+			p.Pod += " (container " + short(r.Attachments[i].ID.ContainerID) + ")"
+		}
+		n.Add(p)
 	}
 	for i := range r.Unshaped { // before failures with the same cause: the agent's word is newer
 		n.Add(unshapedView(&r.Unshaped[i]))
@@ -97,6 +101,7 @@ func (r *Report) View(now time.Time) *view.Node {
 			Largest: g.Largest, LargestPart: g.LargestPart, AtLimitSince: g.AtLimitSince,
 		})
 	}
+	n.Unread = r.Unread
 	for _, l := range r.Losses {
 		n.Losses = append(n.Losses, view.Loss(l))
 	}
@@ -121,6 +126,17 @@ func (r *Report) name(pod string, id attach.ID) string {
 	}
 	return podName(pod, id)
 }
+
+// former says that an attachment is what is left of a pod whose name another one has: that one
+// is not gone.
+func (r *Report) former(a *Attachment) bool {
+	return (a.Gone || a.Left != "") && slices.ContainsFunc(r.Attachments, func(o Attachment) bool {
+		return o.Name() == a.Name() && o.ID.ContainerID != a.ID.ContainerID && !o.Gone
+	})
+}
+
+// short is as much of a container ID as tools show.
+func short(id string) string { return id[:min(len(id), 12)] }
 
 // held says that somebody takes a limit away again and again, which holds all the same:
 // what is missing at this moment is no other problem.

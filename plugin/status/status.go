@@ -46,6 +46,8 @@ type Report struct {
 	Others []Other `json:"others,omitempty"`
 	// Groups are the limits that the pods of a namespace have together, as the agent divides them.
 	Groups []mailbox.Group `json:"groups,omitempty"`
+	// Unread says what is not known because a file in podweir's directory under /run is damaged.
+	Unread []string `json:"unread,omitempty"`
 	// Losses are places of the node where packets are lost by others than podweir.
 	Losses []hostif.Loss `json:"losses,omitempty"`
 }
@@ -181,21 +183,21 @@ func Collect(node *engine.Node) (*Report, error) {
 		return nil, fmt.Errorf("look for what has no record: %w", err)
 	}
 	rep.Lost = withoutUnread(lost, rep.Attachments)
-	if rep.Unenforced, err = node.Unenforced(); err != nil {
-		return nil, fmt.Errorf("read the record of limits that do not hold: %w", err)
+	// What an agent left and nobody can read leaves what is seen.
+	unread := func(what string, err error) {
+		if err != nil {
+			rep.Unread = append(rep.Unread, what+" is not known: "+err.Error())
+		}
 	}
+	rep.Unenforced, err = node.Unenforced()
+	unread("whether the agent saw a limit that does not hold", err)
 	reached, err := node.Paths.Mail().Reached()
-	if err != nil {
-		return nil, fmt.Errorf("read the record of limits that are reached: %w", err)
-	}
+	unread("how long limits have been reached", err)
 	past, err := node.Paths.Mail().Past()
-	if err != nil {
-		return nil, fmt.Errorf("read the record of what went past: %w", err)
-	}
+	unread("what went past podweir before", err)
 	addReached(rep.Attachments, reached, past)
-	if rep.Groups, err = node.Paths.Mail().Groups(); err != nil {
-		return nil, fmt.Errorf("read the record of limits of namespaces: %w", err)
-	}
+	rep.Groups, err = node.Paths.Mail().Groups()
+	unread("what limits of namespaces carry", err)
 	return rep, nil
 }
 

@@ -115,7 +115,7 @@ func newInstall(o *options) *cobra.Command {
 			d := m.Decision()
 			d.Warning = strings.Join(slices.DeleteFunc([]string{d.Warning, noBPFFS(o.v.GetString("root"), o.v.GetString("pins"))},
 				func(s string) bool { return s == "" }), "; ")
-			if printErr := printInstall(o, cmd.OutOrStdout(), d, steps); printErr != nil {
+			if printErr := printInstall(o, cmd.OutOrStdout(), d, steps, err != nil); printErr != nil {
 				return printErr
 			}
 			return err
@@ -149,7 +149,7 @@ type installOutput struct {
 	DryRun   bool              `json:"dryRun"`
 }
 
-func printInstall(o *options, w io.Writer, d delivery.Decision, steps []delivery.Step) error {
+func printInstall(o *options, w io.Writer, d delivery.Decision, steps []delivery.Step, failed bool) error {
 	dry := o.v.GetBool("dry-run")
 	if steps == nil {
 		steps = []delivery.Step{}
@@ -185,8 +185,11 @@ func printInstall(o *options, w io.Writer, d delivery.Decision, steps []delivery
 		line("or else", instead)
 	}
 	done := "done"
-	if dry {
+	switch {
+	case dry:
 		done = "to do"
+	case failed: // what it did is taken back
+		done = "tried"
 	}
 	for i := range steps {
 		line(done, steps[i].String())

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -79,6 +80,9 @@ func runStatus(cmd *cobra.Command, o *options) error {
 	}
 	if n := len(node.Broken()); n > 0 {
 		return fmt.Errorf("%d of %d pods are not limited as they should be", n, len(node.Pods))
+	}
+	if len(rep.Unread) > 0 {
+		return errors.New(rep.Unread[0])
 	}
 	return nil
 }

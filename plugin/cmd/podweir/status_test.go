@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -225,4 +226,57 @@ func TestPrivilegedStatusSaysHowLongALimitIsReached(t *testing.T) {
 	// 2 MB in a moment are more than a queue of 10 Mbit/s holds.
 	c.sendUDP(t, 2_000, 1_000)
 	wide("after the agent, with drops", "it was: ")
+}
+
+// A file under /run that is damaged takes nothing else from status: it is named, and a pod whose
+// failure cannot be read is not limited.
+func TestPrivilegedStatusOfDamagedFiles(t *testing.T) {
+	testutil.RequireRoot(t)
+	n := newNoticed(t, nil)
+	for name, wants := range map[string][]string{
+		"past.json":             {"The only pod with a limit is limited as it should be.", "What went past podweir before is not known: ", "past.json: unexpected end of JSON input. Remove that file"},
+		"reached.json":          {"The only pod with a limit", "How long limits have been reached is not known: "},
+		"unenforced.json":       {"The only pod with a limit", "Whether the agent saw a limit that does not hold is not known: "},
+		"failures/c9,eth0.json": {"1 of 2 pods", "NOT LIMITED c9 cause it had no limit, and the record of why is damaged: remove /"},
+		"unshaped/u-1.json":     {"1 of 2 pods", "NOT LIMITED pod u-1 cause it had no limit, and the record of why is damaged: remove /"},
+	} {
+		file := filepath.Join(n.run, name)
+		must.OK(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		must.OK(t, os.WriteFile(file, []byte("[{"), 0o600))
+		if name == "unenforced.json" { // it counts while an agent watches
+			must.OK(t, os.WriteFile(filepath.Join(n.run, "reached.json"), []byte("[]"), 0o600))
+		}
+		out, err := n.do(t, "status")
+		for _, want := range wants {
+			if err == nil || !strings.Contains(oneLine(out), want) {
+				t.Errorf("%s: status has no %q: %v\n%s", name, want, err, out)
+			}
+		}
+		if found := n.findings(t); strings.Contains(name, "/") != strings.Contains(found, "PW601") || strings.Contains(found, "PW602") {
+			t.Errorf("%s: doctor finds %q", name, found)
+		}
+		must.OK(t, os.Remove(file))
+		_ = os.Remove(filepath.Join(n.run, "reached.json"))
+	}
+}
+
+// What is left of a pod whose name another one has, as of a StatefulSet, is not that one.
+func TestPrivilegedStatusOfAPodThatCameBack(t *testing.T) {
+	testutil.RequireRoot(t)
+	n := newNoticed(t, nil)
+	old := testutil.NewNetNS(t)
+	testutil.VethPair(t, testutil.End{NetNS: n.node, Name: "veth7"}, testutil.End{NetNS: old, Name: "eth0"})
+	live := n.pod
+	n.pod, n.path, n.container = old, old.Path(), "0123456789abcdef"
+	must.OK(t, n.verb(t, "ADD"))
+	old.Run(t, "ip", "link", "del", "eth0")
+	n.pod = live
+	out, err := n.do(t, "status")
+	for _, want := range []string{"1 of 2 pods are limited as they should be; 1 is not:", "UNKNOWN default/web (container 0123456789ab) cause the pod is gone", "cure podweir gc"} {
+		if err == nil || !strings.Contains(oneLine(out), want) {
+			t.Errorf("status has no %q: %v\n%s", want, err, out)
+		}
+	}
+	n.must(t, "gc")
+	n.must(t, "status")
 }

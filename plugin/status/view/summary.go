@@ -85,6 +85,9 @@ func (n *Node) Summary(where string, onlyBroken bool) string {
 	broken := n.Broken()
 	b.WriteString(n.Head(where) + "\n")
 	b.WriteString(problems(broken, n.Time))
+	for _, what := range n.Unread {
+		b.WriteString(Paragraph("", strings.ToUpper(what[:1])+what[1:]+". Remove that file: an agent writes it again.", 0))
+	}
 	b.WriteString(n.Less())
 	if onlyBroken {
 		return b.String()

@@ -34,6 +34,8 @@ type Node struct {
 	Others []Other `json:"-"`
 	// Losses are where others than podweir lost packets of the node, where somebody looked.
 	Losses []Loss `json:"-"`
+	// Unread says what is not known because a file of podweir's is damaged.
+	Unread []string `json:"unread,omitempty"`
 	// Losing says what was lost between two looks.
 	Losing []string `json:"-"`
 
