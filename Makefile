@@ -16,7 +16,7 @@ SHELL := /bin/bash
 export GOFLAGS += -buildvcs=false
 
 MODULE   := github.com/podweir/podweir
-VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+VERSION  ?= $(shell tools/version.sh 2>/dev/null || echo devel)
 LDFLAGS  := -s -w -X $(MODULE)/plugin/version.stamped=$(VERSION)
 GO_BUILD := CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)'
 

@@ -4,7 +4,6 @@
 package detect
 
 import (
-	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,7 +36,7 @@ func (n *Node) OtherShapers() Others {
 	}
 	for _, p := range profiles.All() {
 		if p.Shaper != 0 && n.makesPods(p.Family) {
-			return n.enforcedBy(p)
+			return Others{By: p.Shaper, Egress: p.SharesAnnotations, Ingress: p.SharesAnnotations, Why: p.Title + " enforces kubernetes.io/*-bandwidth, too"}
 		}
 	}
 	return Others{Egress: profiles.No, Ingress: profiles.No}
@@ -49,43 +48,6 @@ func (n *Node) makesPods(family string) bool {
 		return n.Profile != nil && n.Profile.Family == family
 	}
 	return slices.ContainsFunc(n.Found, func(f Found) bool { return f.Family == family && f.State == StateRunning })
-}
-
-// enforcedBy says whether a CNI enforces the annotations by itself. Terway does so where
-// the runtime passes it the limits, and where its terway-qos runs: /usr/bin/qos
-// (https://github.com/AliyunContainerService/terway-qos/blob/43babe4ee68e/Dockerfile).
-func (n *Node) enforcedBy(p *profiles.Profile) Others {
-	enforced := p.SharesAnnotations
-	why := p.Title + " enforces kubernetes.io/*-bandwidth, too"
-	if p.Shaper == terms.ShaperTerway {
-		switch enforced = n.takesLimits(); {
-		case n.Process("qos") != nil:
-			enforced, why = profiles.Yes, "terway-qos enforces kubernetes.io/*-bandwidth, too"
-		case enforced == profiles.Unknown:
-			why = "whether " + p.Title + " takes the capability bandwidth is not known: with it, it enforces kubernetes.io/*-bandwidth, too"
-		case enforced == profiles.No:
-			why = p.Title + " does not take the capability bandwidth, and terway-qos does not run"
-		}
-	}
-	return Others{By: p.Shaper, Egress: enforced, Ingress: enforced, Why: why}
-}
-
-// takesLimits says whether the runtime passes the limits of pods to the plugin that makes
-// the interface.
-func (n *Node) takesLimits() profiles.Answer {
-	if n.Conf == nil || n.Profile == nil || n.Profile.Family == "multus" {
-		return profiles.Unknown
-	}
-	var conf struct {
-		Capabilities struct {
-			Bandwidth bool `json:"bandwidth"`
-		} `json:"capabilities"`
-	}
-	original := n.Conf.Original()
-	if original == nil || original.Network == nil || len(original.Network.Plugins) == 0 || json.Unmarshal(original.Network.Plugins[0].Raw, &conf) != nil {
-		return profiles.Unknown
-	}
-	return profiles.Is(conf.Capabilities.Bandwidth)
 }
 
 // Cilium's bandwidth manager reads the annotation for ingress from 1.18 on: it is

@@ -23,7 +23,6 @@ var runs = map[string]func(*Facts) Finding{
 	"PW108": checkRuntime,
 	"PW109": checkProfile,
 	"PW110": checkOthers,
-	"PW111": checkSELinux,
 	"PW114": checkMaxConfNum,
 	"PW115": checkNRI,
 	"PW116": checkQueueReadable,

@@ -199,7 +199,6 @@ type Facts struct {
 	run          string
 	parseEntry   func(entry []byte) error
 	fight        *Fight
-	SELinux      SELinux
 	Sandboxes    []Sandbox
 	SandboxesErr error
 	// Beside is the plugin's binary beside the operator's program, Installed
@@ -278,7 +277,6 @@ func Gather(ctx context.Context, root fs.FS, node *detect.Node, opts Options) *F
 	f.Beside, f.Installed = opts.Beside, installed(root, plugin, opts.Beside)
 	f.parseEntry, f.fight, f.run = opts.Entry, opts.Fight, opts.Run
 	f.NoExec = readNoExec(root, node.BinDirs)
-	f.readSELinux()
 	f.Sandboxes, f.SandboxesErr = f.askedFor(ctx, opts.Kernel)
 	if k := opts.Kernel; k != nil {
 		f.Features, f.FeaturesErr = k.Features(ctx)

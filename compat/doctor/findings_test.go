@@ -136,15 +136,7 @@ func setUp(change func(n *node, name string), by ...string) func(*node) {
 // machineFindings are about what surrounds podweir on the node.
 func machineFindings() []finding {
 	set := func(file, content string) func(*node) { return func(n *node) { n.files[file] = content } }
-	enforcing := func(n *node) { n.files["sys/fs/selinux/enforce"] = "1" }
-	avc := strings.Repeat("x\n", 1<<20) + `type=AVC msg=audit(1): avc:  denied  { write } for  pid=7 comm="podweir-cni" name="x"` + "\n"
 	return []finding{
-		{name: "denied", code: "PW111", node: aws, change: func(n *node) { enforcing(n); n.files["var/log/audit/audit.log"] = avc }, want: doctor.Warn, seen: "1 denials", fix: "ausearch"},
-		{name: "would be denied", code: "PW111", node: aws, change: func(n *node) {
-			n.files["sys/fs/selinux/enforce"], n.files["var/log/audit/audit.log"] = "0", avc
-		}, want: doctor.Warn, seen: "permissive, but", fix: "ausearch"},
-		{name: "enforcing", code: "PW111", node: aws, change: enforcing, want: doctor.OK, seen: "enforcing, no denial"},
-		{name: "no SELinux", code: "PW111", node: aws, change: set("x", ""), want: doctor.Skip, seen: "no SELinux"},
 		{name: "all networks", code: "PW114", node: aws, change: set("etc/containerd/config.toml", max0), want: doctor.Fail, seen: "max_conf_num is 0", fix: "max_conf_num = 1"},
 		{name: "all networks, no file of ours", code: "PW114", node: cilium, change: set("etc/containerd/config.toml", max0), want: doctor.Warn, seen: "max_conf_num is 0", fix: "max_conf_num = 1"},
 		{name: "one network", code: "PW114", node: aws, change: set("etc/containerd/config.toml", strings.Replace(max0, "= 0", "= 1", 1)), want: doctor.OK, seen: "is 1"},

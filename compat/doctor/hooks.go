@@ -198,7 +198,7 @@ func (f *Facts) readQueues(ctx context.Context, k Kernel, settle time.Duration) 
 func ofOthers(q Qdisc) bool { return q.Root && !q.Ours && !slices.Contains(kernelQdiscs, q.Kind) }
 
 // limiters are the queues by which others enforce a limit of ingress.
-var limiters = map[terms.Shaper]string{terms.ShaperCalico: "tbf", terms.ShaperOVN: "htb", terms.ShaperTerway: "tbf"}
+var limiters = map[terms.Shaper]string{terms.ShaperCalico: "tbf", terms.ShaperOVN: "htb"}
 
 // unwelcome says which queues of others take something from podweir: Calico's do not
 // where they hold back nothing, and those of whom ingress is left to.
@@ -239,7 +239,7 @@ func checkRootQdiscs(f *Facts) Finding {
 // once, again and again, if replaceQdisc replaced it. What Open vSwitch does is not known.
 func rootQdiscFix(by terms.Shaper, pod string) string {
 	switch by {
-	case terms.ShaperOVN, terms.ShaperTerway:
+	case terms.ShaperOVN:
 		return "if it is " + by.Title() + "'s, " + profiles.OneShaperBeside(by) + "; else find its owner"
 	case terms.ShaperCalico:
 		if !strings.Contains(pod, "/") { // the name of a device

@@ -62,18 +62,6 @@ func openShift() *node {
 	return n
 }
 
-// terway is a node of Terway's whose plugin has these keys, too.
-func terway(keys string) func() *node {
-	return func() *node {
-		n := withoutCNI()
-		n.sockets = []string{"/x"}
-		n.files["proc/9/comm"] = "terwayd\n"
-		n.files[net+"10-terway.conf"] = `{"cniVersion":"0.4.0","name":"terway","type":"terway"` + keys + `}`
-		n.spliceIn("10-terway.conf")
-		return n
-	}
-}
-
 // limitedTwice has the runtime pass limits for the pod that podweir shapes.
 func limitedTwice(n *node) {
 	const both = `{"bandwidth":{"ingressRate":1000000,"egressRate":1000000}}`
@@ -177,13 +165,8 @@ func shaperFindings() []finding {
 		{name: "OVN-Kubernetes, and limits that it does not read", code: "PW403", node: ovn, change: func(n *node) { n.files[results+"cilium-c1-eth0"] = cached("c1", "{}") }, want: doctor.OK, seen: "no pod that podweir shapes has them"},
 		{name: "left to OVN-Kubernetes", code: "PW403", node: ovn, change: leftTo(net+"00-podweir-10-ovn-kubernetes.conflist", "ovn"), want: doctor.OK, seen: "egress and ingress limits are left to it"},
 		{name: "left to OVN-Kubernetes, which does", code: "PW409", node: ovn, change: leftTo(net+"00-podweir-10-ovn-kubernetes.conflist", "ovn"), want: doctor.OK, seen: "egress and ingress limits to OVN-Kubernetes"},
-		{name: "left to Terway, which is not here", code: "PW409", node: ovn, change: leftTo(net+"00-podweir-10-ovn-kubernetes.conflist", "terway"), want: doctor.Fail, seen: "leaves egress and ingress limits to Terway, which does not", fix: "shaper=terway"},
 		{name: "OpenShift", code: "PW403", node: openShift, change: limitedTwice, want: doctor.Warn, seen: "OVN-Kubernetes enforces kubernetes.io/*-bandwidth, too, and podweir shapes egress and ingress of default/early", fix: "default shaper=ovn"},
 		{name: "Multus in front of another CNI", code: "PW403", node: openShift, change: func(n *node) { n.files["proc/9/comm"] = "flanneld\n" }, want: doctor.Skip, seen: "no other component"},
-		{name: "Terway that takes limits", code: "PW403", node: terway(`,"capabilities":{"bandwidth":true}`), change: limitedTwice, want: doctor.Warn, seen: "Terway (Alibaba Cloud) enforces", fix: "default shaper=terway"},
-		{name: "Terway that takes none", code: "PW403", node: terway(""), change: limitedTwice, want: doctor.OK, seen: "does not take the capability bandwidth, and terway-qos does not run"},
-		{name: "terway-qos", code: "PW403", node: terway(""), change: func(n *node) { limitedTwice(n); n.files["proc/8/comm"] = "qos\n" }, want: doctor.Warn, seen: "terway-qos enforces", fix: "default shaper=terway"},
-		{name: "Terway behind Multus", code: "PW403", node: openShift, change: func(n *node) { n.files["proc/9/comm"] = "terwayd\n" }, want: doctor.Unknown, seen: "whether Terway (Alibaba Cloud) takes the capability bandwidth is not known"},
 		{name: "Open vSwitch's queue", code: "PW505", node: ovn, change: ovsQueue, want: doctor.Warn, seen: "eni0123456789a has htb", fix: "default shaper=ovn"},
 		{name: "Open vSwitch's queue, left to it", code: "PW505", node: ovn, change: func(n *node) {
 			ovsQueue(n)

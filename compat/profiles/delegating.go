@@ -70,8 +70,8 @@ func terway() []*Profile {
 		Device:            terms.DeviceUnknown,
 		RootQdiscs:        []QdiscUse{{"the pod's devices", "tbf", `10-terway.conf has "capabilities": {"bandwidth": true}; departure times in datapath v2`}},
 		BypassWhy:         "a veth, an ipvlan or a whole network card, as Terway is configured: podweir shapes the veth alone",
-		SharesAnnotations: Yes, Shaper: terms.ShaperTerway, // if 10-terway.conf has the capability bandwidth; terway-qos reads running pods, too
-		Egress: other.Egress, Ingress: other.Ingress,
+		SharesAnnotations: Yes, // if 10-terway.conf has the capability bandwidth; terway-qos reads running pods, too
+		Egress:            other.Egress, Ingress: other.Ingress,
 		Conflist: ConflistPolicy{File: "10-terway.conflist"},
 		Conflicts: []Conflict{
 			{"Terway's own limits and terway-qos", "two shapers on one annotation", "take the bandwidth capability out of the ConfigMap eni-config and do not install terway-qos, or " + ownKeys},

@@ -107,7 +107,7 @@ func kindnet() []*Profile {
 func kubeRouter() []*Profile {
 	egress, ingress := plainVeth()
 	return []*Profile{{
-		Name: "kube-router", Title: "kube-router", Family: "kube-router", Plugins: []string{"bridge"},
+		Name: "kube-router", Tried: []string{"kube-router-2.1"}, Title: "kube-router", Family: "kube-router", Plugins: []string{"bridge"},
 		When: []Condition{{FactBridge, "kube-bridge"}},
 		Signals: []Signal{
 			{SignalFile, "etc/cni/net.d/10-kuberouter.conflist", Installed},
@@ -121,7 +121,6 @@ func kubeRouter() []*Profile {
 			File: "10-kuberouter.conflist",
 		},
 		// https://github.com/cloudnativelabs/kube-router/blob/master/docs/user-guide.md (stored copy, version unknown): bridge kube-bridge, names of the files
-		Unknowns: []string{"whether pods of one node bypass the bridge"},
-		Read:     []Ruling{RulingDevice, RulingConflist},
+		Read: []Ruling{RulingDevice, RulingConflist},
 	}}
 }

@@ -134,7 +134,7 @@ func (k *kase) heldByTC(t *testing.T, d terms.Direction) uint64 {
 	if n, ok := tbfPackets(t, ns, device); ok {
 		return n
 	}
-	node := datapath.OpenNode(k.pod.rig.paths.Pins, k.pod.node())
+	node := datapath.OpenSlab(k.pod.rig.paths.Pins, k.pod.node())
 	defer node.Close()
 	counters, err := node.Counters(k.pod.pins(), d)
 	must.OK(t, err)

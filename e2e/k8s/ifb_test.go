@@ -17,14 +17,6 @@ func TestPrivilegedIngressOnAnIFB(t *testing.T) {
 	uninstall(t)
 	early := run(t, "early", 0, limits("20M", "10M"))
 	peer := run(t, "peer", 1, nil)
-	for _, n := range suite.Members {
-		// A release that could not find out left this for the whole boot.
-		const old = `mkdir -p /run/podweir && printf '{"boot":"%s","TBF":true,"IFB":true,"redirect":"",` +
-			`"redirectError":"open packet socket: operation not permitted"}' "$(cat /proc/sys/kernel/random/boot_id)" >/run/podweir/features.json`
-		if _, err := n.Exec(t.Context(), "bash", "-c", old); err != nil {
-			t.Fatal(err)
-		}
-	}
 	install(t, "defaults.ingressPlace=prefer-ifb")
 	early.limited(t, 20_000_000, 10_000_000)
 	measure(t, early, peer).holds(t, "a pod from before, queued on an ifb", 20_000_000, 10_000_000)

@@ -98,12 +98,14 @@ func (u *runner) aboutUs() error {
 	if err := unix.Uname(&uts); err != nil {
 		return err
 	}
-	commit, err := exec.Command("git", "-C", u.o.root, "describe", "--always", "--dirty").Output()
+	// The image is named by the version of the source that it was made of.
+	image, err := os.ReadFile(filepath.Join(u.o.root, "bin/image/digest"))
 	if err != nil {
-		return fmt.Errorf("git describe: %w", err)
+		return fmt.Errorf("%w: \"make image\" makes it", err)
 	}
+	name, _, _ := strings.Cut(string(image), " ")
 	u.about = row.Result{
-		Date: time.Now().UTC().Format(time.DateOnly), Commit: strings.TrimSpace(string(commit)),
+		Date: time.Now().UTC().Format(time.DateOnly), Commit: name[strings.LastIndexByte(name, ':')+1:],
 		Kernel: unix.ByteSliceToString(uts.Release[:]), CPUs: runtime.NumCPU(),
 	}
 	return nil

@@ -3,7 +3,7 @@
 
 // Package attach compares what should be on a pod's interface with what is
 // there and plans the actions between them; ADD, CHECK, repair and status
-// share that one plan.
+// share that one plan. It asks nobody and changes nothing: package apply does.
 package attach
 
 import (
@@ -78,6 +78,21 @@ func (i *Interface) Uncovered() string {
 
 // Name is the name that the device has now.
 func (i *Interface) Name() string { return cmp.Or(i.NowName, i.PodName) }
+
+// IsKind says whether a device of this kind can be the interface. Its number alone does not
+// tell: the kernel gives it to other devices, too.
+func (i *Interface) IsKind(kind terms.DeviceKind) bool { return i.Kind == "" || i.Kind == kind }
+
+// Same says whether both are one interface of one namespace.
+func (i *Interface) Same(other *Interface) bool {
+	if i.PodIndex != other.PodIndex || other.Kind != "" && !i.IsKind(other.Kind) {
+		return false
+	}
+	if i.NetNSCookie != 0 && other.NetNSCookie != 0 {
+		return i.NetNSCookie == other.NetNSCookie
+	}
+	return i.NetNSInode == other.NetNSInode
+}
 
 // HookProgram is a program of any party on a hook of a device.
 type HookProgram = judge.Program
@@ -314,8 +329,8 @@ const (
 	ceilingName  = "pw_ceiling"
 )
 
-// hides says that a redirect of ours takes packets away from a netfilter ingress chain.
-func (o *Observed) hides() bool { return o.Device(terms.SidePod).NetfilterIngress && o.redirects() }
+// Hides says that a redirect of ours takes packets away from a netfilter ingress chain.
+func (o *Observed) Hides() bool { return o.Device(terms.SidePod).NetfilterIngress && o.redirects() }
 
 // redirects says that a redirect of ours is on the pod's device. It may be one that nothing
 // is pinned of any more.

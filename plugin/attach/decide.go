@@ -23,8 +23,6 @@ var (
 	ErrHookTaken = judge.ErrHookTaken
 	// ErrNoHostEnd: the interface has no other end in the host's namespace.
 	ErrNoHostEnd = errors.New("the interface has no other end on the host")
-	// ErrUnknownRecord: the pinned record has another format, or is damaged.
-	ErrUnknownRecord = errors.New("unknown record")
 )
 
 // Request is what one interface is to be given.
@@ -150,7 +148,7 @@ func decideAs(req *Request, obs *Observed, d terms.Direction, prior Choice) (*Di
 		return nil, choice, err
 	}
 	if why := choice.fit(req, obs, params); why != nil {
-		if pinned(req.Config.Limit(d)) && !obs.hides() {
+		if pinned(req.Config.Limit(d)) && !obs.Hides() {
 			return nil, choice, why
 		}
 		if params, choice, err = around(req, obs, params, &prior, why); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/podweir/podweir/plugin/terms"
 )
 
-// Inspection is one look at one interface of an attachment. ADD, CHECK, the agent,
-// repair, status, doctor and metrics all work from it.
+// Inspection is one look at one interface of an attachment: what [Inspect] makes of it.
+// ADD, CHECK, the agent, repair, status, doctor and metrics all work from it.
 type Inspection struct {
 	// Interface is the one that is there now.
 	Interface Interface
@@ -30,13 +30,22 @@ type Inspection struct {
 	// error wraps [ErrHookTaken].
 	Unheld error
 
-	choices Choices
-	// before are the choices of the record, or what is presumed without one.
-	before Choices
-	// gone are the directions that are made again, steps the plan without their end.
-	gone    []terms.Direction
-	steps   []Action
+	// Choices are to be recorded before the first step is taken.
+	Choices Choices
+	// Before are the choices of the earlier run, or what is presumed without one.
+	Before Choices
+	// Remade are the directions that are torn down and made again, Steps the plan without
+	// their end.
+	Remade []terms.Direction
+	Steps  []Action
+
 	request *Request
+}
+
+// Prior is what an earlier run wanted of an interface, and chose.
+type Prior struct {
+	Config  *shaping.Config
+	Choices Choices
 }
 
 // Degradation says that a direction is limited in another way than is wanted. Every
@@ -49,91 +58,59 @@ type Degradation struct {
 	Since time.Time `json:"since,omitzero"`
 }
 
-// Inspect looks at the interface of a record as it is now. It takes no lock and
-// changes nothing. The error wraps [ErrGone] if the interface is not there any more,
-// or another one is in its place.
-func (e *Engine) Inspect(r *Record) (*Inspection, error) {
-	iface, err := e.Refind(r)
-	if err != nil {
-		return nil, err
+// Inspect compares what is requested for an interface with what is there. prior is what an
+// earlier run wanted, nil if there was none. now is when the look is made. It takes out of
+// obs what is to be torn down, and completes the request. Beside an error about what is
+// wanted it returns what was observed.
+func Inspect(req *Request, obs *Observed, prior *Prior, now time.Time) (*Inspection, error) {
+	if why := cmp.Or(obs.NoIFB, noRedirect(req.Config, obs)); why != "" {
+		req.Facts.IFB, req.Facts.NoIFB = false, why
 	}
-	return e.look(&r.Config, iface, r)
-}
-
-// look is inspect for an attachment that stays as it is requested.
-func (e *Engine) look(cfg *shaping.Config, iface Interface, prior *Record) (*Inspection, error) {
-	rec := *prior
-	rec.Interface, rec.Config = iface, *cfg
-	return e.inspect(&rec, prior)
-}
-
-// inspect compares an interface with what a record asks for; prior is the record of
-// an earlier run, nil if there is none. Beside an error about what is wanted it
-// returns what was observed.
-func (e *Engine) inspect(rec, prior *Record) (*Inspection, error) {
-	facts, tcx, err := e.interfaces.Facts(rec.Interface)
-	if err != nil {
-		return nil, err
-	}
-	if prior != nil {
-		rec.Choices = prior.Choices // they say where to look
-	}
-	obs, err := e.kernel.Observe(rec)
-	if err != nil {
-		return nil, err
-	}
-	if why := cmp.Or(obs.NoIFB, noRedirect(&rec.Config, obs)); why != "" {
-		facts.IFB, facts.NoIFB = false, why
-	}
-	facts.Pacing = obs.Pacing != nil
-	facts.Namespace = rec.Namespace()
-	in := &Inspection{Interface: rec.Interface, Observed: obs, request: &Request{
-		Interface: rec.Interface, Config: &rec.Config, Facts: facts, TCX: tcx,
-		ReplaceQdisc: rec.ReplaceQdisc, Random: e.random, Strict: rec.Strict,
-	}}
+	req.Facts.Pacing = obs.Pacing != nil
+	in := &Inspection{Interface: req.Interface, Observed: obs, request: req}
 	if obs.redirects() {
 		in.Starved = obs.starved()
 	}
 	if prior == nil {
-		in.before = Presume(obs)
-		in.request.Prior = in.before
+		in.Before = Presume(obs)
+		req.Prior = in.Before
 	} else {
-		in.before = prior.Choices
-		in.gone = moved(&prior.Config, &rec.Config)
-		without(obs, prior, in.gone)
-		in.request.Prior = keep(prior.Choices, in.gone, &rec.Config)
+		in.Before = prior.Choices
+		in.Remade = moved(prior.Config, req.Config)
+		without(obs, prior.Choices, in.Remade)
+		req.Prior = keep(prior.Choices, in.Remade, req.Config)
 	}
 	if err := in.decide(prior); err != nil {
 		return in, err
 	}
-	in.degraded(prior, e.now())
+	in.degraded(prior, now)
 	return in, nil
 }
 
 // decide is [Decide], once more without what is made again.
-func (in *Inspection) decide(prior *Record) error {
+func (in *Inspection) decide(prior *Prior) error {
 	want, choices, err := Decide(in.request, in.Observed)
-	if other := switched(prior, choices, in.gone); err == nil && len(other) > 0 {
-		without(in.Observed, prior, other)
-		in.gone = append(in.gone, other...)
-		in.request.Prior = keep(prior.Choices, in.gone, in.request.Config)
+	if other := switched(prior, choices, in.Remade); err == nil && len(other) > 0 {
+		without(in.Observed, prior.Choices, other)
+		in.Remade = append(in.Remade, other...)
+		in.request.Prior = keep(prior.Choices, in.Remade, in.request.Config)
 		want, choices, err = Decide(in.request, in.Observed)
 	}
 	if err != nil {
 		return err
 	}
-	in.Want, in.choices, in.Unheld = want, choices, want.unheld(in.Observed)
-	in.steps = Plan(want, in.Observed)
-	in.Plan = append(in.remakes(prior), in.steps...)
+	in.Want, in.Choices, in.Unheld = want, choices, want.unheld(in.Observed)
+	in.Steps = Plan(want, in.Observed)
+	in.Plan = append(in.remakes(prior), in.Steps...)
 	return nil
 }
 
 // remakes says why directions are made again.
-func (in *Inspection) remakes(prior *Record) []Action {
+func (in *Inspection) remakes(prior *Prior) []Action {
 	var all []Action
-	for _, d := range in.gone {
+	for _, d := range in.Remade {
 		a := Action{Kind: TearDown, Direction: d, State: in.Want.Directions[d]}
-		was, is := prior.Choices[d], in.choices[d]
+		was, is := prior.Choices[d], in.Choices[d]
 		switch {
 		case a.State == nil:
 			a.Reason = "attached, but no limit is requested"
@@ -155,9 +132,9 @@ func (in *Inspection) remakes(prior *Record) []Action {
 }
 
 // degraded lists what is not as it is wanted, and since when.
-func (in *Inspection) degraded(prior *Record, now time.Time) {
+func (in *Inspection) degraded(prior *Prior, now time.Time) {
 	for _, d := range terms.Directions {
-		ds, choice := in.Want.Directions[d], in.choices[d]
+		ds, choice := in.Want.Directions[d], in.Choices[d]
 		if ds == nil {
 			continue
 		}
@@ -172,7 +149,7 @@ func (in *Inspection) degraded(prior *Record, now time.Time) {
 				choice.Since = prior.Choices[d].Since
 			}
 		}
-		in.choices[d] = choice
+		in.Choices[d] = choice
 		for _, why := range reasons {
 			in.Degraded = append(in.Degraded, Degradation{Direction: d, Reason: why, Since: choice.Since})
 		}
@@ -186,11 +163,4 @@ func (in *Inspection) degraded(prior *Record, now time.Time) {
 			in.Degraded = append(in.Degraded, Degradation{Direction: d, Reason: "no guard: " + why})
 		}
 	}
-}
-
-func (e *Engine) now() time.Time {
-	if e.Now != nil {
-		return e.Now()
-	}
-	return time.Now()
 }

@@ -32,7 +32,7 @@ func moved(before, now *shaping.Config) []terms.Direction {
 
 // switched lists the directions that change between what is wanted and what was
 // available: they are made again, since both may use the same program elsewhere.
-func switched(prior *Record, now Choices, gone []terms.Direction) []terms.Direction {
+func switched(prior *Prior, now Choices, gone []terms.Direction) []terms.Direction {
 	var all []terms.Direction
 	if prior == nil {
 		return nil
@@ -52,15 +52,15 @@ func switched(prior *Record, now Choices, gone []terms.Direction) []terms.Direct
 // preferred makes no difference to a queue that stands on one.
 func samePlace(a, b terms.Place) bool { return a == b || a.IFB() && b.IFB() }
 
-// without takes what the record made for these directions out of what was
+// without takes what was made for these directions, by these choices, out of what was
 // observed: it will be gone.
-func without(obs *Observed, r *Record, directions []terms.Direction) {
+func without(obs *Observed, choices Choices, directions []terms.Direction) {
 	for _, d := range directions {
-		majors := r.Choices[d].Majors
-		if was := r.Choices[d].Offload; was != nil && obs.Devices[QueueSide(d)] != nil {
+		majors := choices[d].Majors
+		if was := choices[d].Offload; was != nil && obs.Devices[QueueSide(d)] != nil {
 			obs.Devices[QueueSide(d)].Offload = *was
 		}
-		if choice := r.Choices[d]; obs.Pacing != nil {
+		if choice := choices[d]; obs.Pacing != nil {
 			obs.Pacing = new(choice.GivenBack(*obs.Pacing))
 		}
 		for side, dev := range obs.Devices {

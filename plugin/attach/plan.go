@@ -78,6 +78,19 @@ func (a Action) String() string {
 	return fmt.Sprintf("%v %v: %s", a.Direction, a.Kind, a.Reason)
 }
 
+// InPod says that what the step puts back was in the pod's namespace, within reach of
+// a process in the pod that has CAP_NET_ADMIN.
+func (a *Action) InPod() bool {
+	switch a.Kind {
+	case MakeIFB, AttachGuard, AttachRedirect:
+		return true
+	case BuildTree, ChangeTree, ReplaceClassifier, AttachHook:
+		return a.State != nil && a.State.Params.Side != terms.SideHost
+	default:
+		return false
+	}
+}
+
 // Plan returns the steps from what is observed to what is desired; it is empty
 // exactly when nothing differs.
 func Plan(want *Desired, obs *Observed) []Action {
@@ -158,7 +171,7 @@ func (p *directionPlan) needsSlot() bool {
 
 // leaves says that the redirect has to go at once.
 func (p *directionPlan) leaves() bool {
-	return p.direction == terms.Ingress && !p.state.Params.Redirect && p.obs.hides()
+	return p.direction == terms.Ingress && !p.state.Params.Redirect && p.obs.Hides()
 }
 
 // wrong says why what is there has to go first, "" if it need not.

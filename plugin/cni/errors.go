@@ -8,9 +8,10 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
+	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
-	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/netconf"
+	"github.com/podweir/podweir/plugin/rtnl"
 	"github.com/podweir/podweir/plugin/shaping"
 )
 
@@ -34,7 +35,7 @@ func contractError(err error) error {
 
 // shapeError answers that an interface could not be shaped, or is not.
 func shapeError(err error) error {
-	var drift *attach.DriftError
+	var drift *apply.DriftError
 	var limit *netconf.LimitError
 	var field *shaping.FieldError
 	switch {
@@ -44,7 +45,7 @@ func shapeError(err error) error {
 		return types.NewError(codeDrift, "interface is not shaped as it should be", err.Error())
 	case errors.As(err, &limit), errors.As(err, &field):
 		return types.NewError(codeInvalidConfig, "invalid podweir configuration", err.Error())
-	case errors.Is(err, hostif.ErrNoNetNS):
+	case errors.Is(err, rtnl.ErrNoNetNS):
 		return types.NewError(codeInvalidNetNS, "no network namespace", err.Error())
 	case errors.Is(err, attach.ErrForeignQdisc), errors.Is(err, attach.ErrHookTaken):
 		return types.NewError(codeForeign, "podweir will not replace what is not its own", err.Error())

@@ -19,7 +19,7 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 	"golang.org/x/sys/unix"
 
-	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/cni"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/terms"
@@ -39,7 +39,7 @@ func TestPrivilegedTheChartsCapabilitiesSuffice(t *testing.T) {
 	if d := p.ingress(t); d.Side.Is != terms.SideIFB || d.Queue.Is != terms.QueueTBF {
 		t.Errorf("ingress is %s on the %s side, want tbf on the ifb", d.Queue, d.Side)
 	}
-	if by := p.status(t).By; by != attach.ByPlugin {
+	if by := p.status(t).By; by != apply.ByPlugin {
 		t.Errorf("attached by %q, want by the plugin", by)
 	}
 	p.crosses(t)

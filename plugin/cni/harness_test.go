@@ -311,9 +311,9 @@ func (n *node) nodeDir(t *testing.T) string {
 }
 
 // slab opens what all attachments share.
-func (n *node) slab(t *testing.T) *datapath.Node {
+func (n *node) slab(t *testing.T) *datapath.Slab {
 	t.Helper()
-	shared := datapath.OpenNode(n.paths.Pins, n.nodeDir(t))
+	shared := datapath.OpenSlab(n.paths.Pins, n.nodeDir(t))
 	t.Cleanup(shared.Close)
 	return shared
 }

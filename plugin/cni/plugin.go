@@ -19,6 +19,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/cni/pkg/version"
 
+	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/netconf"
@@ -37,7 +38,7 @@ type Plugin struct {
 	Paths engine.Paths
 	// Strict is [attach.Request.Strict]: for measuring one mode and no other.
 	Strict bool
-	// Step is [attach.Engine.Step].
+	// Step is [apply.Executor.Step].
 	Step func(name string)
 }
 
@@ -56,7 +57,7 @@ func (p *Plugin) Funcs() skel.CNIFuncs {
 func (p *Plugin) Add(args *skel.CmdArgs) error {
 	added := engine.Add(context.Background(), &engine.Adding{
 		ContainerID: args.ContainerID, IfName: args.IfName, NetNSPath: args.Netns, Pod: podOf(args.Args),
-		By: attach.ByPlugin, Strict: p.Strict, Paths: p.Paths, Open: p.open,
+		By: apply.ByPlugin, Strict: p.Strict, Paths: p.Paths, Open: p.open,
 		Read:       func() (*netconf.Config, error) { return p.read(netconf.Add, args) },
 		Interfaces: func(c *netconf.Config) []string { return interfaces(c, args) },
 		Log:        func(c *netconf.Config, id attach.ID) *slog.Logger { return p.logger(c, "ADD", id) },
@@ -190,7 +191,7 @@ func (p *Plugin) Check(args *skel.CmdArgs) error {
 		}
 		return shapeError(err)
 	}
-	return shapeError(node.Check(ctx, &attach.Want{
+	return shapeError(node.Check(ctx, &apply.Want{
 		ID: id, NetNSPath: args.Netns, Names: interfaces(cfg, args), Config: &cfg.Shaping, ReplaceQdisc: cfg.ReplaceQdisc,
 	}))
 }

@@ -155,7 +155,7 @@ func cleansUp(t *testing.T, ns *testutil.NetNS, device string, index int) []stri
 	d, err := queue.Observe(ns.Handle, index)
 	must.OK(t, err)
 	var gone []string
-	done := map[queue.Hook]bool{}
+	done := map[terms.Hook]bool{}
 	for i := range d.HookFilters {
 		f := &d.HookFilters[i]
 		if f.Handle != 1 || done[f.Hook] {
@@ -169,7 +169,7 @@ func cleansUp(t *testing.T, ns *testutil.NetNS, device string, index int) []stri
 
 func deleteFilter(t *testing.T, ns *testutil.NetNS, device string, f *queue.Filter) {
 	t.Helper()
-	hook := map[queue.Hook]string{queue.HookIngress: "ingress", queue.HookEgress: "egress"}[f.Hook]
+	hook := map[terms.Hook]string{terms.HookIngress: "ingress", terms.HookEgress: "egress"}[f.Hook]
 	ns.Run(t, "tc", "filter", "del", "dev", device, hook, "pref", strconv.Itoa(int(f.Pref)), "handle", fmt.Sprintf("%#x", f.Handle), "bpf")
 }
 

@@ -28,8 +28,8 @@ type leftSlot struct {
 	owner, since uint64
 }
 
-// Left is how many slots [Node.Collect] would give back now.
-func (n *Node) Left(list func() (dirs []string, err error)) (int, error) {
+// Left is how many slots [Slab.Collect] would give back now.
+func (n *Slab) Left(list func() (dirs []string, err error)) (int, error) {
 	left, err := n.left(list)
 	return len(left), err
 }
@@ -38,7 +38,7 @@ func (n *Node) Left(list func() (dirs []string, err error)) (int, error) {
 // directories, which were listed after the slots were looked at, and what other maps
 // have of them; it returns how many. A killed process may have left them. Slots that
 // were taken within the last minute stay.
-func (n *Node) Collect(list func() (dirs []string, err error)) (int, error) {
+func (n *Slab) Collect(list func() (dirs []string, err error)) (int, error) {
 	left, err := n.left(list)
 	if err == nil {
 		err = n.forgetGroups()
@@ -71,7 +71,7 @@ func (n *Node) Collect(list func() (dirs []string, err error)) (int, error) {
 }
 
 // left are the slots of nobody. Who is about to take one has no link to another.
-func (n *Node) left(list func() (dirs []string, err error)) ([]leftSlot, error) {
+func (n *Slab) left(list func() (dirs []string, err error)) ([]leftSlot, error) {
 	var old []leftSlot
 	now := boottime()
 	err := n.each(func(s slot) {
@@ -111,7 +111,7 @@ func (n *Node) left(list func() (dirs []string, err error)) ([]leftSlot, error) 
 }
 
 // forgetHosts removes the devices at the host side that have one of these slots.
-func (n *Node) forgetHosts(slots map[uint32]slot) error {
+func (n *Slab) forgetHosts(slots map[uint32]slot) error {
 	return n.forget(mapHosts, func(m *bpfcall.Map, key []byte) (bool, error) {
 		var number uint32
 		err := m.Lookup(key, bytesOf(&number))
@@ -124,7 +124,7 @@ func (n *Node) forgetHosts(slots map[uint32]slot) error {
 }
 
 // forgetSubnets removes the subnets of these slots.
-func (n *Node) forgetSubnets(slots map[uint32]slot) error {
+func (n *Slab) forgetSubnets(slots map[uint32]slot) error {
 	return n.forget(mapSubnets, func(_ *bpfcall.Map, key []byte) (bool, error) {
 		_, left := slots[(*image.Subnet)(unsafe.Pointer(&key[0])).Slot]
 		return left, nil
@@ -133,7 +133,7 @@ func (n *Node) forgetSubnets(slots map[uint32]slot) error {
 
 // forgetGroups removes the groups that no slot names. A program adds what is missing: a slot that
 // names one from now on loses no more than what the group had used of its burst.
-func (n *Node) forgetGroups() error {
+func (n *Slab) forgetGroups() error {
 	named := make(map[uint64]bool)
 	err := n.each(func(s slot) {
 		if atomic.LoadUint64(&s.Owner) != 0 {
@@ -149,7 +149,7 @@ func (n *Node) forgetGroups() error {
 }
 
 // forget removes the keys of a map for which left says so.
-func (n *Node) forget(name string, left func(m *bpfcall.Map, key []byte) (bool, error)) error {
+func (n *Slab) forget(name string, left func(m *bpfcall.Map, key []byte) (bool, error)) error {
 	m, err := n.table(name)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil

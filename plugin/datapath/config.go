@@ -24,7 +24,7 @@ import (
 // the meters what they have counted.
 // dir is where the interface's pins are, redirectIndex the ifindex of the ifb, 0 if
 // there is none.
-func (n *Node) Configure(dir string, p *shaping.Params, subnets []netip.Prefix, redirectIndex int) error {
+func (n *Slab) Configure(dir string, p *shaping.Params, subnets []netip.Prefix, redirectIndex int) error {
 	s, fresh, err := n.take(dir, p.Direction)
 	if err != nil {
 		return err
@@ -44,13 +44,13 @@ func (n *Node) Configure(dir string, p *shaping.Params, subnets []netip.Prefix, 
 }
 
 // Slot is the number of the slot of a direction.
-func (n *Node) Slot(dir string, d terms.Direction) (uint32, error) {
+func (n *Slab) Slot(dir string, d terms.Direction) (uint32, error) {
 	s, err := n.mustFind(dir, d)
 	return s.number, err
 }
 
 // Stamp is Slot for who attaches a program to it: it notes this release.
-func (n *Node) Stamp(dir string, d terms.Direction) (uint32, error) {
+func (n *Slab) Stamp(dir string, d terms.Direction) (uint32, error) {
 	s, err := n.mustFind(dir, d)
 	if err == nil {
 		s.stamp()
@@ -61,7 +61,7 @@ func (n *Node) Stamp(dir string, d terms.Direction) (uint32, error) {
 // GiveBack takes the slot of a direction away, for which no program is attached any
 // more. subnets are those that it was configured with, hostIndex the device at the
 // host side. That there is none is no error.
-func (n *Node) GiveBack(dir string, d terms.Direction, subnets []netip.Prefix, hostIndex int) error {
+func (n *Slab) GiveBack(dir string, d terms.Direction, subnets []netip.Prefix, hostIndex int) error {
 	s, found, err := n.find(dir, d)
 	if err != nil || !found {
 		return err
@@ -85,7 +85,7 @@ func subnetKey(s slot, subnet netip.Prefix) image.Subnet {
 	return image.Subnet{PrefixBits: uint32(bits), Slot: s.number, Epoch: s.Epoch, Addr: subnet.Addr().As16()}
 }
 
-func (n *Node) putSubnets(s slot, subnets []netip.Prefix) error {
+func (n *Slab) putSubnets(s slot, subnets []netip.Prefix) error {
 	m, err := n.table(mapSubnets)
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func (n *Node) putSubnets(s slot, subnets []netip.Prefix) error {
 	return nil
 }
 
-func (n *Node) removeSubnets(s slot, subnets []netip.Prefix) error {
+func (n *Slab) removeSubnets(s slot, subnets []netip.Prefix) error {
 	if len(subnets) == 0 {
 		return nil
 	}

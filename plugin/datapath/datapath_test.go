@@ -46,7 +46,7 @@ func params(t *testing.T, change func(*shaping.Config)) *shaping.Params {
 }
 
 // openNode is a node on a bpffs of its own, and the pin directory of an interface.
-func openNode(t *testing.T) (n *datapath.Node, dir string) {
+func openNode(t *testing.T) (n *datapath.Slab, dir string) {
 	t.Helper()
 	root := testutil.BPFFS(t)
 	dir = filepath.Join(root, "network", "container,eth0", "eth0")
@@ -55,9 +55,9 @@ func openNode(t *testing.T) (n *datapath.Node, dir string) {
 }
 
 // again is another process's look at the node of a bpffs.
-func again(t *testing.T, root string) *datapath.Node {
+func again(t *testing.T, root string) *datapath.Slab {
 	t.Helper()
-	n := datapath.OpenNode(root, filepath.Join(root, "node"))
+	n := datapath.OpenSlab(root, filepath.Join(root, "node"))
 	t.Cleanup(n.Close)
 	return n
 }
@@ -142,7 +142,7 @@ func programID(t *testing.T, p *bpfcall.Program) uint32 {
 func TestPrivilegedProgramOfTheNode(t *testing.T) {
 	n, dir := openNode(t)
 	root := filepath.Join(dir, "..", "..", "..")
-	id := func(n *datapath.Node, c image.Carrier) uint32 {
+	id := func(n *datapath.Slab, c image.Carrier) uint32 {
 		t.Helper()
 		p, err := n.Program("pw_police", c)
 		must.OK(t, err)
@@ -271,7 +271,7 @@ func TestPrivilegedHigherRateIsInForceAtOnce(t *testing.T) {
 }
 
 // sumOf is all that was counted of egress.
-func sumOf(t *testing.T, n *datapath.Node, dir string) (packets, size uint64) {
+func sumOf(t *testing.T, n *datapath.Slab, dir string) (packets, size uint64) {
 	t.Helper()
 	counters, err := n.Counters(dir, terms.Egress)
 	must.OK(t, err)

@@ -20,7 +20,7 @@ import (
 
 // Observe returns what the slot of a direction holds, nil if it has none. dir is
 // where the interface's pins are.
-func (n *Node) Observe(dir string, d terms.Direction) (*attach.Dataplane, error) {
+func (n *Slab) Observe(dir string, d terms.Direction) (*attach.Dataplane, error) {
 	s, found, err := n.find(dir, d)
 	if err != nil || !found {
 		return nil, err

@@ -40,7 +40,7 @@ func CarrierOf(s terms.Side, d terms.Direction, slot uint32) Carrier {
 // for one slot, if that is the carrier, and not pinned. It stays open as long as
 // the node. A program of another build that is pinned in its place gives way; what
 // it is attached to keeps it.
-func (n *Node) Program(name string, carrier Carrier) (*bpfcall.Program, error) {
+func (n *Slab) Program(name string, carrier Carrier) (*bpfcall.Program, error) {
 	p, err := image.ProgramByName(name)
 	if err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func (n *Node) Program(name string, carrier Carrier) (*bpfcall.Program, error) {
 }
 
 // programPin is where a program is pinned, "" if it is not.
-func (n *Node) programPin(key programKey) string {
+func (n *Slab) programPin(key programKey) string {
 	switch key.carrier {
 	case ByClassID:
 		return filepath.Join(n.dir, key.name)
@@ -79,7 +79,7 @@ func (n *Node) programPin(key programKey) string {
 }
 
 // pinned opens what is pinned if it is the program of this build; nil if not.
-func (n *Node) pinned(p *image.Program, carrier Carrier, pin string) (*bpfcall.Program, error) {
+func (n *Slab) pinned(p *image.Program, carrier Carrier, pin string) (*bpfcall.Program, error) {
 	if pin == "" {
 		return nil, nil
 	}
@@ -101,7 +101,7 @@ func (n *Node) pinned(p *image.Program, carrier Carrier, pin string) (*bpfcall.P
 // current says whether a program is the one of this build over the slab that is
 // pinned. A tag does not tell the maps, and an interrupted uninstall may have left a
 // program of an earlier slab.
-func (n *Node) current(prog *bpfcall.Program, p *image.Program, carrier Carrier) (bool, error) {
+func (n *Slab) current(prog *bpfcall.Program, p *image.Program, carrier Carrier) (bool, error) {
 	info, err := prog.Info()
 	if err != nil || !p.HasTag(info.Tag, carrier) {
 		return false, err
@@ -120,7 +120,7 @@ func (n *Node) current(prog *bpfcall.Program, p *image.Program, carrier Carrier)
 	return slices.Contains(ids, slab.ID()), err
 }
 
-func (n *Node) loadProgram(p *image.Program, carrier Carrier, pin string) (*bpfcall.Program, error) {
+func (n *Slab) loadProgram(p *image.Program, carrier Carrier, pin string) (*bpfcall.Program, error) {
 	unlock, err := n.lock()
 	if err != nil {
 		return nil, err
@@ -189,7 +189,7 @@ func Current(name string, tag [8]byte, carrier Carrier) bool {
 // Serves says whether a program that is attached somewhere looks slots up in this
 // node's slab, or in none. A slab whose pins were lost lives as long as programs that
 // use it, and knows nothing of new limits.
-func (n *Node) Serves(id uint32, name string) bool {
+func (n *Slab) Serves(id uint32, name string) bool {
 	p, err := image.ProgramByName(name)
 	if err != nil || !p.Carried() {
 		return err == nil
@@ -202,7 +202,7 @@ func (n *Node) Serves(id uint32, name string) bool {
 	return serves
 }
 
-func (n *Node) usesSlab(id uint32) bool {
+func (n *Slab) usesSlab(id uint32) bool {
 	slab, err := n.table(mapSlab)
 	if err != nil {
 		return false

@@ -20,7 +20,7 @@ type Share struct {
 }
 
 // Share returns that of a direction. dir is where the interface's pins are.
-func (n *Node) Share(dir string, d terms.Direction) (*Share, error) {
+func (n *Slab) Share(dir string, d terms.Direction) (*Share, error) {
 	s, err := n.mustFind(dir, d)
 	if err != nil {
 		return nil, err

@@ -62,7 +62,7 @@ type slot struct {
 
 // owner is whose a slot is: a hash of the path of the interface's pins below the
 // root and of the direction.
-func (n *Node) owner(dir string, d terms.Direction) uint64 {
+func (n *Slab) owner(dir string, d terms.Direction) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(strings.TrimPrefix(dir, n.root) + "\x00" + d.String()))
 	return h.Sum64()&^makingBit | 1
@@ -80,7 +80,7 @@ func chunkSlots() uint32 {
 func chunkGroups() uint32 { return max(chunkSlots()/groupSlots, 1) }
 
 // chunkNumbers are those of the pinned chunks, in order.
-func (n *Node) chunkNumbers() ([]uint32, error) {
+func (n *Slab) chunkNumbers() ([]uint32, error) {
 	entries, err := os.ReadDir(n.dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -101,7 +101,7 @@ func (n *Node) chunkNumbers() ([]uint32, error) {
 
 // group maps some slots as long as the node is open, if they are not mapped yet. An
 // error that wraps [os.ErrNotExist] means that there are none.
-func (n *Node) group(number uint32) (group, error) {
+func (n *Slab) group(number uint32) (group, error) {
 	if g, open := n.groups[number]; open {
 		return g, nil
 	}
@@ -114,7 +114,7 @@ func (n *Node) group(number uint32) (group, error) {
 
 // mapGroup maps some slots for who unmaps them. The kernel rounds each up to 8 bytes,
 // and they are made of such words.
-func (n *Node) mapGroup(number uint32) (group, error) {
+func (n *Slab) mapGroup(number uint32) (group, error) {
 	m, err := bpfcall.OpenMap(n.chunkPath(number / chunkGroups()))
 	if err != nil {
 		return group{}, fmt.Errorf("open a part of the slab: %w", err)
@@ -131,11 +131,11 @@ func (n *Node) mapGroup(number uint32) (group, error) {
 	return group{unsafe.Slice((*image.Slot)(unsafe.Pointer(&memory[0])), groupSlots), unmap}, nil
 }
 
-func (n *Node) chunkPath(number uint32) string {
+func (n *Slab) chunkPath(number uint32) string {
 	return filepath.Join(n.dir, chunkPin+strconv.FormatUint(uint64(number), 10))
 }
 
-func (n *Node) slot(number uint32) (slot, error) {
+func (n *Slab) slot(number uint32) (slot, error) {
 	g, err := n.group(number / groupSlots)
 	if err != nil {
 		return slot{}, err
@@ -145,7 +145,7 @@ func (n *Node) slot(number uint32) (slot, error) {
 
 // each calls do for every slot of the node. What is mapped for that is unmapped: all
 // slots of a node take megabytes.
-func (n *Node) each(do func(s slot)) error {
+func (n *Slab) each(do func(s slot)) error {
 	numbers, err := n.chunkNumbers()
 	if err != nil {
 		return err
@@ -177,7 +177,7 @@ func (n *Node) each(do func(s slot)) error {
 }
 
 // find returns the slot of a direction. dir is where the interface's pins are.
-func (n *Node) find(dir string, d terms.Direction) (s slot, found bool, err error) {
+func (n *Slab) find(dir string, d terms.Direction) (s slot, found bool, err error) {
 	number, linked, err := slotNumber(dir, d)
 	if err != nil || !linked {
 		return s, false, err
@@ -217,7 +217,7 @@ func (s slot) link(dir string, d terms.Direction) error {
 }
 
 // unlink removes a link to a slot that is not the direction's any more. It is gone before
-// another slot is claimed: what [Node.Collect] finds linked is what was claimed last.
+// another slot is claimed: what [Slab.Collect] finds linked is what was claimed last.
 func unlink(dir string, d terms.Direction) error {
 	if err := unpin(pinPath(dir, d, slotPin)); err != nil {
 		return fmt.Errorf("unlink another slot: %w", err)
@@ -228,7 +228,7 @@ func unlink(dir string, d terms.Direction) error {
 // take returns the slot of a direction, and says whether it is a fresh one, with
 // nothing in it but random keys: [slot.own] makes it its owner's when everything is.
 // Who takes one holds the lock of the attachment, whose directory is there.
-func (n *Node) take(dir string, d terms.Direction) (s slot, fresh bool, err error) {
+func (n *Slab) take(dir string, d terms.Direction) (s slot, fresh bool, err error) {
 	owner := n.owner(dir, d)
 	s, found, err := n.find(dir, d)
 	if err == nil && !found {
@@ -258,7 +258,7 @@ func (s slot) own(owner uint64) { atomic.StoreUint64(&s.Owner, owner) }
 
 // claim takes a slot that has been free for long enough. Of several processes that want
 // one each gets another.
-func (n *Node) claim(owner uint64) (claimed slot, ok bool, err error) {
+func (n *Slab) claim(owner uint64) (claimed slot, ok bool, err error) {
 	last := n.lastClaimed()
 	if last != 0 {
 		if claimed, ok, err = n.claimIn(last, owner); ok || err != nil {
@@ -280,7 +280,7 @@ func (n *Node) claim(owner uint64) (claimed slot, ok bool, err error) {
 
 // claimIn is claim for one chunk. Each process begins at another group of its slots, and
 // has what it mapped before it.
-func (n *Node) claimIn(number uint32, owner uint64) (claimed slot, ok bool, err error) {
+func (n *Slab) claimIn(number uint32, owner uint64) (claimed slot, ok bool, err error) {
 	now := boottime()
 	for i := range chunkGroups() {
 		at := number*chunkGroups() + (n.first+i)%chunkGroups()
@@ -322,7 +322,7 @@ func fromLast(ascending []uint32, last uint32) []uint32 {
 }
 
 // lastClaimed reads the hint of [freePin], 0 if there is none.
-func (n *Node) lastClaimed() uint32 {
+func (n *Slab) lastClaimed() uint32 {
 	text, err := os.Readlink(filepath.Join(n.dir, freePin))
 	if err != nil {
 		return 0
@@ -333,7 +333,7 @@ func (n *Node) lastClaimed() uint32 {
 
 // noteClaimed leaves the hint for the next who claims a slot, and can do without: of
 // several processes one leaves it.
-func (n *Node) noteClaimed(last, now uint32) {
+func (n *Slab) noteClaimed(last, now uint32) {
 	if last == now {
 		return
 	}
@@ -368,7 +368,7 @@ func (s slot) release() {
 }
 
 // grow adds a chunk to the slab, unless another process just did.
-func (n *Node) grow() error {
+func (n *Slab) grow() error {
 	unlock, err := n.lock()
 	if err != nil {
 		return err
@@ -410,7 +410,7 @@ func (n *Node) grow() error {
 // publish puts a chunk where programs find it. The kernel waits for RCU afterwards, some
 // 10 ms, in case the caller replaces a map that is in use. publish replaces none, so that
 // one thread waits, and neither the caller nor those that wait for its lock.
-func (n *Node) publish(number uint32, chunk *bpfcall.Map) error {
+func (n *Slab) publish(number uint32, chunk *bpfcall.Map) error {
 	slab, fd, id := n.maps[mapSlab], uint32(chunk.FD()), chunk.ID()
 	done := slab.StartUpdate(bytesOf(&number), bytesOf(&fd))
 	for {
@@ -428,7 +428,7 @@ func (n *Node) publish(number uint32, chunk *bpfcall.Map) error {
 }
 
 // Taken is how many slots have an owner, of how many.
-func (n *Node) Taken() (taken, all int, err error) {
+func (n *Slab) Taken() (taken, all int, err error) {
 	err = n.each(func(s slot) {
 		all++
 		if atomic.LoadUint64(&s.Owner) != 0 {

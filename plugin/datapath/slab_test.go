@@ -31,9 +31,9 @@ import (
 
 // inMemory is a node whose slab is plain memory in which so many slots are not taken,
 // with a directory for each interface.
-func inMemory(t *testing.T, free int) *Node {
+func inMemory(t *testing.T, free int) *Slab {
 	t.Helper()
-	n := OpenNode(t.TempDir(), t.TempDir())
+	n := OpenSlab(t.TempDir(), t.TempDir())
 	slots := make([]image.Slot, chunkSlots())
 	for i := free; i < len(slots); i++ {
 		slots[i].Owner, slots[i].SinceNs = 1, boottime()
@@ -47,7 +47,7 @@ func inMemory(t *testing.T, free int) *Node {
 }
 
 // interfaceDir makes the directory of an interface's pins.
-func (n *Node) interfaceDir(t *testing.T, name string) string {
+func (n *Slab) interfaceDir(t *testing.T, name string) string {
 	t.Helper()
 	dir := filepath.Join(n.root, name)
 	must.OK(t, os.MkdirAll(dir, 0o700))
@@ -62,7 +62,7 @@ func TestClaim(t *testing.T) {
 	var group sync.WaitGroup
 	for owner := range uint64(slots) {
 		group.Go(func() {
-			process := OpenNode(n.root, n.dir)
+			process := OpenSlab(n.root, n.dir)
 			process.groups = n.groups
 			s, ok, err := process.claim(owner + 1)
 			if !ok || err != nil || s.number < image.FirstSlot || s.number >= image.FirstSlot+slots {
@@ -205,7 +205,7 @@ func TestPrivilegedSlabGrows(t *testing.T) {
 	dir := filepath.Join(root, "node")
 	const owners = 70 // three chunks
 	numbers := map[uint32]int{}
-	nodes := []*Node{OpenNode(root, dir), OpenNode(root, dir)}
+	nodes := []*Slab{OpenSlab(root, dir), OpenSlab(root, dir)}
 	for _, n := range nodes {
 		defer n.Close()
 	}
@@ -223,7 +223,7 @@ func TestPrivilegedSlabGrows(t *testing.T) {
 	if len(numbers) != owners {
 		t.Errorf("%d owners have %d slots", owners, len(numbers))
 	}
-	third := OpenNode(root, dir)
+	third := OpenSlab(root, dir)
 	defer third.Close()
 	for i := range owners {
 		s, found, err := third.find(filepath.Join(root, fmt.Sprint(i)), terms.Egress)
@@ -235,7 +235,7 @@ func TestPrivilegedSlabGrows(t *testing.T) {
 		t.Errorf("Taken = %d of %d, %v, want %d of 96", taken, all, err, owners)
 	}
 	// Whoever takes one maps no more than a few of the chunk that has one.
-	fourth := OpenNode(root, dir)
+	fourth := OpenSlab(root, dir)
 	defer fourth.Close()
 	if _, _, err := fourth.take(fourth.interfaceDir(t, "one more"), terms.Egress); err != nil || len(fourth.groups) > 2 {
 		t.Errorf("one slot was taken (%v) with %d groups mapped, want 1, or 2 if one was full", err, len(fourth.groups))
@@ -246,7 +246,7 @@ func TestPrivilegedSlabGrows(t *testing.T) {
 // between the two steps.
 func TestPrivilegedSlabHasWhatIsPinned(t *testing.T) {
 	root := testutil.BPFFS(t)
-	n := OpenNode(root, filepath.Join(root, "node"))
+	n := OpenSlab(root, filepath.Join(root, "node"))
 	defer n.Close()
 	number := uint32(image.FirstSlot) / chunkSlots()
 	for range 20 {
@@ -266,7 +266,7 @@ func TestPrivilegedSlabHasWhatIsPinned(t *testing.T) {
 func TestPrivilegedClaimStartsWhereOneWasFree(t *testing.T) {
 	root := testutil.BPFFS(t)
 	dir := filepath.Join(root, "node")
-	n := OpenNode(root, dir)
+	n := OpenSlab(root, dir)
 	defer n.Close()
 	oldest := uint32(image.FirstSlot) / chunkSlots()
 	for i := range uint32(3) {
@@ -278,7 +278,7 @@ func TestPrivilegedClaimStartsWhereOneWasFree(t *testing.T) {
 	must.OK(t, n.each(func(s slot) { s.Owner = uint64(s.number - s.number%chunkSlots() - image.FirstSlot) }))
 	full := 2 * int(chunkGroups())
 	for i, want := range []int{full + 1, 1, 1} {
-		process := OpenNode(root, dir)
+		process := OpenSlab(root, dir)
 		defer process.Close()
 		s, ok, err := process.claim(uint64(i) + 2)
 		if !ok || err != nil || s.number/chunkSlots() != oldest || len(process.groups) != want {
@@ -291,7 +291,7 @@ func TestPrivilegedClaimStartsWhereOneWasFree(t *testing.T) {
 // What other maps have of a slot goes with it.
 func TestPrivilegedCollectForgets(t *testing.T) {
 	root := testutil.BPFFS(t)
-	n := OpenNode(root, filepath.Join(root, "node"))
+	n := OpenSlab(root, filepath.Join(root, "node"))
 	defer n.Close()
 	subnets := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}
 	limits := &shaping.Params{
@@ -331,7 +331,7 @@ func TestPrivilegedCollectForgets(t *testing.T) {
 // as one has rested.
 func TestPrivilegedSlabIsFull(t *testing.T) {
 	root := testutil.BPFFS(t)
-	n := OpenNode(root, filepath.Join(root, "node"))
+	n := OpenSlab(root, filepath.Join(root, "node"))
 	defer n.Close()
 	must.OK(t, n.grow())
 	// The last chunk that there can be, in the place of two thousand of them.
@@ -360,7 +360,7 @@ func TestPrivilegedSlabIsFull(t *testing.T) {
 // limits that it requested.
 func TestPrivilegedSlotsAreReusedUnderTraffic(t *testing.T) {
 	root := testutil.BPFFS(t)
-	n := OpenNode(root, filepath.Join(root, "node"))
+	n := OpenSlab(root, filepath.Join(root, "node"))
 	defer n.Close()
 	limits := &shaping.Params{Direction: terms.Egress, Program: shaping.ProgramBand, Datapath: shaping.Datapath{Policy: terms.PolicyStrict}}
 	number := func(name string) uint32 {
@@ -429,7 +429,7 @@ func TestPrivilegedSlotsAreReusedUnderTraffic(t *testing.T) {
 func FuzzSlotNumber(f *testing.F) {
 	testutil.RequireRoot(f)
 	root := testutil.BPFFS(f)
-	n := OpenNode(root, filepath.Join(root, "node"))
+	n := OpenSlab(root, filepath.Join(root, "node"))
 	f.Cleanup(n.Close)
 	limits := &shaping.Params{Direction: terms.Egress, Program: shaping.ProgramBand, Datapath: shaping.Datapath{Policy: terms.PolicyStrict}}
 	for i := range 40 {
@@ -468,7 +468,7 @@ func FuzzSlotNumber(f *testing.F) {
 }
 
 // countAll is what was counted in every slot.
-func (n *Node) countAll() map[uint32]uint64 {
+func (n *Slab) countAll() map[uint32]uint64 {
 	all := make(map[uint32]uint64)
 	_ = n.each(func(s slot) {
 		for i := range s.State.Counts {
@@ -498,7 +498,7 @@ func TestABIVersionIsThatOfThePrograms(t *testing.T) {
 func TestNodeLockIsWaitedForInVain(t *testing.T) {
 	before := lockTimeout
 	t.Cleanup(func() { lockTimeout = before })
-	n := OpenNode(t.TempDir(), t.TempDir())
+	n := OpenSlab(t.TempDir(), t.TempDir())
 	lock := func() func() {
 		t.Helper()
 		unlock, err := n.lock()

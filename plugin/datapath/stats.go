@@ -44,7 +44,7 @@ var dispositions = [...]string{
 // ErrNoSlot means that a direction has no slot, so nothing was counted.
 var ErrNoSlot = errors.New("no slot in the slab")
 
-func (n *Node) mustFind(dir string, d terms.Direction) (slot, error) {
+func (n *Slab) mustFind(dir string, d terms.Direction) (slot, error) {
 	s, found, err := n.find(dir, d)
 	if err == nil && !found {
 		err = fmt.Errorf("%v of %s: %w", d, dir, ErrNoSlot)
@@ -55,14 +55,14 @@ func (n *Node) mustFind(dir string, d terms.Direction) (slot, error) {
 // View is the memory of the slot of a direction, which programs write to meanwhile,
 // as long as the node is open; for who measures. dir is where the interface's pins
 // are.
-func (n *Node) View(dir string, d terms.Direction) (*image.Slot, error) {
+func (n *Slab) View(dir string, d terms.Direction) (*image.Slot, error) {
 	s, err := n.mustFind(dir, d)
 	return s.Slot, err
 }
 
 // Counters returns the counters of a direction, every disposition once. dir is
 // where the interface's pins are.
-func (n *Node) Counters(dir string, d terms.Direction) ([]Counter, error) {
+func (n *Slab) Counters(dir string, d terms.Direction) ([]Counter, error) {
 	s, err := n.mustFind(dir, d)
 	if err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func (n *Node) Counters(dir string, d terms.Direction) ([]Counter, error) {
 
 // GroupDropped is what the ceiling of a group dropped behind its queues, in packets and wire bytes.
 // A group no pod of which sent anything yet has dropped nothing.
-func (n *Node) GroupDropped(key uint64) (packets, bytes uint64, err error) {
+func (n *Slab) GroupDropped(key uint64) (packets, bytes uint64, err error) {
 	m, err := n.table(mapGroups)
 	if err != nil {
 		return 0, 0, err
@@ -109,7 +109,7 @@ type HeavyFlow struct {
 const heavyFlowAge = 2 * time.Second
 
 // HeavyFlows returns the current heavy flows of a direction, the largest first.
-func (n *Node) HeavyFlows(dir string, d terms.Direction) ([]HeavyFlow, error) {
+func (n *Slab) HeavyFlows(dir string, d terms.Direction) ([]HeavyFlow, error) {
 	s, err := n.mustFind(dir, d)
 	if err != nil {
 		return nil, err

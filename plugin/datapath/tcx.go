@@ -177,7 +177,7 @@ func detachNow(pin string) error {
 
 // PutHost tells the programs on TCX hooks at the host side which slot is that of the
 // direction at a device.
-func (n *Node) PutHost(dir string, d terms.Direction, ifindex int) error {
+func (n *Slab) PutHost(dir string, d terms.Direction, ifindex int) error {
 	s, err := n.mustFind(dir, d)
 	if err != nil {
 		return err
@@ -195,7 +195,7 @@ func (n *Node) PutHost(dir string, d terms.Direction, ifindex int) error {
 
 // HostSlot is the slot that programs on TCX hooks at the host side use for a
 // direction at a device, 0 if there is none.
-func (n *Node) HostSlot(d terms.Direction, ifindex int) (uint32, error) {
+func (n *Slab) HostSlot(d terms.Direction, ifindex int) (uint32, error) {
 	m, err := n.table(mapHosts)
 	if errors.Is(err, os.ErrNotExist) {
 		return 0, nil
@@ -210,9 +210,9 @@ func (n *Node) HostSlot(d terms.Direction, ifindex int) (uint32, error) {
 	return number, nil
 }
 
-// forgetHost removes what [Node.PutHost] put, unless another slot has taken the
+// forgetHost removes what [Slab.PutHost] put, unless another slot has taken the
 // place.
-func (n *Node) forgetHost(ifindex int, d terms.Direction, slot uint32) error {
+func (n *Slab) forgetHost(ifindex int, d terms.Direction, slot uint32) error {
 	if now, err := n.HostSlot(d, ifindex); err != nil || now != slot {
 		return err
 	}

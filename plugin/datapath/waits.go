@@ -44,7 +44,7 @@ var bands = [...]string{"light", "heavy"}
 
 // Waits returns how long packets of a direction waited, every band once. dir is where
 // the interface's pins are.
-func (n *Node) Waits(dir string, d terms.Direction) ([]Wait, error) {
+func (n *Slab) Waits(dir string, d terms.Direction) ([]Wait, error) {
 	s, err := n.mustFind(dir, d)
 	if err != nil {
 		return nil, err

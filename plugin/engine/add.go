@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/terms"
@@ -26,12 +27,12 @@ type Adding struct {
 	ContainerID, IfName string
 	NetNSPath           string
 	// Interfaces returns those that the chain made in the pod, none where nobody tells: see
-	// [attach.Want.Names].
+	// [apply.Want.Names].
 	Interfaces func(*netconf.Config) []string
 	// Pod is "namespace/name", "" if it is not known.
 	Pod string
-	By  attach.By
-	// Strict is [attach.Want.Strict].
+	By  apply.By
+	// Strict is [apply.Want.Strict].
 	Strict bool
 	// Read reads what is requested, with the errors of [netconf.Parse].
 	Read func() (*netconf.Config, error)
@@ -67,20 +68,20 @@ type Added struct {
 func Add(ctx context.Context, a *Adding) Added {
 	conf, unread := a.Read()
 	out := Added{Config: conf, ID: attach.ID{Network: conf.Name, ContainerID: a.ContainerID, IfName: a.IfName}}
-	if a.By == attach.ByPlugin && netconf.IsContract(unread) { // the chain around podweir is broken: never failed open
+	if a.By == apply.ByPlugin && netconf.IsContract(unread) { // the chain around podweir is broken: never failed open
 		out.Err, out.Refuse = unread, true
 		return out
 	}
 	log := a.Log(conf, out.ID)
 	tellConfig(log, conf)
-	refusable := !conf.FailOpen() && a.By != attach.ByAgent // what the agent finds runs
+	refusable := !conf.FailOpen() && a.By != apply.ByAgent // what the agent finds runs
 	// A rate that cannot be read does not cost the other direction its limit.
 	if unread == nil || !refusable && conf.Shaping.Limited() {
 		out.Failed = a.apply(ctx, log, &out)
 	}
 	out.Err = errors.Join(unread, out.Failed)
 	switch {
-	case out.Err == nil && a.By == attach.ByPlugin && !conf.Told && (out.left || !conf.Shaping.Limited()):
+	case out.Err == nil && a.By == apply.ByPlugin && !conf.Told && (out.left || !conf.Shaping.Limited()):
 		// What failed may be the limit that another entry of the chain was told of.
 	case out.Err == nil:
 		a.Paths.Mail().ClearFailure(out.ID)
@@ -89,7 +90,7 @@ func Add(ctx context.Context, a *Adding) Added {
 		out.Refuse = true
 	default:
 		switch {
-		case a.By == attach.ByAgent: // its look is logged as a whole
+		case a.By == apply.ByAgent: // its look is logged as a whole
 		case len(out.Interfaces) > 0:
 			log.Error("pod starts without all of its limits", "error", out.Err, "onError", conf.OnError.String())
 		default:
@@ -104,10 +105,10 @@ func Add(ctx context.Context, a *Adding) Added {
 // called within its set-up can meet.
 func (a *Adding) ended(err error) bool {
 	switch a.By {
-	case attach.ByNRI:
-		return errors.Is(err, attach.ErrNoNetNS)
-	case attach.ByAgent:
-		return errors.Is(err, attach.ErrGone) // it looks again
+	case apply.ByNRI:
+		return errors.Is(err, apply.ErrNoNetNS)
+	case apply.ByAgent:
+		return errors.Is(err, apply.ErrGone) // it looks again
 	default:
 		return false
 	}
@@ -126,7 +127,7 @@ func (a *Adding) apply(ctx context.Context, log *slog.Logger, out *Added) error 
 		return err
 	}
 	defer node.Close()
-	if a.By == attach.ByPlugin && node.OfAnotherEntry(out.Config, out.ID) {
+	if a.By == apply.ByPlugin && node.OfAnotherEntry(out.Config, out.ID) {
 		log.Warn("limit kept: another entry of podweir-cni in the chain made it; keep one entry, with the capabilities bandwidth and io.kubernetes.cri.pod-annotations")
 		out.left = true
 		return nil
@@ -139,11 +140,11 @@ func (a *Adding) apply(ctx context.Context, log *slog.Logger, out *Added) error 
 		return err
 	}
 	out.ID = kept
-	want := &attach.Want{
+	want := &apply.Want{
 		ID: out.ID, NetNSPath: a.NetNSPath, Names: a.Interfaces(out.Config), Config: &out.Config.Shaping,
 		ReplaceQdisc: out.Config.ReplaceQdisc, Pod: a.Pod, By: a.By, Strict: a.Strict,
 	}
-	if a.By == attach.ByPlugin {
+	if a.By == apply.ByPlugin {
 		want.Told = &out.Config.Told
 	}
 	if holder, held, _ := node.Holder(want, want.ID); held { // what is in the way otherwise Ensure says
@@ -175,7 +176,7 @@ func (a *Adding) attached(limited bool, id attach.ID) (bool, error) {
 // one that is not told take off a limit that it lacks.
 func (n *Node) OfAnotherEntry(conf *netconf.Config, id attach.ID) bool {
 	records, _ := n.Records(id) // what cannot be read says nothing
-	return slices.ContainsFunc(records, func(r *attach.Record) bool {
+	return slices.ContainsFunc(records, func(r *apply.Record) bool {
 		switch {
 		case conf.Told:
 			return r.Told != nil && !*r.Told && !conf.Shaping.Limited()

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/podweir/podweir/plugin/act"
+	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/queue"
@@ -66,7 +68,7 @@ func (p Paths) PodDevices() ([]PodDevice, error) {
 		if err != nil {
 			return nil, fmt.Errorf("look at device %s: %w", one.Name, err)
 		}
-		if root := seen.Root(); root != nil && record != nil && ownRoot(root, record.Choices[terms.Ingress].Majors) {
+		if root := seen.Root(); root != nil && record != nil && act.OwnRoot(root, record.Choices[terms.Ingress].Majors) {
 			seen.OwnTree = true
 		}
 		pod := PodDevice{Device: *seen, Kind: one.Kind, NetNSID: one.PeerNetNSID}
@@ -83,7 +85,7 @@ func (p Paths) PodDevices() ([]PodDevice, error) {
 
 // recordOf returns the record of the interface whose host end a device is, nil if there is
 // none.
-func (k *kernel) recordOf(records []*attach.Record, dev *hostif.Interface) (*attach.Record, error) {
+func (k *kernel) recordOf(records []*apply.Record, dev *hostif.Interface) (*apply.Record, error) {
 	for _, r := range records {
 		if is, err := k.isHostEnd(&r.Interface, dev); is || err != nil {
 			return r, err
@@ -122,8 +124,8 @@ func (p Paths) QueueKinds(names []string) (map[string][]string, error) {
 
 // look opens the kernel's interfaces, and returns the records by the index of the host-side
 // device.
-func (p Paths) look() (map[int][]*attach.Record, *kernel, error) {
-	byIndex := make(map[int][]*attach.Record)
+func (p Paths) look() (map[int][]*apply.Record, *kernel, error) {
+	byIndex := make(map[int][]*apply.Record)
 	n, err := Open(p)
 	if errors.Is(err, ErrNoState) {
 		k, err := newKernel(p, nil)
@@ -144,15 +146,15 @@ func (p Paths) look() (map[int][]*attach.Record, *kernel, error) {
 }
 
 // records are all that this release can read.
-func (n *Node) records() ([]*attach.Record, error) {
+func (n *Node) records() ([]*apply.Record, error) {
 	ids, err := n.List()
 	if err != nil {
 		return nil, err
 	}
-	var all []*attach.Record
+	var all []*apply.Record
 	for _, id := range ids {
 		records, err := n.store.Records(id)
-		if err != nil && !errors.Is(err, attach.ErrUnknownRecord) {
+		if err != nil && !errors.Is(err, apply.ErrUnknownRecord) {
 			return nil, err
 		}
 		all = append(all, records...)

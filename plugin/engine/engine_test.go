@@ -19,10 +19,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
-	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/mailbox"
+	"github.com/podweir/podweir/plugin/rtnl"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
@@ -42,8 +43,8 @@ func TestPrivilegedTimeRunsOutWithinAStep(t *testing.T) {
 	}
 	onIFB := limit
 	onIFB.Place, onIFB.Rate = terms.PlaceIFB, 20_000_000
-	want := func(l *shaping.Limit) *attach.Want {
-		return &attach.Want{
+	want := func(l *shaping.Limit) *apply.Want {
+		return &apply.Want{
 			ID: attach.ID{Network: "net", ContainerID: "c1", IfName: "eth0"}, NetNSPath: pod.Path(), Names: []string{"eth0"},
 			Config: &shaping.Config{Egress: l, Ingress: l},
 		}
@@ -84,7 +85,7 @@ func TestPrivilegedTimeRunsOutWithinAStep(t *testing.T) {
 		first := ensure(left, &onIFB)
 		if first != nil {
 			late++
-			if !errors.Is(first, hostif.ErrLate) && !errors.Is(first, hostif.ErrNoAnswer) {
+			if !errors.Is(first, rtnl.ErrLate) && !errors.Is(first, rtnl.ErrNoAnswer) {
 				t.Fatalf("%v left: %v, want an error that says that it was too late", left, first)
 			}
 			if step := "egress build-queue"; left == 0 && !strings.Contains(first.Error(), step) {
@@ -114,8 +115,7 @@ func TestPrivilegedTimeRunsOutWithinAStep(t *testing.T) {
 	}
 }
 
-// Only answers are kept: an error is tried again, and so is one that an earlier
-// release left in the file.
+// Only answers are kept: an error is tried again.
 func TestPrivilegedErrorsOfTheSelfTestAreNotKept(t *testing.T) {
 	testutil.RequireQdisc(t, "ifb")
 	paths := engine.Paths{Run: t.TempDir()}
@@ -128,10 +128,6 @@ func TestPrivilegedErrorsOfTheSelfTestAreNotKept(t *testing.T) {
 	}
 	if way, _, err := paths.Redirect(fails); err != nil || way != "mirred" {
 		t.Errorf("after an answer Redirect() = %q, %v, want mirred, which is kept", way, err)
-	}
-	rewrite(t, paths, map[string]any{"redirect": "", "redirectError": "redirect self-test: open packet socket: operation not permitted"})
-	if way, _, err := paths.Redirect(func() (string, error) { return "bpf", nil }); err != nil || way != "bpf" {
-		t.Errorf("with a file of an earlier release Redirect() = %q, %v, want bpf", way, err)
 	}
 	// That packets get lost is an answer.
 	rewrite(t, paths, map[string]any{"redirect": ""})

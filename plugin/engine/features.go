@@ -24,9 +24,6 @@ type features struct {
 	TCX bool `json:"tcx"`
 	// Redirect is how packets reach an ifb, empty if they do not.
 	Redirect string `json:"redirect"`
-	// RedirectError is in files of podweir before 0.1.0, which kept the error of
-	// a self-test that could not be made, and is no answer.
-	RedirectError string `json:"redirectError,omitempty"`
 	// untried says why the self-test could not find out.
 	untried error
 }
@@ -92,7 +89,7 @@ func (p Paths) featuresBy(probeRedirect func() (string, error)) (*features, erro
 // keptFeatures reads what was found out during this boot, nil if nothing is kept.
 func keptFeatures(path, boot string) *features {
 	var f features
-	if b, err := os.ReadFile(path); err == nil && json.Unmarshal(b, &f) == nil && f.Boot == boot && f.RedirectError == "" {
+	if b, err := os.ReadFile(path); err == nil && json.Unmarshal(b, &f) == nil && f.Boot == boot {
 		return &f
 	}
 	return nil

@@ -9,8 +9,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/rtnl"
 	"github.com/podweir/podweir/plugin/terms"
 )
 
@@ -18,8 +20,8 @@ import (
 // removes what is left of it then, and status, repair and doctor say so. An interface that
 // is not where its record says, but of which something still exists, is not gone: left
 // says what. Whether its pod has ended is not known then.
-func (n *Node) Gone(r *attach.Record) (gone bool, left string, err error) {
-	if _, err := n.Refind(r); !errors.Is(err, attach.ErrGone) {
+func (n *Node) Gone(r *apply.Record) (gone bool, left string, err error) {
+	if _, err := n.Refind(r); !errors.Is(err, apply.ErrGone) {
 		return false, "", err
 	}
 	if left, err = n.kernel.left(&r.Interface); left == "" && err == nil {
@@ -32,7 +34,7 @@ func (n *Node) Gone(r *attach.Record) (gone bool, left string, err error) {
 
 // Namesake returns the ifindex of a device that leads out of the pod under the name of an
 // interface that is not there any more, 0 if there is none or an attachment has it.
-func (n *Node) Namesake(r *attach.Record) (int, error) {
+func (n *Node) Namesake(r *apply.Record) (int, error) {
 	p, err := n.kernel.podOf(&r.Interface)
 	if p == nil || err != nil {
 		return 0, err
@@ -93,7 +95,7 @@ func (k *kernel) hostEnd(i *attach.Interface) (*hostif.Interface, error) {
 // movedTo returns the path of the namespace of an interface if the interface is in it, ""
 // if not.
 func (k *kernel) movedTo(i *attach.Interface) (string, error) {
-	for _, path := range hostif.NetNSPaths() {
+	for _, path := range rtnl.NetNSPaths() {
 		var st unix.Stat_t
 		if unix.Stat(path, &st) != nil || st.Ino != i.NetNSInode {
 			continue
@@ -163,9 +165,9 @@ func (k *kernel) isHostEnd(i *attach.Interface, dev *hostif.Interface) (bool, er
 // namespaceOfPeer returns the path of the namespace with the other end of a device of the
 // host's, "" if it is out of sight.
 func (k *kernel) namespaceOfPeer(dev *hostif.Interface) (string, error) {
-	for _, path := range hostif.NetNSPaths() {
-		ns, err := hostif.OpenNetNS(path)
-		if errors.Is(err, hostif.ErrNoNetNS) {
+	for _, path := range rtnl.NetNSPaths() {
+		ns, err := rtnl.OpenNetNS(path)
+		if errors.Is(err, rtnl.ErrNoNetNS) {
 			continue
 		}
 		if err != nil {
@@ -187,7 +189,7 @@ func (k *kernel) visit(path string, f func(*podNS) error) error {
 		defer k.release(path)
 	}
 	p, err := k.pod(path)
-	if errors.Is(err, hostif.ErrNoNetNS) {
+	if errors.Is(err, rtnl.ErrNoNetNS) {
 		return nil
 	}
 	if err != nil {

@@ -9,25 +9,27 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/rtnl"
 )
 
-// Find implements [attach.Interfaces].
+// Find implements [apply.Interfaces].
 func (k *kernel) Find(netnsPath, name string) (attach.Interface, error) {
 	p, err := k.pod(netnsPath)
 	if err != nil {
-		return attach.Interface{}, goneIf(err, hostif.ErrNoNetNS)
+		return attach.Interface{}, goneIf(err, rtnl.ErrNoNetNS)
 	}
 	pair, err := hostif.FindPair(p.handle, k.host, p.ns, k.hostNS, name)
 	return k.interfaceOf(p, netnsPath, &pair, err)
 }
 
-// Outward implements [attach.Interfaces].
+// Outward implements [apply.Interfaces].
 func (k *kernel) Outward(netnsPath string) ([]attach.Interface, error) {
 	p, err := k.pod(netnsPath)
 	if err != nil {
-		return nil, goneIf(err, hostif.ErrNoNetNS)
+		return nil, goneIf(err, rtnl.ErrNoNetNS)
 	}
 	devices, err := p.handle.Interfaces()
 	if err != nil {
@@ -40,7 +42,7 @@ func (k *kernel) Outward(netnsPath string) ([]attach.Interface, error) {
 		switch {
 		case err == nil:
 			all = append(all, iface)
-		case errors.Is(err, attach.ErrGone), errors.Is(err, attach.ErrStandIn), errors.Is(err, attach.ErrLoopback):
+		case errors.Is(err, apply.ErrGone), errors.Is(err, apply.ErrStandIn), errors.Is(err, apply.ErrLoopback):
 		default:
 			return nil, err
 		}
@@ -62,11 +64,11 @@ func (k *kernel) interfaceOf(p *podNS, path string, pair *hostif.Pair, err error
 		return attach.Interface{}, goneIf(err, hostif.ErrNoDevice)
 	}
 	if pair.Pod.Loopback {
-		return attach.Interface{}, fmt.Errorf("%s: %w", pair.Pod.Name, attach.ErrLoopback)
+		return attach.Interface{}, fmt.Errorf("%s: %w", pair.Pod.Name, apply.ErrLoopback)
 	}
 	if pair.Host.Index == 0 && !pair.Pod.LeadsOut() {
 		return attach.Interface{}, fmt.Errorf("%s (ifindex %d) in %s is a %s device: %w",
-			pair.Pod.Name, pair.Pod.Index, path, pair.Pod.Kind, attach.ErrStandIn)
+			pair.Pod.Name, pair.Pod.Index, path, pair.Pod.Kind, apply.ErrStandIn)
 	}
 	k.find(p, pair)
 	return attach.Interface{
@@ -77,20 +79,20 @@ func (k *kernel) interfaceOf(p *podNS, path string, pair *hostif.Pair, err error
 	}, nil
 }
 
-// Again implements [attach.Interfaces].
+// Again implements [apply.Interfaces].
 func (k *kernel) Again(i *attach.Interface) (attach.Interface, error) {
 	p, err := k.pod(i.NetNSPath)
 	if err != nil {
-		return attach.Interface{}, goneIf(err, hostif.ErrNoNetNS)
+		return attach.Interface{}, goneIf(err, rtnl.ErrNoNetNS)
 	}
 	if !p.holds(i) {
 		return attach.Interface{}, fmt.Errorf("%s (ifindex %d) in %s: %w, another namespace is in its place",
-			i.PodName, i.PodIndex, i.NetNSPath, attach.ErrGone)
+			i.PodName, i.PodIndex, i.NetNSPath, apply.ErrGone)
 	}
 	pair, err := hostif.FindPairAt(p.handle, k.host, p.ns, k.hostNS, i.PodIndex)
 	if pair.Pod.Index != 0 && !i.IsKind(pair.Pod.Kind) {
 		return attach.Interface{}, fmt.Errorf("%s (ifindex %d) in %s: %w, %s of the kind %q has its number",
-			i.PodName, i.PodIndex, i.NetNSPath, attach.ErrGone, pair.Pod.Name, pair.Pod.Kind)
+			i.PodName, i.PodIndex, i.NetNSPath, apply.ErrGone, pair.Pod.Name, pair.Pod.Kind)
 	}
 	now, err := k.interfaceOf(p, i.NetNSPath, &pair, err)
 	if err != nil {
@@ -106,12 +108,12 @@ func (k *kernel) Again(i *attach.Interface) (attach.Interface, error) {
 	return now, nil
 }
 
-// goneError is an error that is [attach.ErrGone] too, in its own words.
+// goneError is an error that is [apply.ErrGone] too, in its own words.
 type goneError struct{ error }
 
-// Is says that it is [attach.ErrGone], and [attach.ErrNoNetNS] if the namespace is gone.
+// Is says that it is [apply.ErrGone], and [apply.ErrNoNetNS] if the namespace is gone.
 func (e goneError) Is(target error) bool {
-	return target == attach.ErrGone || target == attach.ErrNoNetNS && errors.Is(e.error, hostif.ErrNoNetNS)
+	return target == apply.ErrGone || target == apply.ErrNoNetNS && errors.Is(e.error, rtnl.ErrNoNetNS)
 }
 func (e goneError) Unwrap() error { return e.error }
 

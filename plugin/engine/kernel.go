@@ -7,34 +7,36 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"time"
 
+	"github.com/podweir/podweir/plugin/act"
+	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/queue"
+	"github.com/podweir/podweir/plugin/rtnl"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/units"
 )
 
-// kernel implements attach.Kernel and attach.Interfaces over netlink and
+// kernel implements apply.Kernel and apply.Interfaces over netlink and
 // bpf(2). It keeps sockets and programs open between the steps of one command.
 type kernel struct {
 	paths  Paths
 	store  *store
 	host   *hostif.Handle
-	hostNS *hostif.NetNS
+	hostNS *rtnl.NetNS
 	pods   map[string]*podNS
-	node   *datapath.Node
+	slab   *datapath.Slab
 	// shows says that what is seen is for people: part of it is better than nothing.
 	shows bool
 	// found are the two devices that were found last, until somebody looks at them.
 	found map[device]hostif.Interface
 	// seen is what the last look at a device found.
-	seen map[device]seen
+	seen map[device]*act.Seen
 	// listed are the qdiscs of the host's devices, nil to read them at each look.
 	listed *queue.Listing
 	// known are the kernel's features, nil until they are read.
@@ -52,7 +54,7 @@ func newKernel(paths Paths, s *store) (*kernel, error) {
 	if s != nil {
 		root, shared = s.pins.Root(), s.pins.NodeDir(datapath.ABIVersion)
 	}
-	ns, err := hostif.CurrentNetNS()
+	ns, err := rtnl.CurrentNetNS()
 	if err != nil {
 		return nil, err
 	}
@@ -62,13 +64,13 @@ func newKernel(paths Paths, s *store) (*kernel, error) {
 	}
 	return &kernel{
 		paths: paths, store: s, host: h, hostNS: ns,
-		pods: make(map[string]*podNS), found: make(map[device]hostif.Interface), seen: make(map[device]seen),
-		node: datapath.OpenNode(root, shared),
+		pods: make(map[string]*podNS), found: make(map[device]hostif.Interface), seen: make(map[device]*act.Seen),
+		slab: datapath.OpenSlab(root, shared),
 	}, nil
 }
 
 func (k *kernel) close() {
-	k.node.Close()
+	k.slab.Close()
 	for path := range k.pods {
 		k.release(path)
 	}
@@ -88,7 +90,7 @@ func (k *kernel) features() (*features, error) {
 	return k.known, nil
 }
 
-// Facts implements [attach.Interfaces].
+// Facts implements [apply.Interfaces].
 func (k *kernel) Facts(i attach.Interface) (shaping.Facts, bool, error) {
 	f, err := k.features()
 	if err != nil {
@@ -114,7 +116,7 @@ func pastHost(i *attach.Interface) bool { return i.Kind == terms.DeviceNetkit }
 
 // pins is the directory of the interface's pins. Observe and Do refuse a record whose
 // names cannot be a path.
-func (k *kernel) pins(r *attach.Record) string {
+func (k *kernel) pins(r *apply.Record) string {
 	dir, _ := k.store.dir(r)
 	return dir
 }
@@ -128,7 +130,7 @@ type device struct {
 // place is one device of a pod with the namespace to reach it.
 type place struct {
 	device
-	ns   *hostif.NetNS
+	ns   *rtnl.NetNS
 	side terms.Side
 	// link is not known of every place: its name is "" then.
 	link hostif.Interface
@@ -137,7 +139,7 @@ type place struct {
 }
 
 // placeOf returns nil if the device is gone.
-func (k *kernel) placeOf(r *attach.Record, s terms.Side) (*place, error) {
+func (k *kernel) placeOf(r *apply.Record, s terms.Side) (*place, error) {
 	p, err := k.recordedPlace(r, s)
 	if p == nil || err != nil || p.link.Name != "" {
 		return p, err
@@ -161,7 +163,7 @@ func (k *kernel) placeOf(r *attach.Record, s terms.Side) (*place, error) {
 
 // recordedPlace is placeOf for who is told anyway that the device is gone. It does not
 // ask for a device whose index the record has, and returns nil if the namespace is gone.
-func (k *kernel) recordedPlace(r *attach.Record, s terms.Side) (*place, error) {
+func (k *kernel) recordedPlace(r *apply.Record, s terms.Side) (*place, error) {
 	i := &r.Interface
 	if s == terms.SideHost {
 		if i.HostIndex == 0 {
@@ -186,8 +188,8 @@ func (k *kernel) recordedPlace(r *attach.Record, s terms.Side) (*place, error) {
 	return &place{device: device{p.handle, ifb.Index}, ns: p.ns, side: s, link: ifb}, nil
 }
 
-// Observe implements [attach.Kernel].
-func (k *kernel) Observe(r *attach.Record) (*attach.Observed, error) {
+// Observe implements [apply.Kernel].
+func (k *kernel) Observe(r *apply.Record) (*attach.Observed, error) {
 	if _, err := k.store.dir(r); err != nil {
 		return nil, err
 	}
@@ -198,7 +200,7 @@ func (k *kernel) Observe(r *attach.Record) (*attach.Observed, error) {
 	}
 	for _, d := range terms.Directions {
 		_, obs.Recorded[d] = r.Choices[d]
-		dp, err := k.node.Observe(k.pins(r), d)
+		dp, err := k.slab.Observe(k.pins(r), d)
 		if err != nil {
 			return nil, err
 		}
@@ -234,20 +236,20 @@ func (k *kernel) Observe(r *attach.Record) (*attach.Observed, error) {
 
 // observePacing reads by what TCP in the pod sizes its packets, for who limits what it sends or
 // did.
-func (k *kernel) observePacing(r *attach.Record, obs *attach.Observed) error {
+func (k *kernel) observePacing(r *apply.Record, obs *attach.Observed) error {
 	if r.Config.Egress == nil && r.Choices[terms.Egress].Pacing == nil {
 		return nil
 	}
 	pod, err := k.podOf(&r.Interface)
 	if pod != nil {
-		obs.Pacing, err = k.pacing(pod.ns)
+		obs.Pacing, err = act.Pacing(pod.ns, k.hostNS)
 	}
 	return err
 }
 
 // looksForIFB says that an ifb may be there, or that the ingress queue may have to move
 // to one.
-func looksForIFB(r *attach.Record, obs *attach.Observed) bool {
+func looksForIFB(r *apply.Record, obs *attach.Observed) bool {
 	ingress := r.Choices[terms.Ingress]
 	return usesIFB(r, obs) || redirected(obs) || mayMoveToIFB(r, obs) || ingress.Degraded() || len(r.Choices) == 0 && !r.Config.Limited()
 }
@@ -260,13 +262,13 @@ func redirected(obs *attach.Observed) bool {
 	})
 }
 
-func usesIFB(r *attach.Record, obs *attach.Observed) bool {
+func usesIFB(r *apply.Record, obs *attach.Observed) bool {
 	dp := obs.Dataplanes[terms.Ingress]
 	return dp != nil && dp.RedirectIndex != 0 || mayUseIFB(r)
 }
 
 // mayUseIFB says that the ingress queue is on an ifb, if there is no obstacle.
-func mayUseIFB(r *attach.Record) bool {
+func mayUseIFB(r *apply.Record) bool {
 	l := r.Config.Ingress
 	return l != nil && (l.Place.IFB() || l.Place == terms.PlaceAuto && pastHost(&r.Interface) ||
 		r.Choices[terms.Ingress].Place == terms.PlaceIFB)
@@ -274,17 +276,17 @@ func mayUseIFB(r *attach.Record) bool {
 
 // mayMoveToIFB says that the ingress queue cannot stand on the host side: a root
 // qdisc of somebody else's is there.
-func mayMoveToIFB(r *attach.Record, obs *attach.Observed) bool {
+func mayMoveToIFB(r *apply.Record, obs *attach.Observed) bool {
 	host := obs.Devices[terms.SideHost]
 	if r.Config.Ingress == nil || host == nil || host.Root() == nil {
 		return false
 	}
-	return !ownRoot(host.Root(), r.Choices[terms.Ingress].Majors)
+	return !act.OwnRoot(host.Root(), r.Choices[terms.Ingress].Majors)
 }
 
 // observeNetfilter looks for a chain behind the redirect; one that cannot be
 // looked for counts as one that is there.
-func (k *kernel) observeNetfilter(r *attach.Record, obs *attach.Observed) error {
+func (k *kernel) observeNetfilter(r *apply.Record, obs *attach.Observed) error {
 	pod := obs.Devices[terms.SidePod]
 	if pod == nil || !usesIFB(r, obs) && !mayMoveToIFB(r, obs) {
 		return nil
@@ -303,7 +305,7 @@ func (k *kernel) observeDevice(p *place, slots map[terms.Direction]*attach.Datap
 	if err != nil {
 		return nil, err
 	}
-	now := seen{noRoot: q.Root() == nil, noClsact: q.HookQdisc == ""}
+	now := act.Seen{NoRoot: q.Root() == nil, NoClsact: q.HookQdisc == ""}
 	dev := &attach.Device{
 		Exists: true, Index: p.index, Name: p.link.Name, MTU: units.Bytes(p.link.MTU), TxQueueLen: p.link.TxQueueLen,
 		Offload:     attach.Offload{GSO: units.Bytes(p.link.GSOMaxSize), GSOIPv4: units.Bytes(p.link.GSOIPv4MaxSize)},
@@ -340,11 +342,11 @@ func (k *kernel) observeDevice(p *place, slots map[terms.Direction]*attach.Datap
 		}
 		h := k.hookProgram(f)
 		if h.Ours && h.FilterHandle == queue.FormerHandle {
-			h.Current, now.former = false, true
+			h.Current, now.Former = false, true
 		}
 		dev.Hooks = append(dev.Hooks, *h)
 	}
-	k.seen[p.device] = now
+	*k.seenOf(p.device) = now
 	if k.shows || p.side == terms.SidePod { // the place of ingress depends on them
 		datapath.ReadAnswers(dev.Hooks)
 	}
@@ -392,13 +394,13 @@ func (k *kernel) identify(h *attach.HookProgram, p *place, slots map[terms.Direc
 	if dp := slots[d]; dp != nil {
 		slot = dp.Slot
 	}
-	h.Current = datapath.Current(h.Name, h.Tag, datapath.CarrierOf(p.side, d, slot)) && k.node.Serves(h.ProgramID, h.Name)
+	h.Current = datapath.Current(h.Name, h.Tag, datapath.CarrierOf(p.side, d, slot)) && k.slab.Serves(h.ProgramID, h.Name)
 	if p.side != terms.SideHost {
 		h.Slot = slot // a current program has it in its instructions
 		return nil
 	}
 	var err error
-	h.Slot, err = k.node.HostSlot(d, p.index)
+	h.Slot, err = k.slab.HostSlot(d, p.index)
 	return err
 }
 
@@ -406,37 +408,22 @@ func (k *kernel) identify(h *attach.HookProgram, p *place, slots map[terms.Direc
 func (k *kernel) hookProgram(f *queue.Filter) *attach.HookProgram {
 	current := datapath.Current(f.Name, f.Tag, datapath.ByClassID)
 	h := &attach.HookProgram{
-		Kind: terms.HookKindClsact, Hook: hookOf(f), ProgramID: f.ProgramID, Name: f.Name, FilterKind: f.Kind, Tag: f.Tag,
+		Kind: terms.HookKindClsact, Hook: f.Hook, ProgramID: f.ProgramID, Name: f.Name, FilterKind: f.Kind, Tag: f.Tag,
 		Direct: f.DirectAction, Pref: f.Pref, FilterHandle: f.Handle, RedirectIndex: f.RedirectIndex,
 		Match: f.Match, Answer: f.Answer,
 		Ours: current || queue.Ours(f) || datapath.Ours(f.ProgramID, f.Name, f.Tag),
 	}
 	if h.Ours {
 		const minor = 0xffff
-		h.Current = current && k.node.Serves(f.ProgramID, f.Name)
+		h.Current = current && k.slab.Serves(f.ProgramID, f.Name)
 		h.Slot = uint32(f.ClassID) & minor
 	}
 	return h
 }
 
-// hookOf is the hook of a filter.
-func hookOf(f *queue.Filter) terms.Hook {
-	if f.Hook == queue.HookEgress {
-		return terms.HookEgress
-	}
-	return terms.HookIngress
-}
-
-func subnets(c *shaping.Config) []netip.Prefix {
-	if len(c.Unshaped) > 0 {
-		return c.Unshaped
-	}
-	return c.Shaped
-}
-
 var errGone = errors.New("device is gone")
 
-func (k *kernel) mustPlace(r *attach.Record, s terms.Side) (*place, error) {
+func (k *kernel) mustPlace(r *apply.Record, s terms.Side) (*place, error) {
 	p, err := k.recordedPlace(r, s)
 	if err == nil && p == nil {
 		err = fmt.Errorf("%v side of %s in %s: %w", s, r.Interface.PodName, r.Interface.NetNSPath, errGone)

@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/rtnl"
 	"github.com/podweir/podweir/plugin/terms"
 )
 
@@ -44,7 +46,7 @@ func (n *Node) Lost() ([]Lost, error) {
 		return nil, err
 	}
 	s := search{node: n, survey: survey, held: held, hostEnds: make(map[int]bool)}
-	for _, path := range hostif.NetNSPaths() {
+	for _, path := range rtnl.NetNSPaths() {
 		if err := s.namespace(path); err != nil {
 			return nil, err
 		}
@@ -147,7 +149,7 @@ func (n *Node) held() ([]attach.Interface, error) {
 // pairs are the interfaces in a namespace whose other ends are in the host's.
 func (n *Node) pairs(path string) ([]attach.Interface, error) {
 	pod, err := n.kernel.pod(path)
-	if errors.Is(err, hostif.ErrNoNetNS) {
+	if errors.Is(err, rtnl.ErrNoNetNS) {
 		return nil, nil
 	}
 	if err != nil {
@@ -173,8 +175,8 @@ func (n *Node) own(i *attach.Interface) ([]string, error) {
 }
 
 // lostRecord is a record that no attachment has, and whose pins are not there.
-func lostRecord(i *attach.Interface) *attach.Record {
-	r := &attach.Record{Interface: *i}
+func lostRecord(i *attach.Interface) *apply.Record {
+	r := &apply.Record{Interface: *i}
 	r.ID = attach.ID{Network: "podweir-lost", ContainerID: fmt.Sprintf("%d-%d", i.NetNSInode, i.HostIndex), IfName: "lost"}
 	r.Interface.PodName, r.Interface.NowName = "lost", i.Name()
 	return r
@@ -226,11 +228,14 @@ func (n *Node) tearDownLost(i *attach.Interface) error {
 
 // tearDownUnrecorded takes off what was seen on an interface that has no record, and gives
 // its devices back what they presumably had before.
-func (k *kernel) tearDownUnrecorded(r *attach.Record, seen *attach.Observed) error {
+func (k *kernel) tearDownUnrecorded(r *apply.Record, seen *attach.Observed) error {
 	r.Choices = attach.Presume(seen)
-	var all error
-	for _, d := range terms.Directions {
-		all = errors.Join(all, k.tearDown(r, d))
+	i, err := k.reach(r)
+	if err != nil {
+		return err
 	}
-	return all
+	for _, d := range terms.Directions {
+		err = errors.Join(err, i.TearDown(d))
+	}
+	return err
 }

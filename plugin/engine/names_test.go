@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/pins"
 )
@@ -15,7 +16,7 @@ import (
 func TestNamesThatAreNoPath(t *testing.T) {
 	k := &kernel{store: &store{pins: &pins.Store{}}}
 	for _, name := range []string{"", strings.Repeat("/", 200)} {
-		r := &attach.Record{ID: attach.ID{Network: "net", ContainerID: "c", IfName: "eth0"}, Interface: attach.Interface{PodName: name}}
+		r := &apply.Record{ID: attach.ID{Network: "net", ContainerID: "c", IfName: "eth0"}, Interface: attach.Interface{PodName: name}}
 		if _, err := k.Observe(r); err == nil {
 			t.Errorf("Observe of device %q = nil, want an error", name)
 		}

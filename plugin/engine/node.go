@@ -14,6 +14,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/podweir/podweir/plugin/act"
+	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/hostif"
@@ -26,10 +28,10 @@ import (
 // ErrNoState means that nothing was ever attached on this node.
 var ErrNoState = errors.New("no podweir state")
 
-// Node is podweir on this node: the engine over the real kernel. It holds
+// Node is podweir on this node: the executor over the real kernel. It holds
 // sockets; Close it.
 type Node struct {
-	*attach.Engine
+	*apply.Executor
 
 	Paths  Paths
 	store  *store
@@ -48,8 +50,8 @@ func Open(paths Paths) (*Node, error) {
 		return nil, fmt.Errorf("open the kernel's interfaces: %w", err)
 	}
 	return &Node{
-		Engine: attach.New(k, s, k, shaping.RandomMajor),
-		Paths:  paths, store: s, kernel: k,
+		Executor: apply.New(k, s, k, shaping.RandomMajor),
+		Paths:    paths, store: s, kernel: k,
 	}, nil
 }
 
@@ -62,8 +64,8 @@ func (n *Node) Survey() (*Node, error) {
 		return nil, err
 	}
 	k := *n.kernel
-	k.listed, k.found, k.seen = listed, make(map[device]hostif.Interface), make(map[device]seen)
-	return &Node{Engine: attach.New(&k, n.store, &k, shaping.RandomMajor), Paths: n.Paths, store: n.store, kernel: &k}, nil
+	k.listed, k.found, k.seen = listed, make(map[device]hostif.Interface), make(map[device]*act.Seen)
+	return &Node{Executor: apply.New(&k, n.store, &k, shaping.RandomMajor), Paths: n.Paths, store: n.store, kernel: &k}, nil
 }
 
 // Close releases what Open took; attachments stay.
@@ -98,8 +100,8 @@ const ManualNetwork = "podweir-manual"
 
 // Holder returns an attachment, other than one, that shapes an interface which is wanted:
 // two would take each other's place on the hooks. The error is that of
-// [attach.Engine.Targets].
-func (n *Node) Holder(w *attach.Want, than attach.ID) (holder attach.ID, held bool, err error) {
+// [apply.Executor.Targets].
+func (n *Node) Holder(w *apply.Want, than attach.ID) (holder attach.ID, held bool, err error) {
 	targets, err := n.Targets(w)
 	for i := range targets {
 		if holder, held, err := n.holder(&targets[i], than); held || err != nil {
@@ -119,7 +121,7 @@ func (n *Node) holder(iface *attach.Interface, id attach.ID) (other attach.ID, h
 			continue
 		}
 		records, err := n.Records(other)
-		if err != nil && !errors.Is(err, attach.ErrUnknownRecord) {
+		if err != nil && !errors.Is(err, apply.ErrUnknownRecord) {
 			return attach.ID{}, false, err
 		}
 		for _, r := range records {
@@ -142,8 +144,8 @@ func (n *Node) Lives(i *attach.Interface) bool {
 // it. What belongs to another attachment than id stays. That there is no such
 // interface is no error.
 func (n *Node) Sweep(ctx context.Context, id attach.ID, netnsPath, ifName string) (removed []string, err error) {
-	targets, err := n.Targets(&attach.Want{ID: id, NetNSPath: netnsPath, Names: []string{ifName}})
-	if errors.Is(err, attach.ErrGone) || errors.Is(err, attach.ErrStandIn) || errors.Is(err, attach.ErrLoopback) {
+	targets, err := n.Targets(&apply.Want{ID: id, NetNSPath: netnsPath, Names: []string{ifName}})
+	if errors.Is(err, apply.ErrGone) || errors.Is(err, apply.ErrStandIn) || errors.Is(err, apply.ErrLoopback) {
 		return nil, nil
 	}
 	if err != nil {
@@ -165,7 +167,7 @@ func (n *Node) Sweep(ctx context.Context, id attach.ID, netnsPath, ifName string
 }
 
 func (n *Node) sweep(id attach.ID, iface *attach.Interface) ([]string, error) {
-	r := &attach.Record{ID: id, Interface: *iface}
+	r := &apply.Record{ID: id, Interface: *iface}
 	seen, err := n.kernel.Observe(r)
 	if err != nil || len(seen.Own()) == 0 {
 		return nil, err
@@ -177,49 +179,49 @@ func (n *Node) sweep(id attach.ID, iface *attach.Interface) ([]string, error) {
 }
 
 // PinDir is where the pins of one interface are.
-func (n *Node) PinDir(r *attach.Record) string { return n.kernel.pins(r) }
+func (n *Node) PinDir(r *apply.Record) string { return n.kernel.pins(r) }
 
 // Counters returns what became of the packets of a direction.
-func (n *Node) Counters(r *attach.Record, d terms.Direction) ([]datapath.Counter, error) {
-	return n.kernel.node.Counters(n.kernel.pins(r), d)
+func (n *Node) Counters(r *apply.Record, d terms.Direction) ([]datapath.Counter, error) {
+	return n.kernel.slab.Counters(n.kernel.pins(r), d)
 }
 
 // Carried returns what the pod's own device has carried since it was made, whoever limited it.
-func (n *Node) Carried(r *attach.Record) (hostif.Traffic, error) {
+func (n *Node) Carried(r *apply.Record) (hostif.Traffic, error) {
 	p, err := n.kernel.podOf(&r.Interface)
 	if err != nil {
 		return hostif.Traffic{}, err
 	}
 	if p == nil {
-		return hostif.Traffic{}, attach.ErrGone
+		return hostif.Traffic{}, apply.ErrGone
 	}
 	all, err := p.handle.Traffic()
 	return all[r.Interface.PodIndex], err
 }
 
 // Waits returns how long the packets of each band of a direction waited.
-func (n *Node) Waits(r *attach.Record, d terms.Direction) ([]datapath.Wait, error) {
-	return n.kernel.node.Waits(n.kernel.pins(r), d)
+func (n *Node) Waits(r *apply.Record, d terms.Direction) ([]datapath.Wait, error) {
+	return n.kernel.slab.Waits(n.kernel.pins(r), d)
 }
 
 // HeavyFlows returns the current heavy flows of a direction, the largest first.
-func (n *Node) HeavyFlows(r *attach.Record, d terms.Direction) ([]datapath.HeavyFlow, error) {
-	return n.kernel.node.HeavyFlows(n.kernel.pins(r), d)
+func (n *Node) HeavyFlows(r *apply.Record, d terms.Direction) ([]datapath.HeavyFlow, error) {
+	return n.kernel.slab.HeavyFlows(n.kernel.pins(r), d)
 }
 
 // Dataplane returns what a direction has in the slab, nil if it has nothing.
-func (n *Node) Dataplane(r *attach.Record, d terms.Direction) (*attach.Dataplane, error) {
-	return n.kernel.node.Observe(n.kernel.pins(r), d)
+func (n *Node) Dataplane(r *apply.Record, d terms.Direction) (*attach.Dataplane, error) {
+	return n.kernel.slab.Observe(n.kernel.pins(r), d)
 }
 
 // CollectSlots gives back the slots of attachments that are gone, and returns how
 // many those were. A process that was killed may have left them.
 func (n *Node) CollectSlots() (int, error) {
-	return n.kernel.node.Collect(n.store.dirs)
+	return n.kernel.slab.Collect(n.store.dirs)
 }
 
 // LeftSlots is how many slots CollectSlots would give back now.
-func (n *Node) LeftSlots() (int, error) { return n.kernel.node.Left(n.store.dirs) }
+func (n *Node) LeftSlots() (int, error) { return n.kernel.slab.Left(n.store.dirs) }
 
 // UnusedLayouts are the directories of what attachments shared under releases with
 // another layout of the maps; none as long as a program of another build is attached.
@@ -251,7 +253,7 @@ func (n *Node) UnusedLayouts() ([]string, error) {
 func (n *Node) RemoveUnusedLayouts() ([]string, error) {
 	dirs, err := n.UnusedLayouts()
 	for _, dir := range dirs {
-		err = errors.Join(err, datapath.RemoveNode(dir))
+		err = errors.Join(err, datapath.RemoveSlab(dir))
 	}
 	return dirs, err
 }
@@ -283,7 +285,7 @@ type Queues struct {
 func (n *Node) Queues() *Queues { return &Queues{kernel: n.kernel} }
 
 // Statistics returns the counters of the root qdisc of one side.
-func (q *Queues) Statistics(r *attach.Record, s terms.Side) (*QueueStatistics, error) {
+func (q *Queues) Statistics(r *apply.Record, s terms.Side) (*QueueStatistics, error) {
 	at, err := q.kernel.mustPlace(r, s)
 	if err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ package engine
 import (
 	"slices"
 
+	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/hostif"
 )
@@ -67,7 +68,7 @@ func (p Paths) Others(netnsPaths []string) ([]Other, error) {
 
 // alone are the interfaces of a pod that have no other end on the host, without those of
 // records.
-func (k *kernel) alone(path string, limited []*attach.Record) (all []Other, err error) {
+func (k *kernel) alone(path string, limited []*apply.Record) (all []Other, err error) {
 	p, err := k.pod(path)
 	if err != nil || p.ns.Same(k.hostNS) {
 		return nil, nil //nolint:nilerr // it is gone
@@ -77,7 +78,7 @@ func (k *kernel) alone(path string, limited []*attach.Record) (all []Other, err 
 		return nil, err
 	}
 	devices = slices.DeleteFunc(devices, func(d hostif.Interface) bool {
-		return !d.LeadsOutAlone() || slices.ContainsFunc(limited, func(r *attach.Record) bool {
+		return !d.LeadsOutAlone() || slices.ContainsFunc(limited, func(r *apply.Record) bool {
 			return d.Index == r.Interface.PodIndex && p.holds(&r.Interface)
 		})
 	})

@@ -9,10 +9,11 @@ import (
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/rtnl"
 )
 
 type podNS struct {
-	ns     *hostif.NetNS
+	ns     *rtnl.NetNS
 	handle *hostif.Handle
 	cookie uint64
 }
@@ -27,7 +28,7 @@ func (k *kernel) pod(path string) (*podNS, error) {
 	if p := k.pods[path]; p != nil {
 		return p, nil
 	}
-	ns, err := hostif.OpenNetNS(path)
+	ns, err := rtnl.OpenNetNS(path)
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +41,7 @@ func (k *kernel) pod(path string) (*podNS, error) {
 	return k.pods[path], nil
 }
 
-// SetDeadline implements [attach.Kernel]. Nothing ends a call of bpf(2) that is under
+// SetDeadline implements [apply.Kernel]. Nothing ends a call of bpf(2) that is under
 // way, and nothing the wait for RTNL within a netlink request.
 func (k *kernel) SetDeadline(t time.Time) {
 	k.deadline = t
@@ -63,7 +64,7 @@ func (k *kernel) release(path string) {
 // if it is gone.
 func (k *kernel) podOf(i *attach.Interface) (*podNS, error) {
 	p, err := k.pod(i.NetNSPath)
-	if errors.Is(err, hostif.ErrNoNetNS) {
+	if errors.Is(err, rtnl.ErrNoNetNS) {
 		return nil, nil
 	}
 	if err != nil {

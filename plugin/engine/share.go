@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/pins"
@@ -76,13 +77,13 @@ func (*Undivided) Set(units.ByteRate) error { return nil }
 func (*Undivided) Changed() bool { return false }
 
 // Undivided returns the directions of an attachment that are in a group and have no share.
-func (n *Node) Undivided(r *attach.Record, shares []*Share) (all []*Undivided) {
+func (n *Node) Undivided(r *apply.Record, shares []*Share) (all []*Undivided) {
 	for _, d := range terms.Directions {
 		limit := r.Config.Limit(d)
 		has := slices.ContainsFunc(shares, func(s *Share) bool { return s.Direction == d })
 		if limit != nil && limit.Group != 0 && !has && !r.Config.Observe {
 			u := &Undivided{Namespace: r.Namespace(), Pod: r.Pod, Direction: d, Group: limit.Group}
-			if slot, err := n.kernel.node.Share(n.kernel.pins(r), d); err == nil { // else it has no program
+			if slot, err := n.kernel.slab.Share(n.kernel.pins(r), d); err == nil { // else it has no program
 				u.slot, u.began = slot, slot.Bytes()
 			}
 			all = append(all, u)
@@ -93,13 +94,13 @@ func (n *Node) Undivided(r *attach.Record, shares []*Share) (all []*Undivided) {
 
 // GroupDropped is what the ceiling of a namespace's limit dropped, in packets and wire bytes.
 func (n *Node) GroupDropped(namespace string, d terms.Direction) (packets, bytes uint64, err error) {
-	return n.kernel.node.GroupDropped(shaping.GroupKey(namespace, d))
+	return n.kernel.slab.GroupDropped(shaping.GroupKey(namespace, d))
 }
 
 // Shares returns the queues of an attachment that have a share of a group's limit. A queue
 // that is not whole has none yet. The loop that divides (package divide) opens a node for them
 // alone: the kernel does not report that node's changes to the watches of this process.
-func (n *Node) Shares(r *attach.Record) ([]*Share, error) {
+func (n *Node) Shares(r *apply.Record) ([]*Share, error) {
 	if (r.Config.Egress == nil || r.Config.Egress.Group == 0) && (r.Config.Ingress == nil || r.Config.Ingress.Group == 0) || r.Namespace() == "" {
 		return nil, nil
 	}
@@ -124,7 +125,7 @@ func (n *Node) Shares(r *attach.Record) ([]*Share, error) {
 	return all, nil
 }
 
-func (n *Node) share(r *attach.Record, in *attach.Inspection, p *shaping.Params) (*Share, error) {
+func (n *Node) share(r *apply.Record, in *attach.Inspection, p *shaping.Params) (*Share, error) {
 	facts, _, err := n.kernel.Facts(in.Interface)
 	if err != nil {
 		return nil, err
@@ -137,7 +138,7 @@ func (n *Node) share(r *attach.Record, in *attach.Inspection, p *shaping.Params)
 	if len(classes) != 1 || classes[0].Handle != p.Tree.Classes[0].Handle {
 		return nil, nil
 	}
-	slot, err := n.kernel.node.Share(n.kernel.pins(r), p.Direction)
+	slot, err := n.kernel.slab.Share(n.kernel.pins(r), p.Direction)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/mailbox"
@@ -31,7 +32,7 @@ var DefaultPaths = Paths{Pins: "/sys/fs/bpf/podweir", Run: "/run/podweir"}
 // Mail is where the agent, podweir-cni and the commands leave each other word.
 func (p Paths) Mail() mailbox.Dir { return mailbox.Dir(p.Run) }
 
-// store implements attach.Store: records as maps pinned on bpffs.
+// store implements apply.Store: records as maps pinned on bpffs.
 type store struct{ pins *pins.Store }
 
 func openStore(root string) (*store, error) {
@@ -59,7 +60,7 @@ func (p Paths) Attached(id attach.ID) (bool, error) {
 	return len(found) > 0, err
 }
 
-// Kept implements [attach.Store].
+// Kept implements [apply.Store].
 func (s *store) Kept(id attach.ID) ([]attach.ID, error) {
 	keys, err := s.pins.Find(pins.Key(id))
 	ids := make([]attach.ID, len(keys))
@@ -89,18 +90,18 @@ func (p Paths) Recorded(known func(attach.ID) bool) ([]attach.ID, error) {
 	}), err
 }
 
-// Lock implements [attach.Store].
+// Lock implements [apply.Store].
 func (s *store) Lock(ctx context.Context, id attach.ID) (func(), error) {
 	return s.pins.Lock(ctx, pins.Key(id))
 }
 
-// Records implements [attach.Store].
-func (s *store) Records(id attach.ID) ([]*attach.Record, error) {
+// Records implements [apply.Store].
+func (s *store) Records(id attach.ID) ([]*apply.Record, error) {
 	devices, err := s.pins.Devices(pins.Key(id))
 	if err != nil {
 		return nil, err
 	}
-	var all []*attach.Record
+	var all []*apply.Record
 	var bad error
 	for _, name := range devices {
 		r, err := s.read(id, name)
@@ -116,7 +117,7 @@ func (s *store) Records(id attach.ID) ([]*attach.Record, error) {
 	return all, bad
 }
 
-func (s *store) read(id attach.ID, name string) (*attach.Record, error) {
+func (s *store) read(id attach.ID, name string) (*apply.Record, error) {
 	dir, err := s.pins.DevicePath(pins.Key(id), name)
 	if err != nil {
 		return nil, err
@@ -125,10 +126,10 @@ func (s *store) read(id attach.ID, name string) (*attach.Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := attach.UnmarshalRecord(b)
+	r, err := apply.UnmarshalRecord(b)
 	if err == nil && (r.ID != id || r.Interface.PodName != name) {
 		// Its names become paths.
-		return nil, fmt.Errorf("%w: it is of %v device %q", attach.ErrUnknownRecord, r.ID, r.Interface.PodName)
+		return nil, fmt.Errorf("%w: it is of %v device %q", apply.ErrUnknownRecord, r.ID, r.Interface.PodName)
 	}
 	return r, err
 }
@@ -152,8 +153,8 @@ func (n *Node) Marks() (map[attach.ID]uint64, error) {
 	return marks, err
 }
 
-// Write implements [attach.Store].
-func (s *store) Write(r *attach.Record) error {
+// Write implements [apply.Store].
+func (s *store) Write(r *apply.Record) error {
 	b, err := r.Marshal()
 	if err != nil {
 		return err
@@ -165,7 +166,7 @@ func (s *store) Write(r *attach.Record) error {
 	return datapath.WriteRecord(dir, b)
 }
 
-// Remove implements [attach.Store].
+// Remove implements [apply.Store].
 func (s *store) Remove(id attach.ID, podName string) error {
 	if podName == "" {
 		return s.pins.Remove(pins.Key(id))
@@ -209,6 +210,6 @@ func (s *store) dirs() ([]string, error) {
 	return all, nil
 }
 
-func (s *store) dir(r *attach.Record) (string, error) {
+func (s *store) dir(r *apply.Record) (string, error) {
 	return s.pins.DevicePath(pins.Key(r.ID), r.Interface.PodName)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/engine"
@@ -272,7 +273,7 @@ func policed(d *status.Direction, wish *shaping.Limit) string {
 
 // standard says that a pod asks for the limit by an annotation of Kubernetes, and
 // `podweir set` has not changed it since.
-func standard(r *attach.Record, d terms.Direction) bool {
+func standard(r *apply.Record, d terms.Direction) bool {
 	if r == nil || r.Asked != nil {
 		return false
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
-	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/rtnl"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/terms"
 )
@@ -73,7 +73,7 @@ func held(d *status.Direction) doctor.Count {
 // gives packets back behind the point where the device counts, so each counts
 // once.
 func deviceCounts(i *attach.Interface) (map[terms.Direction]doctor.Count, error) {
-	ns, err := hostif.OpenNetNS(i.NetNSPath)
+	ns, err := rtnl.OpenNetNS(i.NetNSPath)
 	if err != nil {
 		return nil, err
 	}

@@ -5,8 +5,6 @@ package hostif_test
 
 import (
 	"errors"
-	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -15,77 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/rtnl"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
-
-func TestOpenNetNSOfAPlainFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "ns")
-	if _, err := hostif.OpenNetNS(path); !errors.Is(err, hostif.ErrNoNetNS) {
-		t.Errorf("OpenNetNS(no file) = %v, want ErrNoNetNS", err)
-	}
-	// What a reboot or a removed namespace leaves behind.
-	must.OK(t, os.WriteFile(path, nil, 0o600))
-	_, err := hostif.OpenNetNS(path)
-	if !errors.Is(err, hostif.ErrNoNetNS) || !strings.Contains(err.Error(), path) {
-		t.Errorf("OpenNetNS(plain file) = %v, want ErrNoNetNS naming %s", err, path)
-	}
-	if _, err := hostif.OpenNetNS("/proc/self/ns/pid"); !errors.Is(err, hostif.ErrNoNetNS) {
-		t.Errorf("OpenNetNS(pid namespace) = %v, want ErrNoNetNS", err)
-	}
-}
-
-func currentInode(t *testing.T) uint64 {
-	t.Helper()
-	ns, err := hostif.CurrentNetNS()
-	must.OK(t, err)
-	defer func() { _ = ns.Close() }()
-	return ns.Inode()
-}
-
-// Nobody who is in a namespace needs a right to go there.
-func TestDoWhereTheCallerIs(t *testing.T) {
-	ns, err := hostif.CurrentNetNS()
-	must.OK(t, err)
-	var inside uint64
-	boom := errors.New("boom")
-	if err := ns.Do(func() error { inside = currentInode(t); return boom }); !errors.Is(err, boom) || inside != ns.Inode() {
-		t.Errorf("Do = %v in netns %d, want the function's error, %d", err, inside, ns.Inode())
-	}
-	// Once more is nothing, or it would close what got the number since.
-	for range 2 {
-		if err := ns.Close(); err != nil {
-			t.Errorf("Close = %v", err)
-		}
-	}
-}
-
-func TestPrivilegedDo(t *testing.T) {
-	ns := testutil.NewNetNS(t)
-	before := currentInode(t)
-	var inside uint64
-	boom := errors.New("boom")
-	if err := ns.Do(func() error { inside = currentInode(t); return boom }); !errors.Is(err, boom) {
-		t.Errorf("Do = %v, want the function's error", err)
-	}
-	if inside != ns.Inode() || inside == before {
-		t.Errorf("Do ran in netns %d, want %d (outside: %d)", inside, ns.Inode(), before)
-	}
-	if err := ns.Do(func() error { runtime.Goexit(); return nil }); err == nil {
-		t.Error("Do of a function that does not return = nil, want an error")
-	}
-	// No thread may have stayed in the namespace.
-	for range 100 {
-		if got := currentInode(t); got != before {
-			t.Fatalf("after Do a thread is in netns %d, want %d", got, before)
-		}
-	}
-	other := testutil.NewNetNS(t)
-	if ns.Same(other.NetNS) || !ns.Same(ns.NetNS) {
-		t.Error("Same does not tell namespaces apart")
-	}
-}
 
 func TestPrivilegedFindPair(t *testing.T) {
 	host, pod := testutil.NewNetNS(t), testutil.NewNetNS(t)
@@ -241,7 +173,7 @@ func TestPrivilegedNetfilterIngressNeedsCapability(t *testing.T) {
 		_, err := hostif.HasNetfilterIngress(ns.NetNS, "eth0")
 		done <- err
 	}()
-	if err := <-done; !errors.Is(err, hostif.ErrPermission) {
+	if err := <-done; !errors.Is(err, rtnl.ErrPermission) {
 		t.Errorf("HasNetfilterIngress without CAP_NET_ADMIN = %v, want ErrPermission", err)
 	}
 }

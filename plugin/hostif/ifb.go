@@ -48,7 +48,7 @@ func (h *Handle) IFB(ifindex int) (Interface, error) {
 	}
 	if i.Kind != terms.DeviceIFB {
 		return Interface{}, fmt.Errorf("interface %s (ifindex %d, %q) in %s: %w",
-			i.Name, i.Index, i.Kind, h.where, ErrForeignDevice)
+			i.Name, i.Index, i.Kind, h.Where(), ErrForeignDevice)
 	}
 	return i, nil
 }
@@ -92,7 +92,7 @@ func (h *Handle) ensureIFBWith(name string, ifindex int, dev Interface) (Interfa
 	}
 	i, err := h.InterfaceByName(name)
 	if err == nil && i.Kind != terms.DeviceIFB {
-		err = fmt.Errorf("interface %s (ifindex %d, %q) in %s: %w", name, i.Index, i.Kind, h.where, ErrForeignDevice)
+		err = fmt.Errorf("interface %s (ifindex %d, %q) in %s: %w", name, i.Index, i.Kind, h.Where(), ErrForeignDevice)
 	}
 	if err == nil {
 		err = h.setUpIFB(i, dev, made)
@@ -126,9 +126,9 @@ func (h *Handle) newIFB(name string, ifindex int, dev Interface) (bool, error) {
 	case errors.Is(err, unix.EEXIST):
 		return false, nil
 	case errors.Is(err, unix.EOPNOTSUPP):
-		return false, fmt.Errorf("make ifb %s in %s: the kernel has no ifb: %w", name, h.where, err)
+		return false, fmt.Errorf("make ifb %s in %s: the kernel has no ifb: %w", name, h.Where(), err)
 	case err != nil:
-		return false, fmt.Errorf("make ifb %s in %s: %w", name, h.where, err)
+		return false, fmt.Errorf("make ifb %s in %s: %w", name, h.Where(), err)
 	}
 	return true, nil
 }
@@ -158,13 +158,13 @@ func (h *Handle) setUpIFB(i, dev Interface, made bool) error {
 	req.AddData(spec)
 	if _, err := h.Execute(req, 0); err != nil && !errors.Is(err, unix.EAFNOSUPPORT) {
 		// EAFNOSUPPORT: no IPv6 on the device, and nothing to turn off.
-		return fmt.Errorf("turn IPv6 address generation of %s in %s off: %w", i.Name, h.where, err)
+		return fmt.Errorf("turn IPv6 address generation of %s in %s off: %w", i.Name, h.Where(), err)
 	}
 	if !made {
 		req = setLink(i.Index)
 		addLimits(req, i, dev)
 		if _, err := h.Execute(req, 0); err != nil {
-			return fmt.Errorf("set MTU %d and offload limits of %s in %s: %w", IFBMTU, i.Name, h.where, err)
+			return fmt.Errorf("set MTU %d and offload limits of %s in %s: %w", IFBMTU, i.Name, h.Where(), err)
 		}
 	}
 	return h.SetUp(i.Index)
@@ -190,7 +190,7 @@ func (h *Handle) deleteLink(index int) error {
 	msg.Index = int32(index)
 	req.AddData(msg)
 	if _, err := h.Execute(req, 0); err != nil && !errors.Is(err, unix.ENODEV) {
-		return fmt.Errorf("delete interface with ifindex %d in %s: %w", index, h.where, err)
+		return fmt.Errorf("delete interface with ifindex %d in %s: %w", index, h.Where(), err)
 	}
 	return nil
 }
@@ -202,7 +202,7 @@ func (h *Handle) SetUp(index int) error {
 	msg.Index, msg.Flags, msg.Change = int32(index), unix.IFF_UP, unix.IFF_UP
 	req.AddData(msg)
 	if _, err := h.Execute(req, 0); err != nil {
-		return fmt.Errorf("bring ifindex %d in %s up: %w", index, h.where, err)
+		return fmt.Errorf("bring ifindex %d in %s up: %w", index, h.Where(), err)
 	}
 	return nil
 }
@@ -222,7 +222,7 @@ func (h *Handle) SetTxQueueLen(index, packets int) error {
 	req := setLink(index)
 	req.AddData(nl.NewRtAttr(unix.IFLA_TXQLEN, nl.Uint32Attr(uint32(packets))))
 	if _, err := h.Execute(req, 0); err != nil {
-		return fmt.Errorf("set txqueuelen %d of ifindex %d in %s: %w", packets, index, h.where, err)
+		return fmt.Errorf("set txqueuelen %d of ifindex %d in %s: %w", packets, index, h.Where(), err)
 	}
 	return nil
 }
@@ -237,7 +237,7 @@ func (h *Handle) SetGSOMaxSize(index int, size, ipv4 uint32) error {
 		req.AddData(nl.NewRtAttr(iflaGSOIPv4MaxSize, nl.Uint32Attr(ipv4)))
 	}
 	if _, err := h.Execute(req, 0); err != nil {
-		return fmt.Errorf("set gso_max_size %d of ifindex %d in %s: %w", size, index, h.where, err)
+		return fmt.Errorf("set gso_max_size %d of ifindex %d in %s: %w", size, index, h.Where(), err)
 	}
 	return nil
 }

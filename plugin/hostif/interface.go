@@ -12,6 +12,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"github.com/podweir/podweir/plugin/rtnl"
 	"github.com/podweir/podweir/plugin/terms"
 )
 
@@ -90,10 +91,10 @@ func (h *Handle) getLink(req *nl.NetlinkRequest, what string) (Interface, error)
 	if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ERANGE) ||
 		(err == nil && len(msgs) == 0) {
 		// EINVAL and ERANGE: a name or number that no device can have.
-		return Interface{}, fmt.Errorf("%s in %s: %w", what, h.where, ErrNoDevice)
+		return Interface{}, fmt.Errorf("%s in %s: %w", what, h.Where(), ErrNoDevice)
 	}
 	if err != nil {
-		return Interface{}, fmt.Errorf("read %s in %s: %w", what, h.where, err)
+		return Interface{}, fmt.Errorf("read %s in %s: %w", what, h.Where(), err)
 	}
 	return parseLink(msgs[0])
 }
@@ -102,7 +103,7 @@ func (h *Handle) getLink(req *nl.NetlinkRequest, what string) (Interface, error)
 func (h *Handle) Interfaces() ([]Interface, error) {
 	msgs, err := h.Execute(linkRequest(unix.NLM_F_DUMP, 0), unix.RTM_NEWLINK)
 	if err != nil {
-		return nil, fmt.Errorf("list interfaces in %s: %w", h.where, err)
+		return nil, fmt.Errorf("list interfaces in %s: %w", h.Where(), err)
 	}
 	out := make([]Interface, 0, len(msgs))
 	for _, m := range msgs {
@@ -127,34 +128,34 @@ func parseLink(m []byte) (Interface, error) {
 		Loopback:    msg.Flags&unix.IFF_LOOPBACK != 0,
 		L3Only:      msg.Type == unix.ARPHRD_NONE,
 	}
-	err := EachAttr(m[unix.SizeofIfInfomsg:], func(kind uint16, v []byte) error {
+	err := rtnl.EachAttr(m[unix.SizeofIfInfomsg:], func(kind uint16, v []byte) error {
 		switch kind {
 		case unix.IFLA_IFNAME:
 			i.Name = unix.ByteSliceToString(v)
 		case unix.IFLA_MTU:
-			i.MTU = int(u32(v))
+			i.MTU = int(rtnl.Uint32(v))
 		case unix.IFLA_LINK:
-			i.PeerIndex = int(u32(v))
+			i.PeerIndex = int(rtnl.Uint32(v))
 		case unix.IFLA_LINK_NETNSID:
-			i.PeerNetNSID = int(int32(u32(v)))
+			i.PeerNetNSID = int(int32(rtnl.Uint32(v)))
 		case unix.IFLA_QDISC:
 			i.Qdisc = unix.ByteSliceToString(v)
 		case unix.IFLA_TXQLEN:
-			i.TxQueueLen = int(u32(v))
+			i.TxQueueLen = int(rtnl.Uint32(v))
 		case unix.IFLA_NUM_TX_QUEUES:
-			i.NumTxQueues = int(u32(v))
+			i.NumTxQueues = int(rtnl.Uint32(v))
 		case unix.IFLA_ADDRESS:
 			i.HardwareAddr = net.HardwareAddr(append([]byte(nil), v...))
 		case unix.IFLA_GSO_MAX_SIZE:
-			i.GSOMaxSize = u32(v)
+			i.GSOMaxSize = rtnl.Uint32(v)
 		case unix.IFLA_GSO_MAX_SEGS:
-			i.GSOMaxSegs = u32(v)
+			i.GSOMaxSegs = rtnl.Uint32(v)
 		case unix.IFLA_GRO_MAX_SIZE:
-			i.GROMaxSize = u32(v)
+			i.GROMaxSize = rtnl.Uint32(v)
 		case unix.IFLA_TSO_MAX_SIZE:
-			i.TSOMaxSize = u32(v)
+			i.TSOMaxSize = rtnl.Uint32(v)
 		case iflaGSOIPv4MaxSize:
-			i.GSOIPv4MaxSize = u32(v)
+			i.GSOIPv4MaxSize = rtnl.Uint32(v)
 		case unix.IFLA_LINKINFO:
 			i.Kind = linkKind(v)
 		}
@@ -168,20 +169,13 @@ func parseLink(m []byte) (Interface, error) {
 
 func linkKind(info []byte) terms.DeviceKind {
 	name := ""
-	_ = EachAttr(info, func(kind uint16, v []byte) error {
+	_ = rtnl.EachAttr(info, func(kind uint16, v []byte) error {
 		if kind == nl.IFLA_INFO_KIND {
 			name = unix.ByteSliceToString(v)
 		}
 		return nil
 	})
 	return terms.DeviceKind(name)
-}
-
-func u32(b []byte) uint32 {
-	if len(b) < 4 {
-		return 0
-	}
-	return nl.NativeEndian().Uint32(b)
 }
 
 // LeadsOut says whether what is sent on the device leaves its namespace by that alone:
@@ -233,7 +227,7 @@ type Pair struct {
 // Returns an error wrapping [ErrNoDevice] if the pod has no such interface and
 // [ErrNoPeer] if it has no other end in the host's namespace; Pod is filled in
 // the latter case.
-func FindPair(pod, host *Handle, podNS, hostNS *NetNS, name string) (Pair, error) {
+func FindPair(pod, host *Handle, podNS, hostNS *rtnl.NetNS, name string) (Pair, error) {
 	dev, err := pod.InterfaceByName(name)
 	if err != nil {
 		return Pair{}, err
@@ -242,7 +236,7 @@ func FindPair(pod, host *Handle, podNS, hostNS *NetNS, name string) (Pair, error
 }
 
 // FindPairAt is [FindPair] for the interface with this ifindex in the pod's namespace.
-func FindPairAt(pod, host *Handle, podNS, hostNS *NetNS, index int) (Pair, error) {
+func FindPairAt(pod, host *Handle, podNS, hostNS *rtnl.NetNS, index int) (Pair, error) {
 	dev, err := pod.InterfaceByIndex(index)
 	if err != nil {
 		return Pair{}, err
@@ -250,9 +244,9 @@ func FindPairAt(pod, host *Handle, podNS, hostNS *NetNS, index int) (Pair, error
 	return findPeer(pod, host, podNS, hostNS, dev)
 }
 
-func findPeer(pod, host *Handle, podNS, hostNS *NetNS, dev Interface) (Pair, error) {
+func findPeer(pod, host *Handle, podNS, hostNS *rtnl.NetNS, dev Interface) (Pair, error) {
 	p, name := Pair{Pod: dev}, dev.Name
-	what := fmt.Sprintf("interface %s (ifindex %d, %s) in %s", name, p.Pod.Index, p.Pod.Kind, pod.where)
+	what := fmt.Sprintf("interface %s (ifindex %d, %s) in %s", name, p.Pod.Index, p.Pod.Kind, pod.Where())
 	if p.Pod.PeerIndex == 0 || !p.Pod.Kind.IsPair() {
 		return p, fmt.Errorf("%s is not one end of a pair: %w", what, ErrNoPeer)
 	}
@@ -261,14 +255,14 @@ func findPeer(pod, host *Handle, podNS, hostNS *NetNS, dev Interface) (Pair, err
 	}
 	peer, err := host.InterfaceByIndex(p.Pod.PeerIndex)
 	if errors.Is(err, ErrNoDevice) {
-		return p, fmt.Errorf("%s: peer %d is not in %s: %w", what, p.Pod.PeerIndex, host.where, ErrNoPeer)
+		return p, fmt.Errorf("%s: peer %d is not in %s: %w", what, p.Pod.PeerIndex, host.Where(), ErrNoPeer)
 	}
 	if err != nil {
 		return p, err
 	}
 	if peer.PeerIndex != p.Pod.Index || peer.Kind != p.Pod.Kind {
 		return p, fmt.Errorf("%s: peer %s (ifindex %d, %s) in %s names ifindex %d: %w",
-			what, peer.Name, peer.Index, peer.Kind, host.where, peer.PeerIndex, ErrNoPeer)
+			what, peer.Name, peer.Index, peer.Kind, host.Where(), peer.PeerIndex, ErrNoPeer)
 	}
 	if err := host.peerIsIn(peer, hostNS, podNS); err != nil {
 		return p, fmt.Errorf("%s: peer %s (ifindex %d): %w", what, peer.Name, peer.Index, err)
@@ -279,7 +273,7 @@ func findPeer(pod, host *Handle, podNS, hostNS *NetNS, dev Interface) (Pair, err
 
 // PeerIsIn says whether the other end of a device, which h sees in the namespace own, is in
 // the namespace want.
-func (h *Handle) PeerIsIn(i *Interface, own, want *NetNS) (bool, error) {
+func (h *Handle) PeerIsIn(i *Interface, own, want *rtnl.NetNS) (bool, error) {
 	err := h.peerIsIn(*i, own, want)
 	if errors.Is(err, ErrNoPeer) {
 		return false, nil
@@ -289,12 +283,12 @@ func (h *Handle) PeerIsIn(i *Interface, own, want *NetNS) (bool, error) {
 
 // peerIsIn says whether the other end of i, which h sees in the namespace own,
 // is in the namespace want.
-func (h *Handle) peerIsIn(i Interface, own, want *NetNS) error {
+func (h *Handle) peerIsIn(i Interface, own, want *rtnl.NetNS) error {
 	if i.PeerNetNSID == NoNetNSID {
 		if own.Same(want) {
 			return nil
 		}
-		return fmt.Errorf("both ends are in %s: %w", h.where, ErrNoPeer)
+		return fmt.Errorf("both ends are in %s: %w", h.Where(), ErrNoPeer)
 	}
 	id, err := h.netNSID(want)
 	if err != nil {
@@ -302,7 +296,7 @@ func (h *Handle) peerIsIn(i Interface, own, want *NetNS) error {
 	}
 	if id != i.PeerNetNSID {
 		return fmt.Errorf("the other end is in the namespace with id %d, not in netns %s (id %d): %w",
-			i.PeerNetNSID, want.path, id, ErrNoPeer)
+			i.PeerNetNSID, want.Path(), id, ErrNoPeer)
 	}
 	return nil
 }
@@ -311,32 +305,34 @@ func (h *Handle) peerIsIn(i Interface, own, want *NetNS) error {
 const (
 	netnsaNSID = 1
 	netnsaFD   = 3
+	// genMsgLen is the length of struct rtgenmsg with its padding, in bytes.
+	genMsgLen = 4
 )
 
 // NetNSID returns the number by which the handle's namespace knows ns, and
 // [NoNetNSID] if it does not know it.
-func (h *Handle) NetNSID(ns *NetNS) (int, error) { return h.netNSID(ns) }
+func (h *Handle) NetNSID(ns *rtnl.NetNS) (int, error) { return h.netNSID(ns) }
 
 // netNSID returns the number by which the handle's namespace knows ns, and
 // [NoNetNSID] if it does not know it.
-func (h *Handle) netNSID(ns *NetNS) (int, error) {
+func (h *Handle) netNSID(ns *rtnl.NetNS) (int, error) {
 	req := nl.NewNetlinkRequest(unix.RTM_GETNSID, 0)
 	req.AddData(nl.NewRtGenMsg())
 	req.AddData(nl.NewRtAttr(netnsaFD, nl.Uint32Attr(uint32(ns.FD()))))
 	msgs, err := h.Execute(req, unix.RTM_NEWNSID)
 	if err != nil {
-		return 0, fmt.Errorf("ask %s for the id of netns %s: %w", h.where, ns.path, err)
+		return 0, fmt.Errorf("ask %s for the id of netns %s: %w", h.Where(), ns.Path(), err)
 	}
 	id := NoNetNSID
 	for _, m := range msgs {
-		err := EachAttr(m[min(len(m), nlaAlign):], func(kind uint16, v []byte) error {
+		err := rtnl.EachAttr(m[min(len(m), genMsgLen):], func(kind uint16, v []byte) error {
 			if kind == netnsaNSID {
-				id = int(int32(u32(v)))
+				id = int(int32(rtnl.Uint32(v)))
 			}
 			return nil
 		})
 		if err != nil {
-			return 0, fmt.Errorf("parse the id of netns %s: %w", ns.path, err)
+			return 0, fmt.Errorf("parse the id of netns %s: %w", ns.Path(), err)
 		}
 	}
 	return id, nil

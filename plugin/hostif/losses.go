@@ -10,6 +10,8 @@ import (
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/plugin/rtnl"
 )
 
 // Loss is a place of a network namespace where packets are lost, with how many were since
@@ -22,7 +24,7 @@ type Loss struct {
 // Losses returns the places of the handle's namespace that lost packets: devices, and rules of nftables
 // that drop or reject and count (iptables-nft counts in every rule). Queues are not among
 // them, nor rules without a counter. It needs CAP_NET_ADMIN.
-func Losses(ns *NetNS, h *Handle) ([]Loss, error) {
+func Losses(ns *rtnl.NetNS, h *Handle) ([]Loss, error) {
 	devices, err := h.Interfaces()
 	if err != nil {
 		return nil, err
@@ -66,8 +68,8 @@ var nftFamilies = map[byte]string{
 
 // droppingRules are the rules that drop or reject, and lost packets. A kernel without
 // nf_tables has none.
-func droppingRules(ns *NetNS) ([]Loss, error) {
-	h, err := newHandle(ns, unix.NETLINK_NETFILTER)
+func droppingRules(ns *rtnl.NetNS) ([]Loss, error) {
+	h, err := rtnl.Dial(ns, unix.NETLINK_NETFILTER)
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
 		return nil, nil
 	}
@@ -82,13 +84,13 @@ func droppingRules(ns *NetNS) ([]Loss, error) {
 		return nil, nil // nfnetlink knows no such subsystem
 	}
 	if err != nil {
-		return nil, fmt.Errorf("list nftables rules in %s: %w", h.where, err)
+		return nil, fmt.Errorf("list nftables rules in %s: %w", h.Where(), err)
 	}
 	var all []Loss
 	for _, m := range msgs {
 		rule, err := parseRule(m)
 		if err != nil {
-			return nil, fmt.Errorf("parse nftables rule in %s: %w", h.where, err)
+			return nil, fmt.Errorf("parse nftables rule in %s: %w", h.Where(), err)
 		}
 		if rule.drops {
 			all = lost(all, fmt.Sprintf("nftables rule %d of chain %s in table %s %s", rule.handle, rule.chain, nftFamilies[m[0]], rule.table), rule.packets)
@@ -107,7 +109,7 @@ func parseRule(m []byte) (r nftRule, err error) {
 	if len(m) < nfgenmsgLen {
 		return r, fmt.Errorf("message of %d bytes is too short", len(m))
 	}
-	err = EachAttr(m[nfgenmsgLen:], func(kind uint16, v []byte) error {
+	err = rtnl.EachAttr(m[nfgenmsgLen:], func(kind uint16, v []byte) error {
 		switch kind {
 		case nftaRuleTable:
 			r.table = unix.ByteSliceToString(v)
@@ -116,7 +118,7 @@ func parseRule(m []byte) (r nftRule, err error) {
 		case nftaRuleHandle:
 			r.handle = be64(v)
 		case nftaRuleExpressions:
-			return EachAttr(v, func(kind uint16, v []byte) error {
+			return rtnl.EachAttr(v, func(kind uint16, v []byte) error {
 				if kind != nftaListElem {
 					return nil
 				}
@@ -132,7 +134,7 @@ func parseRule(m []byte) (r nftRule, err error) {
 func (r *nftRule) expression(b []byte) error {
 	name := ""
 	var data []byte
-	if err := EachAttr(b, func(kind uint16, v []byte) error {
+	if err := rtnl.EachAttr(b, func(kind uint16, v []byte) error {
 		switch kind {
 		case nftaExprName:
 			name = unix.ByteSliceToString(v)
@@ -147,7 +149,7 @@ func (r *nftRule) expression(b []byte) error {
 	case "reject":
 		r.drops = true
 	case "counter":
-		return EachAttr(data, func(kind uint16, v []byte) error {
+		return rtnl.EachAttr(data, func(kind uint16, v []byte) error {
 			if kind == nftaCounterPackets {
 				r.packets += be64(v)
 			}
@@ -168,7 +170,7 @@ func (r *nftRule) expression(b []byte) error {
 
 // within calls f with the attributes of a kind.
 func within(b []byte, want uint16, f func(v []byte) error) error {
-	return EachAttr(b, func(kind uint16, v []byte) error {
+	return rtnl.EachAttr(b, func(kind uint16, v []byte) error {
 		if kind == want {
 			return f(v)
 		}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/plugin/rtnl"
 )
 
 // Of linux/netfilter/nf_tables.h; golang.org/x/sys lacks the two on devices.
@@ -30,10 +32,10 @@ const nfgenmsgLen = 4
 // redirect and would not see the packets.
 //
 // An error means that it could not be found out, which is not the same as no:
-// it wraps [ErrPermission] if CAP_NET_ADMIN is missing. A kernel without
+// it wraps [rtnl.ErrPermission] if CAP_NET_ADMIN is missing. A kernel without
 // nf_tables has no such chains.
-func HasNetfilterIngress(ns *NetNS, ifname string) (bool, error) {
-	h, err := newHandle(ns, unix.NETLINK_NETFILTER)
+func HasNetfilterIngress(ns *rtnl.NetNS, ifname string) (bool, error) {
+	h, err := rtnl.Dial(ns, unix.NETLINK_NETFILTER)
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
 		return false, nil
 	}
@@ -49,12 +51,12 @@ func HasNetfilterIngress(ns *NetNS, ifname string) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("list nftables chains in %s: %w", h.where, err)
+		return false, fmt.Errorf("list nftables chains in %s: %w", h.Where(), err)
 	}
 	for _, m := range msgs {
 		bound, err := isIngressChain(m, ifname)
 		if err != nil {
-			return false, fmt.Errorf("parse nftables chain in %s: %w", h.where, err)
+			return false, fmt.Errorf("parse nftables chain in %s: %w", h.Where(), err)
 		}
 		if bound {
 			return true, nil
@@ -79,7 +81,7 @@ func isIngressChain(m []byte, ifname string) (bool, error) {
 		return false, nil
 	}
 	bound := false
-	err := EachAttr(m[nfgenmsgLen:], func(kind uint16, v []byte) error {
+	err := rtnl.EachAttr(m[nfgenmsgLen:], func(kind uint16, v []byte) error {
 		var err error
 		if kind == unix.NFTA_CHAIN_HOOK {
 			bound, err = hookMatches(v, hook, ifname)
@@ -91,7 +93,7 @@ func isIngressChain(m []byte, ifname string) (bool, error) {
 
 func hookMatches(b []byte, want uint32, ifname string) (bool, error) {
 	hook, onDevice := uint32(0), false
-	err := EachAttr(b, func(kind uint16, v []byte) error {
+	err := rtnl.EachAttr(b, func(kind uint16, v []byte) error {
 		switch kind {
 		case unix.NFTA_HOOK_HOOKNUM:
 			if len(v) < 4 {
@@ -101,7 +103,7 @@ func hookMatches(b []byte, want uint32, ifname string) (bool, error) {
 		case unix.NFTA_HOOK_DEV:
 			onDevice = onDevice || unix.ByteSliceToString(v) == ifname
 		case nftaHookDevs:
-			return EachAttr(v, func(kind uint16, v []byte) error {
+			return rtnl.EachAttr(v, func(kind uint16, v []byte) error {
 				name := unix.ByteSliceToString(v)
 				switch kind {
 				case nftaDeviceName:

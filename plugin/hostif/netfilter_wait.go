@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/plugin/rtnl"
 )
 
 // WaitNetfilterIngress blocks until an nftables base chain at the ingress hook
@@ -19,14 +21,14 @@ import (
 // a change when it commits it, so the answer comes within the time of a dump.
 //
 // It returns nil once there is such a chain, the context's error when that
-// ends, and another error if it cannot watch: one that wraps [ErrPermission]
+// ends, and another error if it cannot watch: one that wraps [rtnl.ErrPermission]
 // without CAP_NET_ADMIN, and one that wraps [errors.ErrUnsupported] on a kernel
 // without nfnetlink, where no chain can come. It holds one socket and no thread
 // while it waits.
-func WaitNetfilterIngress(ctx context.Context, ns *NetNS, ifname string) error {
+func WaitNetfilterIngress(ctx context.Context, ns *rtnl.NetNS, ifname string) error {
 	events, err := nftablesEvents(ns)
 	if err != nil {
-		return fmt.Errorf("watch nftables in netns %s: %w", ns.path, err)
+		return fmt.Errorf("watch nftables in netns %s: %w", ns.Path(), err)
 	}
 	defer func() { _ = events.Close() }()
 	stop := context.AfterFunc(ctx, func() { _ = events.SetReadDeadline(time.Unix(1, 0)) })
@@ -45,12 +47,12 @@ func WaitNetfilterIngress(ctx context.Context, ns *NetNS, ifname string) error {
 			return ctx.Err()
 		}
 		if err != nil && !errors.Is(err, unix.ENOBUFS) {
-			return fmt.Errorf("watch nftables in netns %s: %w", ns.path, err)
+			return fmt.Errorf("watch nftables in netns %s: %w", ns.Path(), err)
 		}
 	}
 }
 
 // nftablesEvents opens a socket in ns that tells of every change of nftables.
-func nftablesEvents(ns *NetNS) (*os.File, error) {
-	return subscribe(ns, unix.NETLINK_NETFILTER, 1<<(unix.NFNLGRP_NFTABLES-1), "nftables events")
+func nftablesEvents(ns *rtnl.NetNS) (*os.File, error) {
+	return rtnl.Subscribe(ns, unix.NETLINK_NETFILTER, 1<<(unix.NFNLGRP_NFTABLES-1), "nftables events")
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/plugin/rtnl"
 )
 
 // Traffic is what a device has carried since it was made, in bytes with the link layer
@@ -58,16 +60,16 @@ func (h *Handle) Traffic() (map[int]Traffic, error) {
 		if len(msg) < statsMsgBytes {
 			return false
 		}
-		_ = EachAttr(msg[statsMsgBytes:], func(kind uint16, v []byte) error {
+		_ = rtnl.EachAttr(msg[statsMsgBytes:], func(kind uint16, v []byte) error {
 			if kind == iflaStatsLink64 && len(v) >= stats64LeastLength {
-				all[int(u32(msg[4:]))] = parseTraffic(v)
+				all[int(rtnl.Uint32(msg[4:]))] = parseTraffic(v)
 			}
 			return nil
 		})
 		return false
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read the counters of devices in %s: %w", h.where, err)
+		return nil, fmt.Errorf("read the counters of devices in %s: %w", h.Where(), err)
 	}
 	return all, nil
 }
@@ -79,7 +81,7 @@ func (h *Handle) Traffic() (map[int]Traffic, error) {
 //
 // Needs CAP_NET_ADMIN over that namespace, and Linux 4.20.
 func (h *Handle) TrafficIn(netnsID int, name string) (Traffic, int, error) {
-	what := fmt.Sprintf("interface %q in the namespace with id %d of %s", name, netnsID, h.where)
+	what := fmt.Sprintf("interface %q in the namespace with id %d of %s", name, netnsID, h.Where())
 	req := nl.NewNetlinkRequest(unix.RTM_GETLINK, 0)
 	req.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
 	req.AddData(nl.NewRtAttr(iflaTargetNetNSID, nl.Uint32Attr(uint32(int32(netnsID)))))
@@ -96,7 +98,7 @@ func (h *Handle) TrafficIn(netnsID int, name string) (Traffic, int, error) {
 		return Traffic{}, 0, fmt.Errorf("link message of %d bytes is too short", len(m))
 	}
 	var found *Traffic
-	err = EachAttr(m[unix.SizeofIfInfomsg:], func(kind uint16, v []byte) error {
+	err = rtnl.EachAttr(m[unix.SizeofIfInfomsg:], func(kind uint16, v []byte) error {
 		if kind == iflaStats64 && len(v) >= stats64LeastLength {
 			t := parseTraffic(v)
 			found = &t

@@ -7,17 +7,15 @@ import (
 	"errors"
 	"maps"
 	"net"
-	"os"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/rtnl"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
@@ -118,7 +116,7 @@ func TestPrivilegedLosses(t *testing.T) {
 	own.Run(t, "ip", "link", "set", "lo", "up")
 	own.Run(t, "nft", "add table inet filter; add chain inet filter out { type filter hook output priority 0; }; "+
 		"add rule inet filter out udp dport 8 counter accept; add rule inet filter out udp dport 9 counter drop; add rule inet filter out udp dport 10 counter reject")
-	ns, err := hostif.OpenNetNS(own.Path())
+	ns, err := rtnl.OpenNetNS(own.Path())
 	must.OK(t, err)
 	defer func() { _ = ns.Close() }()
 	h, err := hostif.NewHandle(ns)
@@ -145,54 +143,5 @@ func TestPrivilegedLosses(t *testing.T) {
 		if l.Packets != 1 || !strings.Contains(l.Where, "of chain out in table inet filter") {
 			t.Errorf("%+v, want one packet lost by a rule of the chain out", l)
 		}
-	}
-}
-
-// A sysctl is that of the namespace alone, also from a container, where /proc/sys is read-only.
-func TestPrivilegedSysctls(t *testing.T) {
-	const name = "net/ipv4/tcp_min_tso_segs"
-	one, other := testutil.NewNetNS(t), testutil.NewNetNS(t)
-	want := func(when string, n *testutil.NetNS, value int) {
-		t.Helper()
-		if got, err := n.ReadSysctls(name); err != nil || !slices.Equal(got, []int{value}) {
-			t.Errorf("%s: %s is %v, %v, want %d", when, name, got, err, value)
-		}
-	}
-	before, err := other.ReadSysctls(name)
-	must.OK(t, err)
-	must.OK(t, one.WriteSysctl(name, 5))
-	want("written", one, 5)
-	want("of another namespace", other, before[0])
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with its mounts
-		done <- func() error {
-			if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_FS); err != nil {
-				return err
-			}
-			if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-				return err
-			}
-			if err := unix.Mount("/proc/sys", "/proc/sys", "", unix.MS_BIND, ""); err != nil {
-				return err
-			}
-			if err := unix.Mount("", "/proc/sys", "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
-				return err
-			}
-			if err := unix.Setns(one.FD(), unix.CLONE_NEWNET); err != nil {
-				return err
-			}
-			// In place: NetNS.Do takes a thread of its own, which would not have these mounts.
-			if err := os.WriteFile("/proc/sys/"+name, []byte("6"), 0); !errors.Is(err, unix.EROFS) {
-				t.Errorf("write to a read-only /proc/sys: %v, want EROFS", err)
-			}
-			return hostif.WriteSysctlHere(name, 6)
-		}()
-	}()
-	must.OK(t, <-done)
-	want("written from a container", one, 6)
-	want("of another namespace", other, before[0])
-	if _, err := one.ReadSysctls("net/ipv4/no_such"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a sysctl that the kernel lacks: %v, want ErrNotExist", err)
 	}
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/plugin/rtnl"
 )
 
 // Of linux/rtnetlink.h: the lengths of struct rtmsg, struct rtnexthop and struct
@@ -15,7 +17,7 @@ import (
 const (
 	rtmsgLen, rtmsgDstLen, rtmsgTable, rtmsgType = 12, 1, 4, 7
 
-	nexthopLen, nexthopIndex = 8, 4
+	nexthopLen, nexthopIndex, nexthopAlign = 8, 4, 4
 
 	ifaddrLen, ifaddrPrefix, ifaddrScope, ifaddrIndex = 8, 1, 3, 4
 )
@@ -32,10 +34,10 @@ func (h *Handle) Uplinks() (map[int]bool, error) {
 	}
 	addrs, err := h.ExecuteFor(dump(unix.RTM_GETADDR), unix.RTM_NEWADDR, isNetworkAddress)
 	if err != nil {
-		return nil, fmt.Errorf("list addresses in %s: %w", h.where, err)
+		return nil, fmt.Errorf("list addresses in %s: %w", h.Where(), err)
 	}
 	for _, m := range addrs {
-		out[int(u32(m[ifaddrIndex:]))] = true
+		out[int(rtnl.Uint32(m[ifaddrIndex:]))] = true
 	}
 	return out, nil
 }
@@ -45,11 +47,11 @@ func (h *Handle) DefaultRoutes() (map[int]bool, error) {
 	out := map[int]bool{}
 	routes, err := h.ExecuteFor(dump(unix.RTM_GETROUTE), unix.RTM_NEWROUTE, isDefaultRoute)
 	if err != nil {
-		return nil, fmt.Errorf("list routes in %s: %w", h.where, err)
+		return nil, fmt.Errorf("list routes in %s: %w", h.Where(), err)
 	}
 	for _, m := range routes {
 		if err := eachNexthop(m[rtmsgLen:], func(index int) { out[index] = true }); err != nil {
-			return nil, fmt.Errorf("parse a route in %s: %w", h.where, err)
+			return nil, fmt.Errorf("parse a route in %s: %w", h.Where(), err)
 		}
 	}
 	return out, nil
@@ -78,18 +80,18 @@ func isDefaultRoute(m []byte) bool {
 
 // eachNexthop calls f with the ifindex of each device that a route leaves by.
 func eachNexthop(attrs []byte, f func(index int)) error {
-	return EachAttr(attrs, func(kind uint16, v []byte) error {
+	return rtnl.EachAttr(attrs, func(kind uint16, v []byte) error {
 		switch kind {
 		case unix.RTA_OIF:
-			f(int(u32(v)))
+			f(int(rtnl.Uint32(v)))
 		case unix.RTA_MULTIPATH:
 			for len(v) >= nexthopLen {
 				n := int(nl.NativeEndian().Uint16(v))
 				if n < nexthopLen || n > len(v) {
 					return fmt.Errorf("next hop of %d bytes, %d are there", n, len(v))
 				}
-				f(int(u32(v[nexthopIndex:])))
-				v = v[min(len(v), (n+nlaAlign-1)&^(nlaAlign-1)):]
+				f(int(rtnl.Uint32(v[nexthopIndex:])))
+				v = v[min(len(v), (n+nexthopAlign-1)&^(nexthopAlign-1)):]
 			}
 		}
 		return nil

@@ -382,7 +382,7 @@ func TestParseKeepsTheRateOfABadSetting(t *testing.T) {
 		"queue":  {keys: `"egressQueue":"cake"`, want: one("egressQueue", "cake", "one of auto, tbf, none")},
 		"mode": {keys: `"mode":"xdp"`, want: one("mode", "xdp",
 			"one of auto, qdisc, tcx-podside, tcx-hostside, clsact-podside, clsact-hostside")},
-		"shaper":  {keys: `"ingressShaper":"nobody"`, want: one("ingressShaper", "nobody", "one of podweir, cilium, calico, ovn, terway")},
+		"shaper":  {keys: `"ingressShaper":"nobody"`, want: one("ingressShaper", "nobody", "one of podweir, cilium, calico, ovn")},
 		"place":   {keys: `"ingressPlace":"pod"`, want: one("ingressPlace", "pod", "one of auto, host, ifb, prefer-ifb")},
 		"horizon": {keys: `"horizon":"2s"`, want: one("horizon", "2s", "a time from 1ms to 1s such as 50ms")},
 		"light share": {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // ProgramPrefix starts the name of every program of podweir's. A filter of
@@ -40,7 +41,7 @@ const (
 
 // Place is a position on a clsact hook.
 type Place struct {
-	Hook Hook
+	Hook terms.Hook
 	// Pref is 1 to 65535; the kernel asks filters in this order.
 	Pref uint16
 	// Handle tells filters at one pref apart; it must not be 0.
@@ -48,7 +49,7 @@ type Place struct {
 }
 
 func (p Place) parent() shaping.TCHandle {
-	if p.Hook == HookEgress {
+	if p.Hook == terms.HookEgress {
 		return hookEgress
 	}
 	return hookIngress
@@ -65,7 +66,7 @@ func (p Place) String() string {
 }
 
 func (p Place) check() error {
-	if (p.Hook != HookIngress && p.Hook != HookEgress) || p.Pref == 0 || p.Handle == 0 {
+	if (p.Hook != terms.HookIngress && p.Hook != terms.HookEgress) || p.Pref == 0 || p.Handle == 0 {
 		return fmt.Errorf("%s is not a position", p)
 	}
 	return nil
@@ -204,7 +205,7 @@ func onHook(h *hostif.Handle, ifindex int, at Place, add func() error) (made boo
 	return false, err
 }
 
-func ensureClsact(h *hostif.Handle, ifindex int, hook Hook) (made bool, err error) {
+func ensureClsact(h *hostif.Handle, ifindex int, hook terms.Hook) (made bool, err error) {
 	set := func(flags int) error {
 		_, err := h.Execute(newRequest(unix.RTM_NEWQDISC, flags, ifindex, clsactHandle, clsactParent, "clsact"), 0)
 		return err
@@ -212,7 +213,7 @@ func ensureClsact(h *hostif.Handle, ifindex int, hook Hook) (made bool, err erro
 	if err = set(unix.NLM_F_CREATE | unix.NLM_F_EXCL); err == nil {
 		return true, nil
 	}
-	if errors.Is(err, unix.EEXIST) && hook == HookEgress {
+	if errors.Is(err, unix.EEXIST) && hook == terms.HookEgress {
 		// Filters for clsact's egress hook would land on the hook of an ingress qdisc,
 		// which has the same handle. The kernel refuses to change one into a clsact, and
 		// has nothing to change in a clsact; a list would be of all qdiscs of the node.

@@ -14,6 +14,7 @@ import (
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/queue"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
@@ -44,7 +45,7 @@ func TestPrivilegedObserveBare(t *testing.T) {
 	check("an ingress qdisc")
 	d.Run(t, "tc", "qdisc", "del", "dev", "eth0", "ingress")
 	check("nothing any more")
-	d.attach(t, queue.Place{Hook: queue.HookEgress, Pref: 9, Handle: 4}, testutil.VerdictProgram(t, "pw_test", -1))
+	d.attach(t, queue.Place{Hook: terms.HookEgress, Pref: 9, Handle: 4}, testutil.VerdictProgram(t, "pw_test", -1))
 	check("clsact with a filter")
 	if _, err := queue.ObserveBare(d.Handle, 4711); !errors.Is(err, hostif.ErrNoDevice) {
 		t.Errorf("ObserveBare of no device = %v, want ErrNoDevice", err)
@@ -56,7 +57,7 @@ func TestPrivilegedAddToClsact(t *testing.T) {
 	d := newDevice(t)
 	p := testutil.VerdictProgram(t, "pw_test", -1)
 	program := queue.Classifier{ProgramFD: p.FD, Name: "pw_test"}
-	in, out := queue.Place{Hook: queue.HookIngress, Pref: 7, Handle: 3}, queue.Place{Hook: queue.HookEgress, Pref: 9, Handle: 4}
+	in, out := queue.Place{Hook: terms.HookIngress, Pref: 7, Handle: 3}, queue.Place{Hook: terms.HookEgress, Pref: 9, Handle: 4}
 	if err := queue.AddToClsact(d.Handle, d.index, out, program); err == nil {
 		t.Error("AddToClsact without a clsact qdisc = nil, want an error")
 	}
@@ -70,10 +71,10 @@ func TestPrivilegedAddToClsact(t *testing.T) {
 	if err := queue.AddToClsact(d.Handle, d.index, out, queue.Classifier{ProgramFD: p.FD, Name: "other"}); err == nil || errors.Is(err, queue.ErrFilterExists) {
 		t.Errorf("AddToClsact of a program without our prefix = %v, want an error that says so", err)
 	}
-	if err := queue.AddToClsact(d.Handle, d.index, queue.Place{Hook: queue.HookEgress, Pref: 1}, program); err == nil {
+	if err := queue.AddToClsact(d.Handle, d.index, queue.Place{Hook: terms.HookEgress, Pref: 1}, program); err == nil {
 		t.Error("AddToClsact with handle 0 = nil, want an error")
 	}
-	if got := d.observe(t).HookFilters; len(got) != 2 || got[1].Hook != queue.HookEgress || got[1].Pref != 9 {
+	if got := d.observe(t).HookFilters; len(got) != 2 || got[1].Hook != terms.HookEgress || got[1].Pref != 9 {
 		t.Errorf("Observe = %+v, want a filter on each hook", got)
 	}
 }
@@ -83,8 +84,8 @@ func TestPrivilegedClsactAttachDetach(t *testing.T) {
 	d := newDevice(t)
 	before := d.Run(t, "tc", "qdisc", "show", "dev", "eth0")
 	next := testutil.VerdictProgram(t, "pw_test", -1)
-	in := queue.Place{Hook: queue.HookIngress, Pref: 7, Handle: 3}
-	out := queue.Place{Hook: queue.HookEgress, Pref: 9, Handle: 4}
+	in := queue.Place{Hook: terms.HookIngress, Pref: 7, Handle: 3}
+	out := queue.Place{Hook: terms.HookEgress, Pref: 9, Handle: 4}
 	if !d.attach(t, in, next) {
 		t.Error("the first AttachClsact did not say that it made the qdisc")
 	}
@@ -93,8 +94,8 @@ func TestPrivilegedClsactAttachDetach(t *testing.T) {
 	}
 	got := d.observe(t)
 	want := []queue.Filter{
-		{Parent: 0xFFFFFFF2, Hook: queue.HookIngress, Pref: 7, Handle: 3, Protocol: 3, Kind: "bpf", Name: "pw_test", ProgramID: next.ID, DirectAction: true, Match: judge.AnswerEnds},
-		{Parent: 0xFFFFFFF3, Hook: queue.HookEgress, Pref: 9, Handle: 4, Protocol: 3, Kind: "bpf", Name: "pw_test", ProgramID: next.ID, DirectAction: true, Match: judge.AnswerEnds},
+		{Parent: 0xFFFFFFF2, Hook: terms.HookIngress, Pref: 7, Handle: 3, Protocol: 3, Kind: "bpf", Name: "pw_test", ProgramID: next.ID, DirectAction: true, Match: judge.AnswerEnds},
+		{Parent: 0xFFFFFFF3, Hook: terms.HookEgress, Pref: 9, Handle: 4, Protocol: 3, Kind: "bpf", Name: "pw_test", ProgramID: next.ID, DirectAction: true, Match: judge.AnswerEnds},
 	}
 	for i := range got.HookFilters {
 		if got.HookFilters[i].Tag == [8]byte{} {
@@ -132,7 +133,7 @@ func TestPrivilegedClsactNeverReplaces(t *testing.T) {
 	// Somebody else's, under a name of theirs, at the very place.
 	d.Run(t, "tc", "qdisc", "add", "dev", "eth0", "clsact")
 	d.Run(t, "tc", "filter", "add", "dev", "eth0", "ingress", "pref", "1", "handle", "1", "bpf", "bytecode", "1,6 0 0 4294967295", "flowid", "1:1")
-	at := queue.Place{Hook: queue.HookIngress, Pref: 1, Handle: 1}
+	at := queue.Place{Hook: terms.HookIngress, Pref: 1, Handle: 1}
 	before := d.observe(t)
 	if _, err := queue.AttachClsact(d.Handle, d.index, at, queue.Classifier{ProgramFD: ours.FD, Name: "pw_test"}); !errors.Is(err, queue.ErrFilterExists) {
 		t.Errorf("AttachClsact over a filter = %v, want ErrFilterExists", err)
@@ -150,7 +151,7 @@ func TestPrivilegedClsactNeverReplaces(t *testing.T) {
 	}
 	// Beside it, and gone again; their filter keeps the qdisc, though we say
 	// that it is ours.
-	mine := queue.Place{Hook: queue.HookIngress, Pref: 2, Handle: 1}
+	mine := queue.Place{Hook: terms.HookIngress, Pref: 2, Handle: 1}
 	if d.attach(t, mine, ours) {
 		t.Error("AttachClsact says that it made a qdisc that was there")
 	}
@@ -170,7 +171,7 @@ func TestPrivilegedClsactOfOthersStays(t *testing.T) {
 	testutil.RequireQdisc(t, "clsact", "bpf")
 	d := newDevice(t)
 	d.Run(t, "tc", "qdisc", "add", "dev", "eth0", "clsact")
-	at := queue.Place{Hook: queue.HookEgress, Pref: 1, Handle: 1}
+	at := queue.Place{Hook: terms.HookEgress, Pref: 1, Handle: 1}
 	made := d.attach(t, at, testutil.VerdictProgram(t, "pw_test", -1))
 	if made {
 		t.Error("AttachClsact says that it made a qdisc that was there")
@@ -190,11 +191,11 @@ func TestPrivilegedClsactBesideIngressQdisc(t *testing.T) {
 	d := newDevice(t)
 	d.Run(t, "tc", "qdisc", "add", "dev", "eth0", "ingress")
 	p := testutil.VerdictProgram(t, "pw_test", -1)
-	_, err := queue.AttachClsact(d.Handle, d.index, queue.Place{Hook: queue.HookEgress, Pref: 1, Handle: 1}, queue.Classifier{ProgramFD: p.FD, Name: "pw_test"})
+	_, err := queue.AttachClsact(d.Handle, d.index, queue.Place{Hook: terms.HookEgress, Pref: 1, Handle: 1}, queue.Classifier{ProgramFD: p.FD, Name: "pw_test"})
 	if !errors.Is(err, queue.ErrNoEgressHook) {
 		t.Errorf("AttachClsact to egress beside an ingress qdisc = %v, want ErrNoEgressHook", err)
 	}
-	at := queue.Place{Hook: queue.HookIngress, Pref: 1, Handle: 1}
+	at := queue.Place{Hook: terms.HookIngress, Pref: 1, Handle: 1}
 	if d.attach(t, at, p) {
 		t.Error("AttachClsact says that it made the ingress qdisc")
 	}
@@ -213,14 +214,14 @@ func TestPrivilegedClsactBesideIngressQdisc(t *testing.T) {
 func TestPrivilegedClsactFailureLeavesNothing(t *testing.T) {
 	testutil.RequireQdisc(t, "clsact")
 	d := newDevice(t)
-	at := queue.Place{Hook: queue.HookIngress, Pref: 1, Handle: 1}
+	at := queue.Place{Hook: terms.HookIngress, Pref: 1, Handle: 1}
 	if _, err := queue.AttachClsact(d.Handle, d.index, at, queue.Classifier{ProgramFD: 9999, Name: "pw_test"}); err == nil {
 		t.Fatal("AttachClsact of a bad program = nil, want an error")
 	}
 	if got := d.observe(t); got.HookQdisc != "" {
 		t.Errorf("a failed AttachClsact left a %s qdisc", got.HookQdisc)
 	}
-	if _, err := queue.AttachClsact(d.Handle, d.index, queue.Place{Hook: queue.HookIngress, Pref: 1}, queue.Classifier{ProgramFD: 1, Name: "pw_test"}); err == nil {
+	if _, err := queue.AttachClsact(d.Handle, d.index, queue.Place{Hook: terms.HookIngress, Pref: 1}, queue.Classifier{ProgramFD: 1, Name: "pw_test"}); err == nil {
 		t.Error("AttachClsact with handle 0 = nil, want an error")
 	}
 }
@@ -317,7 +318,7 @@ func TestPrivilegedMirred(t *testing.T) {
 	d := newDevice(t)
 	ifb, err := d.Handle.EnsureIFB(d.Interface(t, "eth0"))
 	must.OK(t, err)
-	at := queue.Place{Hook: queue.HookIngress, Pref: queue.RedirectPref, Handle: 1}
+	at := queue.Place{Hook: terms.HookIngress, Pref: queue.RedirectPref, Handle: 1}
 	made, err := queue.AttachMirred(d.Handle, d.index, at, ifb.Index)
 	if err != nil || !made {
 		t.Fatalf("AttachMirred = %v, %v", made, err)
@@ -361,7 +362,7 @@ func redirectReachesIFB(t *testing.T) bool {
 	ifb, err := d.Handle.EnsureIFB(d.Interface(t, "eth0"))
 	must.OK(t, err)
 	prog := testutil.RedirectProgram(t, "pw_redirect", int32(ifb.Index))
-	at := queue.Place{Hook: queue.HookIngress, Pref: queue.RedirectPref, Handle: 1}
+	at := queue.Place{Hook: terms.HookIngress, Pref: queue.RedirectPref, Handle: 1}
 	if _, err := queue.AttachClsact(d.Handle, d.index, at, queue.Classifier{ProgramFD: prog.FD, Name: "pw_redirect"}); err != nil {
 		t.Fatal(err)
 	}
@@ -402,7 +403,7 @@ func TestPrivilegedProbeThatNeverLeft(t *testing.T) {
 	ns := testutil.NewNetNS(t)
 	err := ns.Do(func() error {
 		ok, err := queue.ProbeRedirectWith(ns.Handle, redirect.FD, func(near hostif.Interface) error {
-			at := queue.Place{Hook: queue.HookEgress, Pref: 1, Handle: 1}
+			at := queue.Place{Hook: terms.HookEgress, Pref: 1, Handle: 1}
 			_, err := queue.AttachClsact(ns.Handle, near.Index, at, queue.Classifier{ProgramFD: drop.FD, Name: "pw_test"})
 			return err
 		})

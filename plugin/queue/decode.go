@@ -11,8 +11,8 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
-	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/judge"
+	"github.com/podweir/podweir/plugin/rtnl"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/units"
 )
@@ -282,7 +282,7 @@ func parseActions(f *Filter, b []byte) (err error) {
 }
 
 func eachAttr(b []byte, f func(t uint16, v []byte)) error {
-	return hostif.EachAttr(b, func(t uint16, v []byte) error {
+	return rtnl.EachAttr(b, func(t uint16, v []byte) error {
 		f(t, v)
 		return nil
 	})

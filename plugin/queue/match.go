@@ -11,8 +11,8 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
-	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/judge"
+	"github.com/podweir/podweir/plugin/rtnl"
 )
 
 // Of linux/rtnetlink.h, linux/pkt_cls.h, linux/tc_act/tc_gact.h and linux/filter.h.
@@ -125,7 +125,7 @@ func classicAll(ops []byte) bool {
 // eachAction calls do for each action of a filter, in their order, with its kind, options and
 // cookie, until one fails.
 func eachAction(actions []byte, do func(kind string, opts []byte, cookie string) error) error {
-	return hostif.EachAttr(actions, func(_ uint16, action []byte) error {
+	return rtnl.EachAttr(actions, func(_ uint16, action []byte) error {
 		kind, cookie := "", ""
 		var opts []byte
 		err := eachAttr(action, func(t uint16, v []byte) {

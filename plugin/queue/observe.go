@@ -14,6 +14,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // The handles of clsact and its hooks, linux/pkt_sched.h.
@@ -315,9 +316,9 @@ func listFilters(h *hostif.Handle, ifindex int, parent shaping.TCHandle) ([]Filt
 		f.Parent = parent
 		switch parent {
 		case hookIngress:
-			f.Hook = HookIngress
+			f.Hook = terms.HookIngress
 		case hookEgress:
-			f.Hook = HookEgress
+			f.Hook = terms.HookEgress
 		default:
 		}
 		out = append(out, f)

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/rtnl"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/units"
@@ -38,7 +39,7 @@ const loopback = 1
 // the answer for as long as the node is up.
 func Probe() (Features, error) {
 	var f Features
-	ns, err := hostif.NewScratchNetNS()
+	ns, err := rtnl.NewScratchNetNS()
 	if err != nil {
 		return f, err
 	}
@@ -58,7 +59,7 @@ func Probe() (Features, error) {
 		{&f.FQ, tryRoot(shaping.Qdisc{Kind: kindFQ})},
 		{&f.Bfifo, tryRoot(shaping.Qdisc{Kind: shaping.KindBfifo, Limit: units.Bytes(1 << 17)})},
 		{&f.PfifoFast, tryRoot(shaping.Qdisc{Kind: shaping.KindPfifoFast})},
-		{&f.Clsact, func(h *hostif.Handle) error { _, err := ensureClsact(h, loopback, HookEgress); return err }},
+		{&f.Clsact, func(h *hostif.Handle) error { _, err := ensureClsact(h, loopback, terms.HookEgress); return err }},
 		{&f.ClsBPF, func(h *hostif.Handle) error {
 			return addFilter(h, loopback, hookEgress, 1, 1, matchAllOptions())
 		}},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/units"
 )
 
@@ -46,25 +47,6 @@ func (e *ForeignRootError) Error() string {
 
 // Is makes the error equal to [ErrForeignRoot].
 func (e *ForeignRootError) Is(target error) bool { return target == ErrForeignRoot }
-
-// Hook is a clsact hook, named from the device's point of view.
-type Hook uint8
-
-// The two hooks.
-const (
-	HookIngress Hook = iota + 1
-	HookEgress
-)
-
-func (h Hook) String() string {
-	switch h {
-	case HookIngress:
-		return "ingress"
-	case HookEgress:
-		return "egress"
-	}
-	return fmt.Sprintf("invalid(%d)", uint8(h))
-}
 
 // Stats are the kernel's counters of a qdisc or class.
 type Stats struct {
@@ -103,7 +85,7 @@ type Filter struct {
 	// Parent is the qdisc that the filter is on.
 	Parent shaping.TCHandle
 	// Hook is set if Parent is a clsact hook.
-	Hook   Hook
+	Hook   terms.Hook
 	Pref   uint16
 	Handle uint32
 	// Protocol is an EtherType in host order, 3 (ETH_P_ALL) for all.

@@ -18,6 +18,7 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/queue"
+	"github.com/podweir/podweir/plugin/rtnl"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
@@ -600,7 +601,7 @@ func TestPrivilegedChangesOfAQuietHandleAreNoEvents(t *testing.T) {
 	d := newDevice(t)
 	tree := dividedTree(10_000)
 	d.build(t, tree, testutil.Program{FD: -1})
-	events, err := hostif.WatchDevices(d.NetNS.NetNS)
+	events, err := rtnl.WatchDevices(d.NetNS.NetNS)
 	must.OK(t, err)
 	defer func() { must.OK(t, events.Close()) }()
 	h, err := hostif.NewHandle(d.NetNS.NetNS)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/rtnl"
 	"github.com/podweir/podweir/plugin/terms"
 )
 
@@ -39,7 +40,7 @@ const (
 // leaves nothing. It needs CAP_NET_ADMIN and CAP_SYS_ADMIN, as the agent has
 // them in its DaemonSet.
 func ProbeRedirect(progFD int) (bool, error) {
-	ns, err := hostif.NewScratchNetNS()
+	ns, err := rtnl.NewScratchNetNS()
 	if err != nil {
 		return false, err
 	}
@@ -74,7 +75,7 @@ func probeBetween(h *hostif.Handle, near, far hostif.Interface, progFD int) (boo
 	if err != nil {
 		return false, err
 	}
-	at := Place{Hook: HookIngress, Pref: RedirectPref, Handle: FilterHandle}
+	at := Place{Hook: terms.HookIngress, Pref: RedirectPref, Handle: FilterHandle}
 	if progFD < 0 {
 		_, err = AttachMirred(h, far.Index, at, ifb.Index)
 	} else {

@@ -51,8 +51,8 @@ func podName(pod string, id attach.ID) string {
 }
 
 // View is what people are shown of the report. Now is when it was collected.
-func (r *Report) View(now time.Time) *view.Node {
-	n := &view.Node{Schema: view.Schema, Time: now, Pods: []view.Pod{}}
+func (r *Report) View(now time.Time) *view.Status {
+	n := &view.Status{Schema: view.Schema, Time: now, Pods: []view.Pod{}}
 	for i := range r.Attachments {
 		p := attachmentView(&r.Attachments[i], r.held(r.Attachments[i].ID), now)
 		if r.former(&r.Attachments[i]) {

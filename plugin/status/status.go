@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/engine"
@@ -62,7 +63,7 @@ type Attachment struct {
 	Interface attach.Interface `json:"interface"`
 	// By is who made the attachment: plugin, nri, agent or hand; "" if that was a
 	// release that did not say.
-	By attach.By `json:"by,omitempty"`
+	By apply.By `json:"by,omitempty"`
 	// Attached is when it was made, zero if that was a release that did not say.
 	Attached time.Time `json:"attached,omitzero"`
 	// Set says that `podweir set` changed the limits.
@@ -85,7 +86,7 @@ type Attachment struct {
 	// starved is that of ingress where nothing more is known because of Error.
 	starved    string
 	inspection *attach.Inspection
-	record     *attach.Record
+	record     *apply.Record
 }
 
 // Direction is one direction of an interface.
@@ -335,7 +336,7 @@ func (r *Report) Keep(keep func(pod string) bool) {
 	r.Overdue, r.Unshaped = slices.DeleteFunc(r.Overdue, other), slices.DeleteFunc(r.Unshaped, other)
 }
 
-func attachment(node *engine.Node, queues *engine.Queues, r *attach.Record) Attachment {
+func attachment(node *engine.Node, queues *engine.Queues, r *apply.Record) Attachment {
 	a := Attachment{ID: r.ID, Pod: r.Pod, Interface: r.Interface, By: r.By, Attached: r.Attached, Set: r.Asked != nil, Directions: []Direction{}}
 	for _, d := range r.Config.Deferred {
 		if r.Config.Limit(d.Direction) == nil { // `podweir set` may have given it one
@@ -346,7 +347,7 @@ func attachment(node *engine.Node, queues *engine.Queues, r *attach.Record) Atta
 	in, err := node.Inspect(r)
 	if err != nil {
 		a.Error = err.Error()
-		if errors.Is(err, attach.ErrGone) {
+		if errors.Is(err, apply.ErrGone) {
 			a.Gone, a.Left, a.Error = Absent(node, r)
 			a.Interface.NamesakeIndex, _ = node.Namesake(r) // an error is that of Absent
 		}
@@ -375,7 +376,7 @@ func attachment(node *engine.Node, queues *engine.Queues, r *attach.Record) Atta
 			one := Describe(s)
 			_ = one.Measure(node, queues, &now) // its notes say what could not be read
 			one.more(node, &now)
-			if r.By != attach.ByHand { // who attaches by hand decides
+			if r.By != apply.ByHand { // who attaches by hand decides
 				one.Asked, one.DecidedBy = decision(r, d)
 			}
 			if one.Ahead = beforeRedirect(in.Observed, s); one.Ahead != "" {
@@ -413,7 +414,7 @@ func attachment(node *engine.Node, queues *engine.Queues, r *attach.Record) Atta
 
 // Absent says of an interface that is not where its record says whether it is gone, what
 // of it is left if it is not, and both in words.
-func Absent(node *engine.Node, r *attach.Record) (gone bool, left, text string) {
+func Absent(node *engine.Node, r *apply.Record) (gone bool, left, text string) {
 	gone, left, err := node.Gone(r)
 	switch {
 	case err != nil:
@@ -461,13 +462,13 @@ func (d *Direction) Seen() (all []uint64) {
 func (a *Attachment) Inspection() *attach.Inspection { return a.inspection }
 
 // Record is what the attachment is recorded as, nil if it could not be looked at.
-func (a *Attachment) Record() *attach.Record { return a.record }
+func (a *Attachment) Record() *apply.Record { return a.record }
 
 // BySet is who decided a rate that `podweir set` changed.
 const BySet = "podweir set"
 
 // decision is what a pod asks for in a direction, and who decided that it has another rate.
-func decision(r *attach.Record, d terms.Direction) (asked units.BitRate, by string) {
+func decision(r *apply.Record, d terms.Direction) (asked units.BitRate, by string) {
 	wish := &r.Config
 	if r.Asked != nil {
 		wish = r.Asked
@@ -543,7 +544,7 @@ func Describe(s *attach.DirectionState) Direction {
 
 // Measure reads the counters of a direction, the waits and the queue. Its error, and the
 // notes, say what could not be read.
-func (d *Direction) Measure(node *engine.Node, queues *engine.Queues, r *attach.Record) error {
+func (d *Direction) Measure(node *engine.Node, queues *engine.Queues, r *apply.Record) error {
 	var waits, queue error
 	if d.counts {
 		d.Counters, d.CountersErr = node.Counters(r, d.Direction.Is)
@@ -561,7 +562,7 @@ func (d *Direction) Measure(node *engine.Node, queues *engine.Queues, r *attach.
 }
 
 // more reads what only people are told.
-func (d *Direction) more(node *engine.Node, r *attach.Record) {
+func (d *Direction) more(node *engine.Node, r *apply.Record) {
 	var err error
 	if d.counts {
 		d.HeavyFlows, err = node.HeavyFlows(r, d.Direction.Is)

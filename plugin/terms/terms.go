@@ -122,8 +122,6 @@ const (
 	ShaperCalico
 	// ShaperOVN is OVN-Kubernetes, which does so when a pod starts.
 	ShaperOVN
-	// ShaperTerway is Terway, or its terway-qos.
-	ShaperTerway
 )
 
 // Title names the shaper in a sentence.
@@ -135,8 +133,6 @@ func (s Shaper) Title() string {
 		return "Calico"
 	case ShaperOVN:
 		return "OVN-Kubernetes"
-	case ShaperTerway:
-		return "Terway"
 	default:
 		return s.String()
 	}
@@ -240,7 +236,7 @@ var (
 	}
 	placeNames  = map[Place]string{PlaceAuto: "auto", PlaceHost: "host", PlaceIFB: "ifb", PlacePreferIFB: "prefer-ifb"}
 	shaperNames = map[Shaper]string{
-		ShaperPodweir: "podweir", ShaperCilium: "cilium", ShaperCalico: "calico", ShaperOVN: "ovn", ShaperTerway: "terway",
+		ShaperPodweir: "podweir", ShaperCilium: "cilium", ShaperCalico: "calico", ShaperOVN: "ovn",
 	}
 )
 
@@ -269,8 +265,7 @@ func ParseMode(s string) (Mode, error) { return parse(modeNames, s) }
 // and prefer-ifb.
 func ParsePlace(s string) (Place, error) { return parse(placeNames, s) }
 
-// ParseShaper reads the name of a shaper. Accepted are podweir, cilium, calico, ovn and
-// terway.
+// ParseShaper reads the name of a shaper. Accepted are podweir, cilium, calico and ovn.
 func ParseShaper(s string) (Shaper, error) { return parse(shaperNames, s) }
 
 func parse[T ~uint8](names map[T]string, s string) (T, error) {

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/rtnl"
 )
 
 // netnsDir is where ip(8) looks for names.
@@ -26,7 +27,7 @@ const netnsDir = "/run/netns"
 
 // NetNS is a network namespace of a test, with its loopback up.
 type NetNS struct {
-	*hostif.NetNS
+	*rtnl.NetNS
 	// Name is what `ip -n` takes.
 	Name string
 	// Handle is a netlink socket in the namespace.
@@ -38,7 +39,7 @@ type NetNS struct {
 func NewNetNS(tb testing.TB) *NetNS {
 	tb.Helper()
 	RequireRoot(tb)
-	scratch, err := hostif.NewScratchNetNS()
+	scratch, err := rtnl.NewScratchNetNS()
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -63,7 +64,7 @@ func NewNetNS(tb testing.TB) *NetNS {
 	if err := scratch.Close(); err != nil {
 		tb.Fatal(err)
 	}
-	ns, err := hostif.OpenNetNS(path)
+	ns, err := rtnl.OpenNetNS(path)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -50,6 +50,40 @@ func TestImageIsTaggedByVersion(t *testing.T) {
 	}
 }
 
+// TestResultsAreNoChange: the rows of one commit, each of which writes its result to docs,
+// are all of that commit.
+func TestResultsAreNoChange(t *testing.T) {
+	t.Parallel()
+	script, err := filepath.Abs(filepath.Join(root, "tools/version.sh"))
+	must.OK(t, err)
+	dir := t.TempDir()
+	run := func(name string, args ...string) string {
+		cmd := exec.Command(name, args...)
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %v: %s", cmd, err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	write := func(path, text string) {
+		must.OK(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, path)), 0o755))
+		must.OK(t, os.WriteFile(filepath.Join(dir, path), []byte(text), 0o600))
+	}
+	write("docs/result.json", "old")
+	write("source.go", "old")
+	run("git", "init", "-q")
+	run("git", "add", ".")
+	run("git", "-c", "user.name=test", "-c", "user.email=test@localhost", "commit", "-q", "-m", "test")
+	commit := run("git", "rev-parse", "--short", "HEAD")
+	for _, c := range []struct{ path, want string }{{"docs/result.json", commit}, {"source.go", commit + "-dirty"}} {
+		write(c.path, "new")
+		if got := run(script); got != c.want {
+			t.Errorf("with another %s the version is %q, want %q", c.path, got, c.want)
+		}
+	}
+}
+
 // TestDependabotHasEveryModule compares the directories of dependabot.yml with the modules
 // that require something.
 func TestDependabotHasEveryModule(t *testing.T) {

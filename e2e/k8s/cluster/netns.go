@@ -10,7 +10,7 @@ import (
 	"net/netip"
 	"path/filepath"
 
-	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/rtnl"
 )
 
 // Netns is the network namespace of a pod or a node.
@@ -50,7 +50,7 @@ func (n Netns) Path() string { return n.path }
 
 // Do runs f in the namespace. f must not start goroutines that expect it.
 func (n Netns) Do(f func() error) error {
-	ns, err := hostif.OpenNetNS(n.path)
+	ns, err := rtnl.OpenNetNS(n.path)
 	if err != nil {
 		return err
 	}

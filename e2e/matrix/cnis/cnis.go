@@ -117,14 +117,15 @@ type Unchanged interface {
 
 // members make the primary CNIs by their names in matrix.yaml.
 var members = map[string]func(*row.Row) CNI{
-	"aws":     newVPC,
-	"bridge":  newBridge,
-	"calico":  newCalico,
-	"cilium":  newCilium,
-	"flannel": newFlannel,
-	"ipvlan":  newLayered,
-	"macvlan": newLayered,
-	"ptp":     newPtp,
+	"aws":         newVPC,
+	"bridge":      newBridge,
+	"calico":      newCalico,
+	"cilium":      newCilium,
+	"flannel":     newFlannel,
+	"ipvlan":      newLayered,
+	"macvlan":     newLayered,
+	"kube-router": newKubeRouter,
+	"ptp":         newPtp,
 }
 
 // New makes the primary CNI of a row.

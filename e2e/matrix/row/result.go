@@ -33,7 +33,7 @@ type Result struct {
 	Row string
 	// Version is [Row.Version] at the time.
 	Version string
-	// Date is the day, Commit git's description of podweir, Kernel the release.
+	// Date is the day, Commit that of the image which ran, Kernel the release.
 	Date, Commit, Kernel string
 	CPUs                 int
 	// Versions are those of the cluster's parts.

@@ -27,7 +27,7 @@ func (a *annotated) key() string { return a.direction.String() + "Shaper" }
 // shapers leaves the directions that Cilium's bandwidth manager enforces to it,
 // unless the operator says who shapes. Where it is not known podweir shapes: two
 // shapers keep a cap, none does not. Nobody else is left anything unasked: Calico's
-// default burst is 343 MB, and what OVN-Kubernetes and Terway enforce was not tried.
+// default burst is 343 MB, and what OVN-Kubernetes enforces was not tried.
 func (b *beside) shapers(keys map[string]any) (notes []string) {
 	var left, both []string
 	for _, a := range b.annotations() {

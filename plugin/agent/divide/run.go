@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/mailbox"
@@ -169,7 +170,7 @@ func (r *running) join(id attach.ID, mark uint64, looks int) {
 }
 
 // joinOutside has what an attachment sends without a share taken off what the others have.
-func (r *running) joinOutside(now *joined, record *attach.Record, shares []*engine.Share) {
+func (r *running) joinOutside(now *joined, record *apply.Record, shares []*engine.Share) {
 	for _, u := range r.node.Undivided(record, shares) {
 		name := nameOf(record, u.Direction)
 		now.outside[name] = u
@@ -180,7 +181,7 @@ func (r *running) joinOutside(now *joined, record *attach.Record, shares []*engi
 }
 
 // nameOf is one direction of an interface.
-func nameOf(r *attach.Record, d terms.Direction) string {
+func nameOf(r *apply.Record, d terms.Direction) string {
 	return fmt.Sprintf("%v %s %v", r.ID, r.Interface.PodName, d)
 }
 

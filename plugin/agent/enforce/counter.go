@@ -52,7 +52,7 @@ func (c counter) of(t hostif.Traffic) uint64 {
 	return t.ReceivedBytes
 }
 
-func counterOf(l *reconcile.Limit) counter {
+func counterOf(l *reconcile.KeptLimit) counter {
 	netkit := l.Interface.Kind == terms.DeviceNetkit
 	switch {
 	case l.Interface.HostIndex == 0:
@@ -74,13 +74,13 @@ func counterOf(l *reconcile.Limit) counter {
 // and that all of it should be within the limit: bpf_redirect_peer counts there only
 // (skb_do_redirect, since Linux 6.7). That device is not in the host's dump, so it is
 // read by itself, and not with each look.
-func arrives(l *reconcile.Limit) bool { return counterOf(l) == hostSent && len(besides(l)) == 0 }
+func arrives(l *reconcile.KeptLimit) bool { return counterOf(l) == hostSent && len(besides(l)) == 0 }
 
 // besides are podweir's own counters of what the device's counter has and the limit does
 // not: what is dropped behind it, and what the policy does not charge. They count the
 // headers of each segment, so that they are rather too large: then less is said to be
 // beyond the limit than there is.
-func besides(l *reconcile.Limit) []string {
+func besides(l *reconcile.KeptLimit) []string {
 	var names []string
 	if uncharged(l) {
 		names = append(names, "exempt")
@@ -99,7 +99,7 @@ func besides(l *reconcile.Limit) []string {
 }
 
 // uncharged says that the policy does not charge all traffic.
-func uncharged(l *reconcile.Limit) bool { return l.Exempt || l.Policy.Is == terms.PolicyElephants }
+func uncharged(l *reconcile.KeptLimit) bool { return l.Exempt || l.Policy.Is == terms.PolicyElephants }
 
 // inFlight is what may wait between a veth's counter and its ingress hook: the backlog
 // of a processor (net.core.netdev_max_backlog, 1,000 packets by default), in full frames
@@ -107,7 +107,7 @@ func uncharged(l *reconcile.Limit) bool { return l.Exempt || l.Policy.Is == term
 const inFlight units.Bytes = 2_000_000
 
 // watched is what a limit lets through.
-func watched(l *reconcile.Limit) Allowed {
+func watched(l *reconcile.KeptLimit) Allowed {
 	return Allowed{
 		Rate: l.Rate, Excess: l.Allowance.Excess, AtOnce: l.Allowance.AtOnce, InFlight: inFlight,
 		Credited: len(besides(l)) > 0, Uncharged: uncharged(l),
@@ -115,7 +115,7 @@ func watched(l *reconcile.Limit) Allowed {
 }
 
 // same says that two limits are kept in the same way.
-func same(a, b *reconcile.Limit) bool {
+func same(a, b *reconcile.KeptLimit) bool {
 	return a.Interface == b.Interface && a.Side == b.Side && a.Queue == b.Queue && a.Policy == b.Policy &&
 		watched(a) == watched(b) && slices.Equal(besides(a), besides(b))
 }

@@ -89,7 +89,7 @@ type limitKey struct {
 // watch is what is known of one direction.
 type watch struct {
 	balance Balance
-	limit   reconcile.Limit
+	limit   reconcile.KeptLimit
 	verdict Verdict
 	held    time.Duration
 	// arrived is of what the pod's own device received, beside what the counter has.
@@ -223,8 +223,8 @@ func (w *Watcher) look() error {
 	return failed
 }
 
-func limitsOf(states []reconcile.PodState) map[limitKey]*reconcile.Limit {
-	all := make(map[limitKey]*reconcile.Limit)
+func limitsOf(states []reconcile.PodState) map[limitKey]*reconcile.KeptLimit {
+	all := make(map[limitKey]*reconcile.KeptLimit)
 	for i := range states {
 		for j := range states[i].Limits {
 			l := &states[i].Limits[j]
@@ -234,7 +234,9 @@ func limitsOf(states []reconcile.PodState) map[limitKey]*reconcile.Limit {
 	return all
 }
 
-func keyOf(l *reconcile.Limit) limitKey { return limitKey{l.ID, l.Interface.PodName, l.Direction.Is} }
+func keyOf(l *reconcile.KeptLimit) limitKey {
+	return limitKey{l.ID, l.Interface.PodName, l.Direction.Is}
+}
 
 // reader is one look.
 type reader struct {
@@ -257,7 +259,7 @@ func (r *reader) credit(states []reconcile.PodState) {
 }
 
 // pod reads the limits of one pod.
-func (r *reader) pod(s *reconcile.PodState, first map[limitKey]*reconcile.Limit) error {
+func (r *reader) pod(s *reconcile.PodState, first map[limitKey]*reconcile.KeptLimit) error {
 	var failed error
 	for i := range s.Limits {
 		l := &s.Limits[i]
@@ -367,7 +369,7 @@ func (w *Watcher) tell(s *reconcile.PodState, d *watch) {
 }
 
 // cause is why a limit may be exceeded, as far as the agent knows.
-func cause(s *reconcile.PodState, l *reconcile.Limit) mailbox.Likely {
+func cause(s *reconcile.PodState, l *reconcile.KeptLimit) mailbox.Likely {
 	for i := range s.Tampered {
 		if t := &s.Tampered[i]; t.ID == l.ID && t.Direction == l.Direction.Is {
 			return mailbox.Likely{Cause: mailbox.CauseTaken, TakenBy: t.By}

@@ -57,7 +57,7 @@ func (n *node) Snapshot() []reconcile.PodState {
 	defer n.mu.Unlock()
 	all := make([]reconcile.PodState, len(n.states))
 	for i, s := range n.states {
-		s.Limits = append([]reconcile.Limit(nil), s.Limits...)
+		s.Limits = append([]reconcile.KeptLimit(nil), s.Limits...)
 		all[i] = s
 	}
 	return all
@@ -95,13 +95,13 @@ func (n *node) carry() {
 	n.since = time.Now()
 }
 
-func (n *node) Carried(l *reconcile.Limit) (uint64, error) {
+func (n *node) Carried(l *reconcile.KeptLimit) (uint64, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.dump[l.Direction.Is], n.missing
 }
 
-func (n *node) Arrived(*reconcile.Limit) (uint64, error) {
+func (n *node) Arrived(*reconcile.KeptLimit) (uint64, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.carry()
@@ -109,7 +109,7 @@ func (n *node) Arrived(*reconcile.Limit) (uint64, error) {
 	return n.bytes[terms.Ingress] + n.away[terms.Ingress], nil
 }
 
-func (n *node) Beside(l *reconcile.Limit, names []string) (uint64, error) {
+func (n *node) Beside(l *reconcile.KeptLimit, names []string) (uint64, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.carry()
@@ -125,7 +125,7 @@ func (n *node) Beside(l *reconcile.Limit, names []string) (uint64, error) {
 }
 
 // Passing has the bytes as what podweir saw, and those beside on top as what the device carried.
-func (n *node) Passing(limits []*reconcile.Limit) [][]view.Passing {
+func (n *node) Passing(limits []*reconcile.KeptLimit) [][]view.Passing {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.carry()
@@ -159,7 +159,7 @@ func limited(directions ...terms.Direction) reconcile.PodState {
 		if d == terms.Ingress {
 			side = terms.SideHost
 		}
-		s.Limits = append(s.Limits, reconcile.Limit{
+		s.Limits = append(s.Limits, reconcile.KeptLimit{
 			ID: attach.ID{Network: "net", ContainerID: "c1", IfName: "eth0"}, Limit: terms.Limit{
 				Direction: terms.Name(d), Rate: 8e6, Side: terms.Name(side), Queue: terms.Name(terms.QueueTBF), Policy: terms.Name(terms.PolicyStrict),
 			},

@@ -8,10 +8,11 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/plugin/agent/reconcile"
-	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/mailbox"
+	"github.com/podweir/podweir/plugin/rtnl"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/terms"
@@ -24,7 +25,7 @@ const pastEvery = 30
 // past is what is known of what went past one direction.
 type past struct {
 	mailbox.Past
-	limit reconcile.Limit
+	limit reconcile.KeptLimit
 	// was is the last reading, by each counter, at a time; nil if there is none.
 	was []view.Passing
 	at  time.Time
@@ -34,7 +35,7 @@ type past struct {
 // of a minute in which podweir's counters may have begun again: the device is another one, the
 // limit or what keeps it was changed, or was put back.
 func (w *Watcher) passing(pods []reconcile.PodState) {
-	var limits []*reconcile.Limit
+	var limits []*reconcile.KeptLimit
 	var disturbed []bool
 	left := make(map[limitKey]*past)
 	for i := range pods {
@@ -74,7 +75,7 @@ func (w *Watcher) passing(pods []reconcile.PodState) {
 }
 
 // begin takes up a direction where an agent before this one left it.
-func (w *Watcher) begin(l *reconcile.Limit) *past {
+func (w *Watcher) begin(l *reconcile.KeptLimit) *past {
 	p := &past{Past: mailbox.Past{ID: l.ID, Interface: l.Interface.PodName, Direction: l.Direction}}
 	same := func(o mailbox.Past) bool {
 		return o.ID == p.ID && o.Interface == p.Interface && o.Direction == p.Direction
@@ -112,7 +113,7 @@ func (w *Watcher) recordPast() {
 }
 
 // Passing implements [Counters].
-func (k *Kernel) Passing(limits []*reconcile.Limit) [][]view.Passing {
+func (k *Kernel) Passing(limits []*reconcile.KeptLimit) [][]view.Passing {
 	all := make([][]view.Passing, len(limits))
 	read := func() error {
 		node, err := engine.Open(k.paths)
@@ -133,7 +134,7 @@ func (k *Kernel) Passing(limits []*reconcile.Limit) [][]view.Passing {
 		_ = read() // what cannot be read is not judged
 		return all
 	}
-	if ns, err := hostif.OpenNetNS(k.netns); err == nil {
+	if ns, err := rtnl.OpenNetNS(k.netns); err == nil {
 		_ = ns.Do(read)
 		_ = ns.Close()
 	}
@@ -141,9 +142,9 @@ func (k *Kernel) Passing(limits []*reconcile.Limit) [][]view.Passing {
 }
 
 // passed is one reading by each counter; nil if something cannot be read.
-func (k *Kernel) passed(node *engine.Node, queues *engine.Queues, l *reconcile.Limit) []view.Passing {
+func (k *Kernel) passed(node *engine.Node, queues *engine.Queues, l *reconcile.KeptLimit) []view.Passing {
 	records, err := node.Records(l.ID)
-	at := slices.IndexFunc(records, func(r *attach.Record) bool { return r.Interface.PodName == l.Interface.PodName })
+	at := slices.IndexFunc(records, func(r *apply.Record) bool { return r.Interface.PodName == l.Interface.PodName })
 	if err != nil || at < 0 {
 		return nil
 	}

@@ -119,7 +119,7 @@ func (w *Watcher) reachedOf(s *reconcile.PodState) []mailbox.Reached {
 }
 
 // names are those of the pod, or of an attachment that was made by hand.
-func names(s *reconcile.PodState, l *reconcile.Limit) (namespace, pod string) {
+func names(s *reconcile.PodState, l *reconcile.KeptLimit) (namespace, pod string) {
 	if s.Name == "" {
 		return "", l.ID.ContainerID
 	}
@@ -162,7 +162,7 @@ func unshaped(o reconcile.Outcome) bool {
 	return !o.Enforced() && o != reconcile.Waiting
 }
 
-func fought(s *reconcile.PodState, l *reconcile.Limit) bool {
+func fought(s *reconcile.PodState, l *reconcile.KeptLimit) bool {
 	return slices.ContainsFunc(s.Tampered, func(t reconcile.Tampering) bool { return t.ID == l.ID && t.Direction == l.Direction.Is })
 }
 

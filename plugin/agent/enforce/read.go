@@ -11,6 +11,7 @@ import (
 	"github.com/podweir/podweir/plugin/agent/reconcile"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/rtnl"
 	"github.com/podweir/podweir/plugin/status/view"
 )
 
@@ -19,14 +20,14 @@ type Counters interface {
 	// Begin begins a look: one dump of all devices on the host.
 	Begin() error
 	// Carried returns what a limit let through, since its device was made.
-	Carried(l *reconcile.Limit) (uint64, error)
+	Carried(l *reconcile.KeptLimit) (uint64, error)
 	// Arrived returns what the pod's own device has received.
-	Arrived(l *reconcile.Limit) (uint64, error)
+	Arrived(l *reconcile.KeptLimit) (uint64, error)
 	// Passing returns for each limit what the pod's device carried, and what came by podweir
 	// of that by each counter which shows it; none if that cannot be read.
-	Passing(limits []*reconcile.Limit) [][]view.Passing
+	Passing(limits []*reconcile.KeptLimit) [][]view.Passing
 	// Beside returns the bytes that podweir counted under these dispositions.
-	Beside(l *reconcile.Limit, dispositions []string) (uint64, error)
+	Beside(l *reconcile.KeptLimit, dispositions []string) (uint64, error)
 }
 
 // errUnseen means that no device on the host shows what a limit lets through.
@@ -52,7 +53,7 @@ func Open(paths engine.Paths, netnsPath string) (*Kernel, error) {
 		k.handle, err = hostif.NewHandle(nil)
 		return k, err
 	}
-	ns, err := hostif.OpenNetNS(netnsPath)
+	ns, err := rtnl.OpenNetNS(netnsPath)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +77,7 @@ func (k *Kernel) Begin() error {
 }
 
 // Carried implements [Counters].
-func (k *Kernel) Carried(l *reconcile.Limit) (uint64, error) {
+func (k *Kernel) Carried(l *reconcile.KeptLimit) (uint64, error) {
 	c := counterOf(l)
 	if c == counterNone {
 		return 0, errUnseen
@@ -97,13 +98,13 @@ func (k *Kernel) Carried(l *reconcile.Limit) (uint64, error) {
 }
 
 // Arrived implements [Counters].
-func (k *Kernel) Arrived(l *reconcile.Limit) (uint64, error) {
+func (k *Kernel) Arrived(l *reconcile.KeptLimit) (uint64, error) {
 	t, err := k.inPod(l, l.Interface.PodName)
 	return t.ReceivedBytes, err
 }
 
 // inPod reads a device in the pod's namespace.
-func (k *Kernel) inPod(l *reconcile.Limit, name string) (hostif.Traffic, error) {
+func (k *Kernel) inPod(l *reconcile.KeptLimit, name string) (hostif.Traffic, error) {
 	id, known := k.pods[l.Interface.HostIndex]
 	if !known {
 		dev, err := k.handle.InterfaceByIndex(l.Interface.HostIndex)
@@ -118,7 +119,7 @@ func (k *Kernel) inPod(l *reconcile.Limit, name string) (hostif.Traffic, error) 
 }
 
 // Beside implements [Counters].
-func (k *Kernel) Beside(l *reconcile.Limit, dispositions []string) (uint64, error) {
+func (k *Kernel) Beside(l *reconcile.KeptLimit, dispositions []string) (uint64, error) {
 	node, err := engine.Open(k.paths)
 	if err != nil {
 		return 0, err

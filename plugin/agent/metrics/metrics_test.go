@@ -26,6 +26,7 @@ import (
 
 	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/plugin/agent/metrics"
+	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/engine"
@@ -476,7 +477,7 @@ func (n *node) shape(tb testing.TB, index int) *testutil.NetNS {
 		}
 	}
 	n.do(tb, func(node *engine.Node) error {
-		_, err := node.Ensure(tb.Context(), &attach.Want{
+		_, err := node.Ensure(tb.Context(), &apply.Want{
 			ID:        attach.ID{Network: "net", ContainerID: fmt.Sprintf("container-%d", index), IfName: "eth0"},
 			NetNSPath: pod.Path(), Names: []string{"eth0"}, Pod: fmt.Sprintf("default/pod-%d", index),
 			Config: &shaping.Config{Egress: limit(), Ingress: limit()},

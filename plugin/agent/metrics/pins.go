@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/status"
@@ -32,7 +33,7 @@ type key struct {
 }
 
 type known struct {
-	record *attach.Record
+	record *apply.Record
 	// directions have everything but the counters.
 	directions []status.Direction
 }
@@ -99,9 +100,9 @@ func (i *Interface) labels() [3]string { return [3]string{i.Namespace, i.Pod, i.
 
 // describer returns what describes the interfaces of one scrape. The qdiscs of the node
 // are listed once, if there is anything new.
-func (p *Pins) describer(node *engine.Node) func(key, *attach.Record) (known, error) {
+func (p *Pins) describer(node *engine.Node) func(key, *apply.Record) (known, error) {
 	survey := sync.OnceValues(node.Survey)
-	return func(k key, r *attach.Record) (known, error) {
+	return func(k key, r *apply.Record) (known, error) {
 		if old, ok := p.known[k]; ok && reflect.DeepEqual(old.record, r) {
 			return old, nil
 		}
@@ -113,7 +114,7 @@ func (p *Pins) describer(node *engine.Node) func(key, *attach.Record) (known, er
 	}
 }
 
-func describe(node *engine.Node, r *attach.Record) (known, error) {
+func describe(node *engine.Node, r *apply.Record) (known, error) {
 	in, err := node.Inspect(r)
 	if err != nil {
 		return known{}, err
@@ -128,7 +129,7 @@ func describe(node *engine.Node, r *attach.Record) (known, error) {
 }
 
 // read adds the counters. What cannot be read is left out of the answer.
-func read(node *engine.Node, queues *engine.Queues, r *attach.Record, k known) (i Interface, failed int) {
+func read(node *engine.Node, queues *engine.Queues, r *apply.Record, k known) (i Interface, failed int) {
 	i.Name = r.Interface.PodName
 	i.Namespace, i.Pod, _ = strings.Cut(r.Pod, "/")
 	if i.Pod == "" {

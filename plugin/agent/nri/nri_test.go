@@ -364,8 +364,8 @@ func (n *node) open() (out *engine.Node, err error) {
 	return out, err
 }
 
-func (n *node) engine() *nri.Engine {
-	return &nri.Engine{
+func (n *node) limiter() *nri.Limiter {
+	return &nri.Limiter{
 		Open: n.open, Paths: n.paths, Log: slog.New(slog.DiscardHandler),
 		Claimed: func(uid string) bool { return slices.Contains(n.claimed, uid) },
 		NetConf: func() (json.RawMessage, error) { return json.RawMessage(n.entry), nil },
@@ -420,7 +420,7 @@ var limited = map[string]string{
 func (n *node) start(t *testing.T, sandboxes ...*api.PodSandbox) *runtime {
 	t.Helper()
 	r, _ := startRuntime(t, n.socket, sandboxes...)
-	connected(t, startPlugin(t, nri.Config{Socket: n.socket, Shaper: n.engine()}))
+	connected(t, startPlugin(t, nri.Config{Socket: n.socket, Shaper: n.limiter()}))
 	return r
 }
 
@@ -502,7 +502,7 @@ func TestPrivilegedPodsThatRanBefore(t *testing.T) {
 	first, second, gone := n.pod(t), n.pod(t), ""
 	t.Run("pod", func(t *testing.T) {
 		pod := n.pod(t)
-		if _, err := n.engine().Shape(t.Context(), &nri.Pod{ID: "gone", Namespace: "a", Name: "b", Annotations: netconf.KeepAnnotations(limited), NetNS: pod.Path()}); err != nil {
+		if _, err := n.limiter().Shape(t.Context(), &nri.Pod{ID: "gone", Namespace: "a", Name: "b", Annotations: netconf.KeepAnnotations(limited), NetNS: pod.Path()}); err != nil {
 			t.Fatal(err)
 		}
 		gone = pod.Path()
@@ -532,7 +532,7 @@ func TestPrivilegedPodsThatChangedSinceTheirCreation(t *testing.T) {
 	shape := func(id string, pod *testutil.NetNS, annotations map[string]string) {
 		t.Helper()
 		p := &nri.Pod{ID: id, Namespace: "a", Name: id, Annotations: netconf.KeepAnnotations(annotations), NetNS: pod.Path()}
-		if _, err := n.engine().Shape(t.Context(), p); err != nil {
+		if _, err := n.limiter().Shape(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -626,11 +626,11 @@ func TestPrivilegedPodThatIsShapedAlready(t *testing.T) {
 	pod := n.pod(t)
 	n.entry = `{"cniVersion":"1.0.0","name":"other","type":"podweir-cni"}`
 	p := &nri.Pod{ID: "one", Namespace: "a", Name: "b", Annotations: netconf.KeepAnnotations(limited), NetNS: pod.Path()}
-	if _, err := n.engine().Shape(t.Context(), p); err != nil {
+	if _, err := n.limiter().Shape(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
 	n.entry = openEntry
-	if _, err := n.engine().Shape(t.Context(), p); err != nil {
+	if _, err := n.limiter().Shape(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
 	node, err := n.open()
@@ -639,7 +639,7 @@ func TestPrivilegedPodThatIsShapedAlready(t *testing.T) {
 	if ids, err := node.List(); err != nil || len(ids) != 1 {
 		t.Errorf("the pod is shaped as %v, %v, want one attachment", ids, err)
 	}
-	if err := n.engine().Forget(t.Context(), p); err != nil || queued(t, pod) {
+	if err := n.limiter().Forget(t.Context(), p); err != nil || queued(t, pod) {
 		t.Errorf("Forget() = %v, queue %v, want everything removed", err, queued(t, pod))
 	}
 }
@@ -649,7 +649,7 @@ func TestPrivilegedPodThatIsShapedAlready(t *testing.T) {
 func TestPrivilegedRatesOfTheNamespace(t *testing.T) {
 	testutil.RequireQdisc(t, "tbf")
 	n := newNode(t)
-	shaper := n.engine()
+	shaper := n.limiter()
 	var asked []string
 	shaper.Rates = func(ctx context.Context, namespace string) netconf.Namespace {
 		if _, bounded := ctx.Deadline(); !bounded {
@@ -679,7 +679,7 @@ func TestPrivilegedAllInterfacesOfThePod(t *testing.T) {
 	pod := n.pod(t)
 	testutil.VethPair(t, testutil.End{NetNS: pod, Name: "mNicIf1"}, testutil.End{NetNS: n.NetNS, Name: "second"})
 	p := &nri.Pod{ID: "one", Namespace: "a", Name: "b", Annotations: netconf.KeepAnnotations(limited), NetNS: pod.Path()}
-	if _, err := n.engine().Shape(t.Context(), p); err != nil {
+	if _, err := n.limiter().Shape(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"eth0", "mNicIf1"} {
@@ -706,7 +706,7 @@ func TestPrivilegedObservedPodIsNeverRefused(t *testing.T) {
 	} {
 		n.entry = strings.TrimSuffix(openEntry, "}") + "," + entry + "}"
 		p := &nri.Pod{ID: "one", Namespace: "a", Name: "b", Annotations: netconf.KeepAnnotations(limited), NetNS: pod.Path()}
-		refuse, err := n.engine().Shape(t.Context(), p)
+		refuse, err := n.limiter().Shape(t.Context(), p)
 		if refuse != refused || err == nil {
 			t.Errorf("%s: refuse = %v, %v, want %v and an error", entry, refuse, err, refused)
 		}

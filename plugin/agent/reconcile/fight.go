@@ -111,7 +111,7 @@ func (r *Reconciler) fightOf(of key, id attach.ID, d terms.Direction) *fight {
 	return s.fights[k]
 }
 
-// drift is [attach.Engine.Drifted]: it counts one mend for each direction.
+// drift is [apply.Executor.Drifted]: it counts one mend for each direction.
 func (l *look) drift(id attach.ID, plan []attach.Action) {
 	now := time.Now()
 	l.mu.Lock()
@@ -170,7 +170,7 @@ func (l *look) tellTampering() {
 
 // heldBy says what keeps the limit while it is fought for.
 func (l *look) heldBy(t *Tampering) string {
-	if slices.ContainsFunc(l.Limits, func(p Limit) bool { return p.ID == t.ID && p.Direction.Is == t.Direction && p.Ceiling }) {
+	if slices.ContainsFunc(l.Limits, func(p KeptLimit) bool { return p.ID == t.ID && p.Direction.Is == t.Direction && p.Ceiling }) {
 		return "the ceiling on the host side holds it meanwhile"
 	}
 	return "it is put back each time, and the pod may exceed it in between"

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
 )
@@ -14,7 +15,7 @@ import (
 // attached is one attachment of a pod whose interfaces are there.
 type attached struct {
 	id      attach.ID
-	records []*attach.Record
+	records []*apply.Record
 }
 
 // attachments finds what is attached for the pod: where a look or a pass found it, or

@@ -14,6 +14,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/agent/cri"
 	"github.com/podweir/podweir/plugin/agent/kube"
+	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/netconf"
@@ -238,7 +239,7 @@ func (l *look) attach(ctx context.Context, conf *netconf.Config, unread error) {
 	l.changed = false
 	added := engine.Add(ctx, &engine.Adding{
 		ContainerID: sandbox.ID, IfName: defaultIfName, NetNSPath: sandbox.NetNSPath, Pod: l.pod.Key(),
-		By: attach.ByAgent, Paths: l.cfg.Paths, Open: l.listening,
+		By: apply.ByAgent, Paths: l.cfg.Paths, Open: l.listening,
 		Read:       func() (*netconf.Config, error) { return conf, unread },
 		Interfaces: func(*netconf.Config) []string { return sandbox.Interfaces },
 		Log:        func(*netconf.Config, attach.ID) *slog.Logger { return l.cfg.Log.With("pod", l.pod.Key()) },
@@ -261,14 +262,14 @@ func (l *look) ensure(ctx context.Context, node *engine.Node, conf *netconf.Conf
 			what = Updated
 		}
 	}
-	l.apply(ctx, node, &attach.Want{
+	l.apply(ctx, node, &apply.Want{
 		ID: a.id, NetNSPath: a.records[0].Interface.NetNSPath, Names: names, Config: &conf.Shaping,
 		ReplaceQdisc: conf.ReplaceQdisc, Pod: l.pod.Key(), Existing: true,
 	}, what)
 }
 
 // askedOf is what an attachment was made for, before `podweir set` changed it.
-func askedOf(r *attach.Record) *shaping.Config {
+func askedOf(r *apply.Record) *shaping.Config {
 	if r.Asked != nil {
 		return r.Asked
 	}
@@ -276,7 +277,7 @@ func askedOf(r *attach.Record) *shaping.Config {
 }
 
 // apply runs the engine; what is the outcome if it finds something to do.
-func (l *look) apply(ctx context.Context, node *engine.Node, w *attach.Want, what Outcome) {
+func (l *look) apply(ctx context.Context, node *engine.Node, w *apply.Want, what Outcome) {
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
 	l.changed = false
@@ -322,7 +323,7 @@ func (l *look) keep(id attach.ID, states []*attach.Desired, err error, what Outc
 // what happens to it is noticed all the same, and as soon.
 func (l *look) stays(id *attach.ID) {
 	l.mu.Lock()
-	var limits []Limit
+	var limits []KeptLimit
 	if s := l.states[l.key]; s != nil {
 		limits = slices.Clone(s.Limits)
 	}
@@ -330,7 +331,9 @@ func (l *look) stays(id *attach.ID) {
 	before := l.watch.watched(l.key)
 	for i := range limits {
 		p := &limits[i]
-		known := func(o Limit) bool { return o.ID == p.ID && o.Interface == p.Interface && o.Direction == p.Direction }
+		known := func(o KeptLimit) bool {
+			return o.ID == p.ID && o.Interface == p.Interface && o.Direction == p.Direction
+		}
 		if id != nil && p.ID != *id || slices.ContainsFunc(l.Limits, known) {
 			continue
 		}
@@ -370,7 +373,7 @@ func (l *look) tellOwner() {
 // tellObserved says once that the limits of a pod are not enforced, by the operator's
 // wish.
 func (l *look) tellObserved() {
-	if slices.ContainsFunc(l.Limits, func(p Limit) bool { return p.Observed() }) {
+	if slices.ContainsFunc(l.Limits, func(p KeptLimit) bool { return p.Observed() }) {
 		l.event = &kube.Event{
 			Reason: "BandwidthObserved", Message: "the limit is observed only (enforce: observe): what exceeds it is counted, and nothing is held",
 		}
@@ -419,7 +422,7 @@ func (l *look) remove(ctx context.Context, node *engine.Node, conf *netconf.Conf
 	}
 }
 
-// note is [attach.Engine.Planned].
+// note is [apply.Executor.Planned].
 func (l *look) note(i attach.Interface, plan []attach.Action) {
 	l.changed = true
 	for _, a := range plan {
@@ -438,7 +441,7 @@ func (l *look) fail(err error) {
 	var limit *netconf.LimitError
 	var field *shaping.FieldError
 	switch {
-	case errors.Is(err, attach.ErrGone), errors.Is(err, attach.ErrNotAttached):
+	case errors.Is(err, apply.ErrGone), errors.Is(err, apply.ErrNotAttached):
 		// It is being set up or taken down; a watch tells of both. A DEL in the
 		// middle of this look must not be undone by it.
 		l.wait(err.Error())

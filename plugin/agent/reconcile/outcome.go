@@ -131,11 +131,11 @@ type PodState struct {
 	Asked []terms.Direction
 	// Limits are those that are enforced, one for each interface and
 	// direction; also those that stay after an error.
-	Limits []Limit
+	Limits []KeptLimit
 }
 
-// Limit is one direction of one interface, as it is enforced or observed.
-type Limit struct {
+// KeptLimit is one direction of one interface, as it is enforced or observed.
+type KeptLimit struct {
 	// ID is the attachment, by which pins and counters are found.
 	ID        attach.ID
 	Interface attach.Interface
@@ -153,8 +153,8 @@ type Limit struct {
 	Stale bool
 }
 
-func limitsOf(id attach.ID, states []*attach.Desired) []Limit {
-	var all []Limit
+func limitsOf(id attach.ID, states []*attach.Desired) []KeptLimit {
+	var all []KeptLimit
 	for _, s := range states {
 		for _, d := range terms.Directions {
 			ds := s.Directions[d]
@@ -162,7 +162,7 @@ func limitsOf(id attach.ID, states []*attach.Desired) []Limit {
 				continue
 			}
 			p := ds.Params
-			all = append(all, Limit{
+			all = append(all, KeptLimit{
 				ID: id, Interface: s.Interface, Limit: p.Limit(), Notes: p.Notes, Declined: p.Declined,
 				Exempt: p.Exempt, Allowance: p.Allowance,
 			})

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
 )
@@ -132,7 +133,7 @@ func (l *look) unclaimed(ctx context.Context) bool {
 }
 
 // claimed says that a pod of the API answers for the attachment by now.
-func (l *look) claimed(node *engine.Node, records []*attach.Record) bool {
+func (l *look) claimed(node *engine.Node, records []*apply.Record) bool {
 	for _, p := range l.cfg.Pods.List() {
 		for _, rec := range records {
 			if rec.Pod == p.Key() && !p.Finished && node.Lives(&rec.Interface) {

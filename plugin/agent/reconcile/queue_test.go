@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/netconf"
@@ -207,24 +208,24 @@ func TestAttachmentStaysAfterAnError(t *testing.T) {
 	t.Parallel()
 	one, other := attach.ID{ContainerID: "1"}, attach.ID{ContainerID: "2"}
 	in := attach.Interface{PodName: "eth0", PodIndex: 2}
-	prior := []Limit{
+	prior := []KeptLimit{
 		{ID: one, Interface: in, Limit: limitAt(terms.Egress, terms.SidePod, false)},
 		{ID: one, Interface: in, Limit: limitAt(terms.Ingress, terms.SideHost, true)},
 		{ID: other, Interface: attach.Interface{PodName: "eth1", PodIndex: 3}},
 	}
-	stale := []Limit{prior[0], prior[1]}
+	stale := []KeptLimit{prior[0], prior[1]}
 	stale[0].Stale, stale[1].Stale = true, true
 	for name, tt := range map[string]struct {
-		prior  []Limit
+		prior  []KeptLimit
 		err    error
-		limits []Limit
+		limits []KeptLimit
 		// watch is how many interfaces are watched, wait how long until the next look.
 		watch int
 		wait  time.Duration
 	}{
 		"exposed":      {prior, errors.New("no buffer space"), stale, 1, driftPauseExposed},
 		"with ceiling": {prior[1:], errors.New("no buffer space"), stale[1:], 1, time.Hour},
-		"gone":         {prior, attach.ErrGone, nil, 0, time.Hour},
+		"gone":         {prior, apply.ErrGone, nil, 0, time.Hour},
 		"new":          {nil, errors.New("no buffer space"), nil, 0, time.Hour},
 	} {
 		k := key{uid: "pod"}
@@ -351,22 +352,24 @@ func TestFightHasALookWhenItIsOver(t *testing.T) {
 // Nobody's limit is left away for long because he takes it away often.
 func TestDriftPause(t *testing.T) {
 	t.Parallel()
-	at := func(side terms.Side, ceiling bool) Limit { return Limit{Limit: limitAt(terms.Egress, side, ceiling)} }
+	at := func(side terms.Side, ceiling bool) KeptLimit {
+		return KeptLimit{Limit: limitAt(terms.Egress, side, ceiling)}
+	}
 	covered := at(terms.SidePod, true)
 	for name, tt := range map[string]struct {
-		limits []Limit
+		limits []KeptLimit
 		mends  int
 		want   time.Duration
 	}{
-		"the first":                       {[]Limit{at(terms.SidePod, false)}, 0, driftPauseFirst},
-		"the first with a ceiling":        {[]Limit{covered}, 0, driftPauseMin},
-		"the next is quick":               {[]Limit{at(terms.SidePod, false)}, 2, driftPauseNext},
-		"in a fight":                      {[]Limit{at(terms.SidePod, false)}, 100, driftPauseExposed},
-		"one of two":                      {[]Limit{covered, at(terms.SideIFB, false)}, 100, driftPauseExposed},
-		"on the host side":                {[]Limit{covered, at(terms.SideHost, false)}, 100, driftPauseExposed},
-		"the first on the host side":      {[]Limit{covered, at(terms.SideHost, false)}, 0, driftPauseMin},
-		"with a ceiling":                  {[]Limit{covered}, 2, 4 * driftPauseMin},
-		"with a ceiling, for a long time": {[]Limit{covered}, 100, driftPauseMax},
+		"the first":                       {[]KeptLimit{at(terms.SidePod, false)}, 0, driftPauseFirst},
+		"the first with a ceiling":        {[]KeptLimit{covered}, 0, driftPauseMin},
+		"the next is quick":               {[]KeptLimit{at(terms.SidePod, false)}, 2, driftPauseNext},
+		"in a fight":                      {[]KeptLimit{at(terms.SidePod, false)}, 100, driftPauseExposed},
+		"one of two":                      {[]KeptLimit{covered, at(terms.SideIFB, false)}, 100, driftPauseExposed},
+		"on the host side":                {[]KeptLimit{covered, at(terms.SideHost, false)}, 100, driftPauseExposed},
+		"the first on the host side":      {[]KeptLimit{covered, at(terms.SideHost, false)}, 0, driftPauseMin},
+		"with a ceiling":                  {[]KeptLimit{covered}, 2, 4 * driftPauseMin},
+		"with a ceiling, for a long time": {[]KeptLimit{covered}, 100, driftPauseMax},
 	} {
 		s := &state{PodState: PodState{Limits: tt.limits}, mends: make([]time.Time, tt.mends)}
 		if got := s.driftPause(); got != tt.want {

@@ -20,7 +20,7 @@ import (
 	"github.com/podweir/podweir/plugin/agent/kube"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
-	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/rtnl"
 	"github.com/podweir/podweir/plugin/terms"
 )
 
@@ -104,7 +104,7 @@ type Config struct {
 // Reconciler keeps the pods of one node shaped.
 type Reconciler struct {
 	cfg   Config
-	host  *hostif.NetNS
+	host  *rtnl.NetNS
 	queue *queue
 	watch *watcher
 	again chan struct{}
@@ -157,9 +157,9 @@ func New(cfg Config) *Reconciler {
 func (r *Reconciler) Run(ctx context.Context) error {
 	var err error
 	if r.cfg.HostNetNS == "" {
-		r.host, err = hostif.CurrentNetNS()
+		r.host, err = rtnl.CurrentNetNS()
 	} else {
-		r.host, err = hostif.OpenNetNS(r.cfg.HostNetNS)
+		r.host, err = rtnl.OpenNetNS(r.cfg.HostNetNS)
 	}
 	if err != nil {
 		return err
@@ -346,7 +346,7 @@ func (s *state) driftPause() time.Duration {
 	switch {
 	case !s.exposed():
 		most := driftPauseMax
-		if slices.ContainsFunc(s.Limits, func(l Limit) bool { return !l.Ceiling && !l.Observed() }) {
+		if slices.ContainsFunc(s.Limits, func(l KeptLimit) bool { return !l.Ceiling && !l.Observed() }) {
 			most = driftPauseExposed // software on the node may take it away
 		}
 		return min(driftPauseMin<<n, most)
@@ -370,7 +370,7 @@ func (l *look) retryExposed() {
 // exposed says that a limit of the pod can be taken away by the pod, and nothing else
 // holds it.
 func (s *PodState) exposed() bool {
-	return slices.ContainsFunc(s.Limits, func(l Limit) bool { return l.Side.Is != terms.SideHost && !l.Ceiling && !l.Observed() })
+	return slices.ContainsFunc(s.Limits, func(l KeptLimit) bool { return l.Side.Is != terms.SideHost && !l.Ceiling && !l.Observed() })
 }
 
 // tell puts into the log and the pod's events what became of it: into the log

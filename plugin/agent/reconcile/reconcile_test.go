@@ -17,7 +17,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/agent/cri"
 	"github.com/podweir/podweir/plugin/agent/reconcile"
-	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/must"
@@ -48,7 +48,7 @@ func TestPrivilegedPodThatRanBefore(t *testing.T) {
 	const packets = 50
 	p.send(t, packets)
 	att := p.attachment(t)
-	if att.By != attach.ByAgent {
+	if att.By != apply.ByAgent {
 		t.Errorf("attached by %q, want by the agent", att.By)
 	}
 	if len(att.Drift) != 0 || att.Directions[0].Qdisc.Packets < packets {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/rtnl"
 	"github.com/podweir/podweir/plugin/terms"
 )
 
@@ -96,8 +97,8 @@ func (w *watcher) failed(ctx context.Context, what string, err error) {
 
 // devices calls changed with the ifindexes of devices that changed, none for
 // all, until the context ends.
-func devices(ctx context.Context, ns *hostif.NetNS, changed func([]int)) error {
-	events, err := hostif.WatchDevices(ns)
+func devices(ctx context.Context, ns *rtnl.NetNS, changed func([]int)) error {
+	events, err := rtnl.WatchDevices(ns)
 	if err != nil {
 		return err
 	}
@@ -181,7 +182,7 @@ func (w *watcher) podFailed(ctx context.Context, p *podWatch, what string, err e
 
 // pod watches one interface in its own namespace, as a part of p.
 func (w *watcher) pod(ctx context.Context, p *podWatch, k key, i watched) {
-	ns, err := hostif.OpenNetNS(i.iface.NetNSPath)
+	ns, err := rtnl.OpenNetNS(i.iface.NetNSPath)
 	if err != nil {
 		w.podFailed(ctx, p, i.iface.NetNSPath, err)
 		return

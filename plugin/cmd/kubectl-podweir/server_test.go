@@ -196,7 +196,7 @@ func (f *fakeCluster) encode(node string, look int) []byte {
 // answer is that of the nth look. The first pod of a node has a heavy flow that fills its
 // limit; looks are 2 s apart by the node's clock.
 func (f *fakeCluster) answer(node string, look int) *cluster.Answer {
-	state := &view.Node{Schema: view.Schema, Time: time.Date(2026, 11, 24, 3, 0, 2*look, 0, time.UTC)}
+	state := &view.Status{Schema: view.Schema, Time: time.Date(2026, 11, 24, 3, 0, 2*look, 0, time.UTC)}
 	for i := range f.pods {
 		p := view.Pod{Pod: fmt.Sprintf("team-a/%s-%d", node, i), State: view.Limited}
 		sent := uint64(0)
@@ -248,7 +248,7 @@ func (f *fakeCluster) answer(node string, look int) *cluster.Answer {
 
 // observe makes a node of limits one whose limits are observed. The first pod exceeds its
 // limit, the second waits, the third did before.
-func observe(n *view.Node, look uint64) {
+func observe(n *view.Status, look uint64) {
 	for i := range n.Pods {
 		p := &n.Pods[i]
 		if p.State != view.Limited {

@@ -96,7 +96,7 @@ func podsWithoutLimit(states []reconcile.PodState) *cluster.Unlimited {
 }
 
 // nodeStatus is what `podweir status` shows.
-func (a *agentParts) nodeStatus(ctx context.Context) (*view.Node, error) {
+func (a *agentParts) nodeStatus(ctx context.Context) (*view.Status, error) {
 	node, err := a.o.openIfAny()
 	if err != nil {
 		return nil, err

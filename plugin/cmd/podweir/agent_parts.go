@@ -255,7 +255,7 @@ func (a *agentParts) makeNRI() {
 	a.plugin = nri.New(nri.Config{
 		Socket: filepath.Join(a.o.v.GetString("root"), a.o.v.GetString("nri-socket")), Log: a.log,
 		Observe: func(hook string, d time.Duration, err error) { a.metrics.ObserveHook(hook, d, err) },
-		Shaper: &nri.Engine{
+		Shaper: &nri.Limiter{
 			Open: a.o.open, NetConf: a.netConf, Rates: rates, Claimed: a.claimed, Paths: a.o.paths(), Log: a.log,
 			Unshaped: func(p *nri.Pod, err error) {
 				a.recorder.Emit(&kube.Pod{Namespace: p.Namespace, Name: p.Name, UID: p.UID},

@@ -210,7 +210,7 @@ func TestPodsWithoutLimit(t *testing.T) {
 		return reconcile.PodState{Namespace: "ns", Name: name, UID: name, Outcome: o, Reason: reason, Err: err}
 	}
 	shaped := state("shaped", reconcile.Invalid, "the limit from before stays", errors.New("no rate"))
-	shaped.Limits = []reconcile.Limit{{}}
+	shaped.Limits = []reconcile.KeptLimit{{}}
 	byHand := state("by-hand", reconcile.Failed, "", errors.New("gone"))
 	byHand.UID = ""
 	want := &cluster.Unlimited{None: map[string]int{"ns": 2}, Pods: []cluster.UnlimitedPod{

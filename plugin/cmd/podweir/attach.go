@@ -19,10 +19,11 @@ import (
 
 	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
-	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/netconf"
+	"github.com/podweir/podweir/plugin/rtnl"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 )
@@ -100,7 +101,7 @@ func podFlags(f *pflag.FlagSet) {
 }
 
 func manualID(netns, ifname string) (attach.ID, error) {
-	ns, err := hostif.OpenNetNS(netns)
+	ns, err := rtnl.OpenNetNS(netns)
 	if err != nil {
 		return attach.ID{}, err
 	}
@@ -142,9 +143,9 @@ func newAttach(o *options) *cobra.Command {
 				return err
 			}
 			defer node.Close()
-			want := &attach.Want{
+			want := &apply.Want{
 				ID: id, NetNSPath: netns, Names: []string{ifname}, Config: &cfg.Shaping, ReplaceQdisc: cfg.ReplaceQdisc,
-				By: attach.ByHand, Strict: true,
+				By: apply.ByHand, Strict: true,
 			}
 			if err := free(node, want); err != nil {
 				return err
@@ -195,7 +196,7 @@ func heed(p *profiles.Profile, cfg *shaping.Config) error {
 
 // free returns an error if the interface is shaped by another attachment: two
 // would take each other's place on the hooks.
-func free(node *engine.Node, w *attach.Want) error {
+func free(node *engine.Node, w *apply.Want) error {
 	other, held, err := node.Holder(w, w.ID)
 	if held {
 		return fmt.Errorf("%s in %s is shaped as %v: change it by `podweir set`", w.ID.IfName, w.NetNSPath, other)
@@ -261,7 +262,7 @@ func selectFlags(o *options, cmd *cobra.Command) {
 	cmd.Flags().String("pod", "", "pod as namespace/name")
 	o.completePods(cmd)
 	complete(cmd, "container", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return o.recorded(cmd, func(r *attach.Record) string { return r.ID.ContainerID })
+		return o.recorded(cmd, func(r *apply.Record) string { return r.ID.ContainerID })
 	})
 }
 
@@ -283,7 +284,7 @@ func selected(o *options, node *engine.Node) ([]attach.ID, error) {
 		}
 		if netns != "" || pod != "" {
 			records, err := node.Records(id)
-			if err != nil && !errors.Is(err, attach.ErrUnknownRecord) {
+			if err != nil && !errors.Is(err, apply.ErrUnknownRecord) {
 				return nil, err
 			}
 			if !matches(node, records, netns, ifname, pod) {
@@ -300,7 +301,7 @@ func selected(o *options, node *engine.Node) ([]attach.ID, error) {
 
 // matches says whether a record is of the interface, by its name then or now, or of the
 // pod.
-func matches(node *engine.Node, records []*attach.Record, netns, ifname, pod string) bool {
+func matches(node *engine.Node, records []*apply.Record, netns, ifname, pod string) bool {
 	for _, r := range records {
 		if pod != "" && r.Pod != pod {
 			continue

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/podweir/podweir/compat/doctor"
-	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/cmd/show"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/status/cluster"
@@ -47,7 +47,7 @@ func newExplain(o *options) *cobra.Command {
 		},
 	}
 	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		all, directive := o.recorded(cmd, func(r *attach.Record) string { return r.Pod })
+		all, directive := o.recorded(cmd, func(r *apply.Record) string { return r.Pod })
 		for _, c := range doctor.Checks() {
 			all = append(all, c.Code+"\t"+c.Title)
 		}
@@ -75,7 +75,7 @@ func lookAt(o *options, pod string) (*explained, error) {
 		return nil, err
 	}
 	e := &explained{nodes: cluster.New([]cluster.Node{{Name: thisNode, Answer: &cluster.Answer{Status: rep.View(time.Now()).Runnable(runBy())}}}, 0)}
-	var records []*attach.Record
+	var records []*apply.Record
 	for i := range rep.Attachments {
 		a := &rep.Attachments[i]
 		if a.Name() != pod || a.Record() == nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
+	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/queue"
@@ -393,7 +394,7 @@ func ensureAs(t *testing.T, c *cli, id attach.ID) error {
 		HeavyThreshold: shaping.DefaultHeavyThreshold, Policy: terms.PolicyStrict,
 		Queue: terms.QueueAuto, Mode: terms.ModeAuto, Place: terms.PlaceAuto,
 	}}
-	_, err = node.Ensure(t.Context(), &attach.Want{
+	_, err = node.Ensure(t.Context(), &apply.Want{
 		ID: id, NetNSPath: c.pod.Path(), Names: []string{"eth0"}, Config: cfg, Pod: "default/web", ReplaceQdisc: true,
 	})
 	return err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/cmd/show"
 	"github.com/podweir/podweir/plugin/engine"
@@ -53,13 +54,13 @@ func (o *options) print(w io.Writer, v any) error { return show.Print(w, o.outpu
 // completePods completes --pod with the pods that are limited on this node.
 func (o *options) completePods(cmd *cobra.Command) {
 	complete(cmd, "pod", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return o.recorded(cmd, func(r *attach.Record) string { return r.Pod })
+		return o.recorded(cmd, func(r *apply.Record) string { return r.Pod })
 	})
 }
 
 // recorded completes with what the records of the attachments have, as far as they can be
 // read.
-func (o *options) recorded(cmd *cobra.Command, of func(*attach.Record) string) ([]string, cobra.ShellCompDirective) {
+func (o *options) recorded(cmd *cobra.Command, of func(*apply.Record) string) ([]string, cobra.ShellCompDirective) {
 	if err := o.v.BindPFlags(cmd.Flags()); err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}

@@ -146,7 +146,7 @@ func TestPrivilegedPastOfTheAgent(t *testing.T) {
 	k, err := enforce.Open(paths, c.node.Path())
 	must.OK(t, err)
 	t.Cleanup(k.Close)
-	limits := []*reconcile.Limit{{ID: a.ID, Interface: a.Interface, Limit: a.Directions[0].Limit}}
+	limits := []*reconcile.KeptLimit{{ID: a.ID, Interface: a.Interface, Limit: a.Directions[0].Limit}}
 	read := func() []view.Passing {
 		t.Helper()
 		all := k.Passing(limits)[0]

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/status"
@@ -171,7 +172,7 @@ func (r *repair) lost() error {
 }
 
 // compare fills in what would be done for one interface.
-func (r *repair) compare(rec *attach.Record, line *repaired) {
+func (r *repair) compare(rec *apply.Record, line *repaired) {
 	in, err := r.node.Inspect(rec)
 	if err != nil {
 		r.fault(line, rec, err)
@@ -184,9 +185,9 @@ func (r *repair) compare(rec *attach.Record, line *repaired) {
 }
 
 // fault notes an error. What is gone needs no repair.
-func (r *repair) fault(line *repaired, rec *attach.Record, err error) {
+func (r *repair) fault(line *repaired, rec *apply.Record, err error) {
 	line.Error = err.Error()
-	if errors.Is(err, attach.ErrGone) {
+	if errors.Is(err, apply.ErrGone) {
 		line.Gone, _, line.Error = status.Absent(r.node, rec)
 	}
 	if line.Gone {

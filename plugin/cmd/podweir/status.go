@@ -119,9 +119,9 @@ func (o *options) asking() *examine.Node {
 const statusInterval = 500 * time.Millisecond
 
 // looked looks twice where people read it and there is something that may be carried.
-func looked(ctx context.Context, o *options) (*status.Report, *view.Node, error) {
+func looked(ctx context.Context, o *options) (*status.Report, *view.Status, error) {
 	asked := o.asking().Asked(ctx)
-	look := func() (*status.Report, *view.Node, error) {
+	look := func() (*status.Report, *view.Status, error) {
 		rep, err := collect(o)
 		if err != nil {
 			return nil, nil, err
@@ -160,7 +160,7 @@ func collect(o *options) (*status.Report, error) {
 }
 
 // printWide writes all that is known of each pod, after what is wrong with it.
-func printWide(out io.Writer, rep *status.Report, node *view.Node) error {
+func printWide(out io.Writer, rep *status.Report, node *view.Status) error {
 	w := tabwriter.NewWriter(out, 2, 8, 2, ' ', 0)
 	broken := node.Broken()
 	if len(broken) > 0 || len(node.Pods) != 1 {

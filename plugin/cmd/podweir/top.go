@@ -57,7 +57,7 @@ func newTop(o *options) *cobra.Command {
 // looks returns a function that looks at the node and returns the rates since it was
 // called last.
 func looks(o *options) func(context.Context) ([]view.PodRate, time.Time, error) {
-	var before *view.Node
+	var before *view.Status
 	return func(context.Context) ([]view.PodRate, time.Time, error) {
 		rep, err := collect(o)
 		if err != nil {

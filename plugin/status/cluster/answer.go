@@ -35,8 +35,8 @@ type Answer struct {
 	NotReady []string `json:"notReady,omitempty"`
 	// Status is the state of the node's pods, nil if it could not be read: then Error
 	// says why.
-	Status *view.Node `json:"status,omitempty"`
-	Error  string     `json:"error,omitempty"`
+	Status *view.Status `json:"status,omitempty"`
+	Error  string       `json:"error,omitempty"`
 	// Unlimited are the pods of the node that podweir has no limit for, nil if the agent
 	// is of a release that does not tell.
 	Unlimited *Unlimited `json:"unlimited,omitempty"`

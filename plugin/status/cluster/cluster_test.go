@@ -25,7 +25,7 @@ func seen(at time.Duration, policy terms.Policy, queue terms.Queue, c view.Count
 		Interface: "eth0", Counters: c,
 		Limit: terms.Limit{Direction: terms.Name(terms.Egress), Rate: 20e6, Policy: terms.Name(policy), Queue: terms.Name(queue), CapHolds: true},
 	}}}
-	n := &view.Node{Time: time.Date(2026, 11, 24, 3, 0, 0, 0, time.UTC).Add(at), Pods: []view.Pod{pod}}
+	n := &view.Status{Time: time.Date(2026, 11, 24, 3, 0, 0, 0, time.UTC).Add(at), Pods: []view.Pod{pod}}
 	return cluster.New([]cluster.Node{{Name: "n1", Answer: &cluster.Answer{Status: n}}}, 0)
 }
 
@@ -162,7 +162,7 @@ func TestPlanOfManyPods(t *testing.T) {
 
 // Of two agents on a node the one that knows its pods is heard.
 func TestNewHearsWhoKnowsMost(t *testing.T) {
-	knows := &cluster.Answer{Status: &view.Node{}}
+	knows := &cluster.Answer{Status: &view.Status{}}
 	waits := &cluster.Answer{Error: "another agent manages this node"}
 	got := cluster.New([]cluster.Node{
 		{Name: "n2", Error: "no answer"}, {Name: "n1", Error: "no answer"}, {Name: "n1", Answer: waits}, {Name: "n1", Answer: knows},

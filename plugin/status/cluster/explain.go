@@ -149,7 +149,7 @@ func (d *Direction) queued() string {
 func (e *Explained) Text(now time.Time) string {
 	var b strings.Builder
 	if !e.State.AsWanted() {
-		one := &view.Node{Time: now, Pods: []view.Pod{{Node: e.Node, Pod: e.Pod, State: e.State, Cause: e.Cause, Cure: e.Cure, Since: e.Since}}}
+		one := &view.Status{Time: now, Pods: []view.Pod{{Node: e.Node, Pod: e.Pod, State: e.State, Cause: e.Cause, Cure: e.Cure, Since: e.Since}}}
 		b.WriteString(one.Summary("the cluster", true))
 	}
 	for i := range e.Directions {

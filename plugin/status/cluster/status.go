@@ -25,8 +25,8 @@ func noPods(n *Node) string {
 }
 
 // Pods are the pods of all nodes that answered, the worst first. Now is the reader's time.
-func (c *Nodes) Pods(now time.Time) *view.Node {
-	all := &view.Node{Schema: view.Schema, Time: now, Pods: []view.Pod{}}
+func (c *Nodes) Pods(now time.Time) *view.Status {
+	all := &view.Status{Schema: view.Schema, Time: now, Pods: []view.Pod{}}
 	for i := range c.Nodes {
 		n := &c.Nodes[i]
 		if noPods(n) != "" {

@@ -74,7 +74,7 @@ func groupRates(rates []PodRate) (groups []PodRate) {
 
 // groups has a paragraph for each limit that pods have together, and for those that nobody
 // divides.
-func (n *Node) groups() (text string) {
+func (n *Status) groups() (text string) {
 	for i := range n.Groups {
 		text += Paragraph("", n.Groups[i].String(), 0)
 	}
@@ -85,7 +85,7 @@ func (n *Node) groups() (text string) {
 }
 
 // undivided names the groups of pods that nobody divides, as "egress of namespace batch".
-func (n *Node) undivided() (all []string) {
+func (n *Status) undivided() (all []string) {
 	for i := range n.Pods {
 		p := &n.Pods[i]
 		for j := range p.Limits {

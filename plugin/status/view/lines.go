@@ -33,7 +33,7 @@ func Ahead(who string) (text, cure string) {
 
 // Looked takes a look at the same pods from before: what they carried since then, and that
 // a pod whose packets go past podweir, with nothing else to limit them, is not limited.
-func (n *Node) Looked(before *Node) {
+func (n *Status) Looked(before *Status) {
 	rates := Rates(before, n)
 	n.Rates, n.Losing = rates, Losing(before.Losses, n.Losses)
 	for i := range n.Others {
@@ -91,7 +91,7 @@ func line(pod, direction, asked, limit, now, drops, past, word string) string {
 // lines is a line for each limit: what the pod asks for, what is in force, what it carries
 // now, packets that were dropped since it was attached, what goes past podweir now, and a
 // verdict. Among many pods only what is notable has one.
-func (n *Node) lines(onlyNotable bool) string {
+func (n *Status) lines(onlyNotable bool) string {
 	var rows, notes strings.Builder
 	for i := range n.Rates {
 		r := &n.Rates[i]
@@ -191,7 +191,7 @@ func decided(pods []Pod) string {
 
 // next says that no limit is at work now, since when none was, and where to look next; "" if
 // one is, or a pod is not limited as it should be.
-func (n *Node) next() string {
+func (n *Status) next() string {
 	if len(n.Rates) == 0 || len(n.Broken()) > 0 || n.less() > 0 { // a low limit slows what is idle now
 		return ""
 	}

@@ -136,7 +136,7 @@ func (r *PodRate) key() rateKey { return rateKey{r.Node, r.Pod, r.Interface, r.D
 
 // Rates returns what each direction carried between two looks, and the pods of which
 // nothing is known. A counter that went back was begun again from zero in between.
-func Rates(before, now *Node) []PodRate {
+func Rates(before, now *Status) []PodRate {
 	old := map[rateKey]*Limit{}
 	for i := range before.Pods {
 		p := &before.Pods[i]
@@ -171,7 +171,7 @@ func Rates(before, now *Node) []PodRate {
 
 // between are the seconds between two readings of the counters of a limit. A look takes
 // time, and longer on a busy node: the time of the look is not that of its counters.
-func between(before, now *Node, was, l *Limit) float64 {
+func between(before, now *Status, was, l *Limit) float64 {
 	from, to := was.Read, l.Read
 	if from.IsZero() || to.IsZero() {
 		from, to = before.Time, now.Time

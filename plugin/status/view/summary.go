@@ -50,7 +50,7 @@ func Headline(pods, broken int, where string) string {
 }
 
 // Less says how many pods have a limit below what they ask for, "" if none has.
-func (n *Node) Less() string {
+func (n *Status) Less() string {
 	switch less := n.less(); less {
 	case 0:
 		return ""
@@ -63,7 +63,7 @@ func (n *Node) Less() string {
 
 // Head is [Headline] of the pods that are to be limited, and a sentence about those
 // that are observed only.
-func (n *Node) Head(where string) string {
+func (n *Status) Head(where string) string {
 	observed := n.observed()
 	if observed == 0 {
 		return Headline(len(n.Pods), len(n.Broken()), where)
@@ -80,7 +80,7 @@ func (n *Node) Head(where string) string {
 
 // Summary is the state of a node, or of where else the pods are, on one screen: each pod
 // that is not limited as it should be with cause and cure, and the others counted.
-func (n *Node) Summary(where string, onlyBroken bool) string {
+func (n *Status) Summary(where string, onlyBroken bool) string {
 	var b strings.Builder
 	broken := n.Broken()
 	b.WriteString(n.Head(where) + "\n")

@@ -48,8 +48,8 @@ func five() []view.Pod {
 	}
 }
 
-func node(pods ...view.Pod) *view.Node {
-	n := &view.Node{Schema: view.Schema, Time: now}
+func node(pods ...view.Pod) *view.Status {
+	n := &view.Status{Schema: view.Schema, Time: now}
 	for i := range pods {
 		n.Add(&pods[i])
 	}
@@ -171,9 +171,9 @@ func TestAddJoinsWhatIsOfOnePod(t *testing.T) {
 
 // looks are two looks at pods with a limit of 10 Mbit/s, half a second apart, in which the
 // device of each carries so many bytes, of which podweir sees so many.
-func looks(change func(pod int, l *view.Limit), carried, seen []uint64) *view.Node {
-	look := func(second time.Duration, part uint64) *view.Node {
-		n := &view.Node{Time: now.Add(second)}
+func looks(change func(pod int, l *view.Limit), carried, seen []uint64) *view.Status {
+	look := func(second time.Duration, part uint64) *view.Status {
+		n := &view.Status{Time: now.Add(second)}
 		for i := range carried {
 			sum := seen[i] * part
 			l := view.Limit{
@@ -252,7 +252,7 @@ func TestStatusWhenPodweirIsNotTheCause(t *testing.T) {
 	idle := func(_ int, l *view.Limit) { l.Attached = attached }
 	one := []uint64{300_000}
 	for name, tt := range map[string]struct {
-		n    *view.Node
+		n    *view.Status
 		want string
 	}{
 		"idle":           {looks(idle, []uint64{0}, []uint64{0}), "Limits idle since " + attached.Format(time.RFC3339) + ": what is slow or lost is not podweir. Next: podweir explain"},
@@ -260,12 +260,12 @@ func TestStatusWhenPodweirIsNotTheCause(t *testing.T) {
 		"at its limit":   {looks(idle, []uint64{625_000}, []uint64{625_000}), ""},
 		"past its limit": {looks(idle, []uint64{9e6}, []uint64{0}), ""},
 		"lost by a rule": {losing(looks(idle, one, one)), "is not podweir. Packets are lost elsewhere on this node: nftables rule 3: 5 packets just now, 7 in all."},
-		"lost in many places": {func() *view.Node {
+		"lost in many places": {func() *view.Status {
 			n := looks(idle, one, one)
 			n.Losing = view.Losing(nil, []view.Loss{{Where: "a", Packets: 1}, {Where: "b", Packets: 2}, {Where: "c", Packets: 2}, {Where: "nftables rule 3", Packets: 9}, {Where: "d", Packets: 0}})
 			return n
 		}(), "on this node: nftables rule 3: 9 packets just now, 9 in all; b: 2 packets just now, 2 in all; c: 2 packets just now, 2 in all and 1 more."},
-		"nobody is there": {&view.Node{Rates: []view.PodRate{}}, ""},
+		"nobody is there": {&view.Status{Rates: []view.PodRate{}}, ""},
 	} {
 		text := strings.Join(strings.Fields(tt.n.Summary("this node", false)), " ")
 		if tt.want == "" && strings.Contains(text, "not podweir") || !strings.Contains(text, tt.want) {
@@ -278,7 +278,7 @@ func TestStatusWhenPodweirIsNotTheCause(t *testing.T) {
 func TestCommandsOfStatus(t *testing.T) {
 	t.Parallel()
 	const run = "kubectl exec p -- podweir"
-	for _, n := range []*view.Node{looks(func(int, *view.Limit) {}, []uint64{0, 9e6}, []uint64{0, 0}), looks(func(int, *view.Limit) {}, []uint64{0}, []uint64{0})} {
+	for _, n := range []*view.Status{looks(func(int, *view.Limit) {}, []uint64{0, 9e6}, []uint64{0, 0}), looks(func(int, *view.Limit) {}, []uint64{0}, []uint64{0})} {
 		text := strings.Join(strings.Fields(n.Runnable(run).Summary("this node", false)), " ")
 		if !strings.Contains(text, run) || terms.Runnable(text, run) != text {
 			t.Errorf("status has a command that does not run where it is read: %s", text)
@@ -286,7 +286,7 @@ func TestCommandsOfStatus(t *testing.T) {
 	}
 }
 
-func losing(n *view.Node) *view.Node {
+func losing(n *view.Status) *view.Status {
 	n.Losing = view.Losing([]view.Loss{{Where: "nftables rule 3", Packets: 2}, {Where: "eth0", Packets: 1}}, []view.Loss{{Where: "nftables rule 3", Packets: 7}, {Where: "eth0", Packets: 1}})
 	return n
 }
@@ -341,11 +341,11 @@ func TestText(t *testing.T) {
 	}
 }
 
-func counted(at time.Duration, c view.Counters, flow uint64) *view.Node {
+func counted(at time.Duration, c view.Counters, flow uint64) *view.Status {
 	c.HeavyFlows = []view.Flow{{
 		Protocol: 6, Source: netip.MustParseAddrPort("10.0.0.1:1"), Dest: netip.MustParseAddrPort("10.0.0.2:2"), Bytes: flow,
 	}}
-	return &view.Node{Time: now.Add(at), Pods: []view.Pod{{Pod: "ns/web", State: view.Limited, Limits: []view.Limit{{
+	return &view.Status{Time: now.Add(at), Pods: []view.Pod{{Pod: "ns/web", State: view.Limited, Limits: []view.Limit{{
 		Interface: "eth0", Limit: limitOf(terms.Egress, 1000), Counters: c,
 	}}}}}
 }
@@ -353,7 +353,7 @@ func counted(at time.Duration, c view.Counters, flow uint64) *view.Node {
 func TestRates(t *testing.T) {
 	tests := []struct {
 		name        string
-		before, now *view.Node
+		before, now *view.Status
 		want        view.PodRate
 	}{
 		{
@@ -365,7 +365,7 @@ func TestRates(t *testing.T) {
 			},
 		},
 		{
-			"new since then", &view.Node{Time: now}, counted(2*time.Second, view.Counters{SentBytes: 500}, 1000),
+			"new since then", &view.Status{Time: now}, counted(2*time.Second, view.Counters{SentBytes: 500}, 1000),
 			view.PodRate{SentBitsPerSecond: 2000, FlowBitsPerSecond: []float64{4000}},
 		},
 		{
@@ -387,7 +387,7 @@ func TestRates(t *testing.T) {
 			}
 		})
 	}
-	if got := view.Rates(counted(0, view.Counters{}, 0), &view.Node{}); got == nil || len(got) != 0 {
+	if got := view.Rates(counted(0, view.Counters{}, 0), &view.Status{}); got == nil || len(got) != 0 {
 		t.Errorf("Rates of a pod that went = %v, want an empty list, not null", got)
 	}
 }
@@ -418,7 +418,7 @@ func TestFlowName(t *testing.T) {
 
 // A look that took long between its counters and its end makes no rate higher.
 func TestRatesGoByTheTimeOfTheCounters(t *testing.T) {
-	at := func(read, end time.Duration, bytes uint64) *view.Node {
+	at := func(read, end time.Duration, bytes uint64) *view.Status {
 		p := limited("ns/web")
 		p.Limits[0].SentBytes, p.Limits[0].Read = bytes, now.Add(read)
 		n := node(p)
@@ -641,7 +641,7 @@ func TestTopKeys(t *testing.T) {
 func TestGroups(t *testing.T) {
 	limit := limitOf(terms.Egress, 10e6)
 	limit.Group = 200e6
-	n := &view.Node{Time: now}
+	n := &view.Status{Time: now}
 	for _, pod := range []string{"batch/etl-3", "batch/etl-4", "team/web"} {
 		n.Add(&view.Pod{Pod: pod, State: view.Limited, Limits: []view.Limit{{Interface: "eth0", Limit: limit}}})
 	}

@@ -16,12 +16,12 @@ import (
 	"github.com/podweir/podweir/plugin/terms"
 )
 
-// Schema is the version of [Node] as JSON. It is raised when a field changes its
+// Schema is the version of [Status] as JSON. It is raised when a field changes its
 // meaning; new fields may come without that.
 const Schema = 1
 
-// Node is what a node knows of the limits of its pods.
-type Node struct {
+// Status is what a node knows of the limits of its pods.
+type Status struct {
 	Schema int `json:"schema"`
 	// Time is when it was looked at.
 	Time time.Time `json:"time,omitzero"`
@@ -39,7 +39,7 @@ type Node struct {
 	// Losing says what was lost between two looks.
 	Losing []string `json:"-"`
 
-	// Run is how podweir is run where it is read; see [Node.Runnable].
+	// Run is how podweir is run where it is read; see [Status.Runnable].
 	Run string `json:"-"`
 }
 
@@ -168,7 +168,7 @@ type Reached struct {
 
 // Add adds what was found out about a pod to the others. The worst state of a pod
 // counts; other causes are told behind its own.
-func (n *Node) Add(p *Pod) {
+func (n *Status) Add(p *Pod) {
 	at := slices.IndexFunc(n.Pods, func(o Pod) bool { return o.Pod == p.Pod && o.Node == p.Node })
 	if at < 0 {
 		n.Pods = append(n.Pods, *p)
@@ -195,14 +195,14 @@ func (n *Node) Add(p *Pod) {
 }
 
 // Sort puts the worst pods first, those of one state by name.
-func (n *Node) Sort() {
+func (n *Status) Sort() {
 	slices.SortFunc(n.Pods, func(a, b Pod) int {
 		return cmp.Or(a.State.Worse(b.State), strings.Compare(a.Pod, b.Pod), strings.Compare(a.Node, b.Node))
 	})
 }
 
 // Broken are the pods that are not limited as they should be.
-func (n *Node) Broken() []Pod {
+func (n *Status) Broken() []Pod {
 	var broken []Pod
 	for i := range n.Pods {
 		if !n.Pods[i].State.AsWanted() {
@@ -213,7 +213,7 @@ func (n *Node) Broken() []Pod {
 }
 
 // observed is how many pods are observed only.
-func (n *Node) observed() int {
+func (n *Status) observed() int {
 	count := 0
 	for i := range n.Pods {
 		if n.Pods[i].State == Observed {
@@ -224,7 +224,7 @@ func (n *Node) observed() int {
 }
 
 // Keep leaves only the pods of which keep says yes.
-func (n *Node) Keep(keep func(*Pod) bool) {
+func (n *Status) Keep(keep func(*Pod) bool) {
 	n.Pods = slices.DeleteFunc(n.Pods, func(p Pod) bool { return !keep(&p) })
 	n.Others = slices.DeleteFunc(n.Others, func(o Other) bool { return !keep(&Pod{Pod: o.Pod}) })
 	n.Rates = slices.DeleteFunc(n.Rates, func(r PodRate) bool {
@@ -233,7 +233,7 @@ func (n *Node) Keep(keep func(*Pod) bool) {
 }
 
 // less is how many pods have a limit that is below what they ask for.
-func (n *Node) less() int {
+func (n *Status) less() int {
 	count := 0
 	for i := range n.Pods {
 		if slices.ContainsFunc(n.Pods[i].Limits, func(l Limit) bool { return l.Asked > l.Rate }) {
@@ -245,7 +245,7 @@ func (n *Node) less() int {
 
 // Runnable has the texts of the pods name podweir's commands as they are run where they are
 // read; see [terms.Runnable]. It returns the node.
-func (n *Node) Runnable(run string) *Node {
+func (n *Status) Runnable(run string) *Status {
 	n.Run = run
 	for i := range n.Pods {
 		p := &n.Pods[i]

@@ -38,7 +38,7 @@ func Put(tb testing.TB, node, dir string, namespaces ...*testutil.NetNS) {
 
 func slot(tb testing.TB, node, dir string, d terms.Direction) image.Carrier {
 	tb.Helper()
-	n := datapath.OpenNode(filepath.Dir(node), node)
+	n := datapath.OpenSlab(filepath.Dir(node), node)
 	defer n.Close()
 	number, err := n.Slot(dir, d)
 	if err != nil && !errors.Is(err, datapath.ErrNoSlot) {

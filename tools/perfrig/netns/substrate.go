@@ -74,7 +74,7 @@ func (s *Substrate) Machine(ctx context.Context) (*record.Machine, error) {
 	sum := sha256.Sum256(plugin)
 	m.Plugin = hex.EncodeToString(sum[:6])
 	// Without git the numbers are still numbers.
-	cmd := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty")
+	cmd := exec.CommandContext(ctx, "tools/version.sh")
 	cmd.Dir = s.root
 	if out, err := cmd.Output(); err == nil {
 		m.Commit = strings.TrimSpace(string(out))

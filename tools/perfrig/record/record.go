@@ -24,8 +24,8 @@ type Machine struct {
 	Kernel    string `json:"kernel"`
 	CPU       string `json:"cpu"`
 	CPUs      int    `json:"cpus"`
-	// Clang is that of the BPF object, Commit that of the checkout; "-dirty"
-	// is behind it if there were changes.
+	// Clang is that of the BPF object, Commit that of the checkout as
+	// tools/version.sh has it.
 	Clang  string `json:"clang"`
 	Commit string `json:"commit"`
 	// Plugin is a digest of the podweir-cni that was measured.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of podweir
 
-package hostif
+package rtnl
 
 import (
 	"fmt"
@@ -37,3 +37,12 @@ func EachAttr(b []byte, f func(kind uint16, value []byte) error) error {
 
 // nlaRound is a length with the padding that follows it.
 func nlaRound(n int) int { return (n + nlaAlign - 1) &^ (nlaAlign - 1) }
+
+// Uint32 reads a number in the order of the machine's bytes, 0 if b is shorter.
+func Uint32(b []byte) uint32 {
+	const size = 4
+	if len(b) < size {
+		return 0
+	}
+	return nl.NativeEndian().Uint32(b)
+}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of podweir
 
-package attach_test
+package apply_test
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
@@ -38,7 +39,7 @@ func decideAs(t *testing.T, w *world, d terms.Direction, l *shaping.Limit, chang
 	if d == terms.Ingress {
 		cfg = &shaping.Config{Ingress: l}
 	}
-	obs, err := w.Observe(&attach.Record{})
+	obs, err := w.Observe(&apply.Record{})
 	must.OK(t, err)
 	major := uint16(0x200)
 	req := &attach.Request{
@@ -153,7 +154,7 @@ func TestDecidePodTCX(t *testing.T) {
 			w.tcx = !tt.noTCX
 			cfg.PodTCX = !tt.ingressOnly
 			w.devices[terms.SidePod].IngressOnly = tt.ingressOnly
-			states, err := w.engine().Ensure(t.Context(), wantOf(cfg))
+			states, err := w.executor().Ensure(t.Context(), wantOf(cfg))
 			must.OK(t, err)
 			in, out := states[0].Directions[terms.Ingress], states[0].Directions[terms.Egress]
 			if is := fmt.Sprintf("%v, %v; guard %v", in.Params.Side, in.HookKind, out.GuardKind); is != tt.want {
@@ -167,10 +168,10 @@ func TestDecidePodTCX(t *testing.T) {
 			if notes := strings.Join(append(in.Params.Notes, out.Params.Notes...), "; "); !strings.Contains(notes, tt.notes) {
 				t.Errorf("notes %q, want %q", notes, tt.notes)
 			}
-			if err := w.engine().Check(t.Context(), wantOf(cfg)); err != nil {
+			if err := w.executor().Check(t.Context(), wantOf(cfg)); err != nil {
 				t.Errorf("CHECK: %v", err)
 			}
-			inspected, err := w.engine().Inspect(record(t, w))
+			inspected, err := w.executor().Inspect(record(t, w))
 			if err != nil || (out.Params.NoGuard != "") != slices.ContainsFunc(inspected.Degraded, func(d attach.Degradation) bool { return strings.HasPrefix(d.Reason, "no guard") }) {
 				t.Errorf("degraded %+v, %v, want the guard that is missing", inspected, err)
 			}
@@ -296,7 +297,7 @@ func TestByNameIsTriedAgain(t *testing.T) {
 			ensure(t, w, cfg)
 			w.log = nil
 			ensure(t, w, cfg)
-			if err := w.engine().Check(t.Context(), wantOf(cfg)); err != nil || len(w.log) != 0 {
+			if err := w.executor().Check(t.Context(), wantOf(cfg)); err != nil || len(w.log) != 0 {
 				t.Errorf("a second time: did %v, Check = %v, want nothing and nil", w.log, err)
 			}
 			w.tcx, w.facts = true, facts

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of podweir
 
-package hostif
+package rtnl
 
 import (
 	"context"
@@ -38,7 +38,7 @@ var eventBufs = sync.Pool{New: func() any { return new([eventBytes]byte) }}
 // Needs no privilege beyond entering the namespace.
 func WatchDevices(ns *NetNS) (*DeviceEvents, error) {
 	const groups = 1<<(unix.RTNLGRP_LINK-1) | 1<<(unix.RTNLGRP_TC-1)
-	file, err := subscribe(ns, unix.NETLINK_ROUTE, groups, "device events")
+	file, err := Subscribe(ns, unix.NETLINK_ROUTE, groups, "device events")
 	if err != nil {
 		return nil, fmt.Errorf("watch devices in netns %s: %w", ns.path, err)
 	}
@@ -111,8 +111,8 @@ func changedDevices(b []byte, skip func(port uint32) bool) []int {
 	const portAt, indexAt = 12, unix.SizeofNlMsghdr + 4
 	var changed []int
 	for len(b) >= indexAt+4 {
-		size := int(u32(b))
-		if index := int(int32(u32(b[indexAt:]))); index > 0 && !slices.Contains(changed, index) && !skip(u32(b[portAt:])) {
+		size := int(Uint32(b))
+		if index := int(int32(Uint32(b[indexAt:]))); index > 0 && !slices.Contains(changed, index) && !skip(Uint32(b[portAt:])) {
 			changed = append(changed, index)
 		}
 		if size < indexAt+4 || size >= len(b) {
@@ -123,8 +123,10 @@ func changedDevices(b []byte, skip func(port uint32) bool) []int {
 	return changed
 }
 
-// subscribe opens a socket in ns that gets the notifications of some groups.
-func subscribe(ns *NetNS, proto int, groups uint32, name string) (*os.File, error) {
+// Subscribe opens a socket of a protocol in ns that gets the notifications of some groups, as
+// a mask; name is what the file is called. The error wraps [ErrPermission] or [ErrNoEntry] if a
+// capability is missing, and [errors.ErrUnsupported] if the kernel lacks the protocol.
+func Subscribe(ns *NetNS, proto int, groups uint32, name string) (*os.File, error) {
 	var events *os.File
 	err := ns.Do(func() error {
 		fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, proto)

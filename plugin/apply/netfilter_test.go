@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of podweir
 
-package attach_test
+package apply_test
 
 import (
 	"cmp"
@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/shaping"
@@ -52,12 +53,12 @@ func TestLeavesTheRedirect(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, cfg := redirected(t, change)
-			err := w.engine().Check(t.Context(), wantOf(cfg))
-			if drift := (*attach.DriftError)(nil); !errors.As(err, &drift) || drift.Actions[0].Kind != attach.TearDown ||
+			err := w.executor().Check(t.Context(), wantOf(cfg))
+			if drift := (*apply.DriftError)(nil); !errors.As(err, &drift) || drift.Actions[0].Kind != attach.TearDown ||
 				!strings.Contains(err.Error(), "netfilter ingress chain on eth0") {
 				t.Errorf("Check = %v, want a tear-down that names the chain", err)
 			}
-			states, err := w.engine().Repair(t.Context(), podID)
+			states, err := w.executor().Repair(t.Context(), podID)
 			must.OK(t, err)
 			p := states[0].Directions[terms.Ingress].Params
 			if p.Queue != terms.QueueNone || p.Redirect || p.CapHolds ||
@@ -69,10 +70,10 @@ func TestLeavesTheRedirect(t *testing.T) {
 			}
 			w.log = nil
 			ensure(t, w, cfg)
-			if err := w.engine().Check(t.Context(), wantOf(cfg)); err != nil || len(w.log) != 0 {
+			if err := w.executor().Check(t.Context(), wantOf(cfg)); err != nil || len(w.log) != 0 {
 				t.Errorf("Ensure again did %v, Check = %v, want nothing and nil", w.log, err)
 			}
-			if err := w.engine().Remove(t.Context(), podID); err != nil || len(w.devices[terms.SidePod].Hooks) != 0 {
+			if err := w.executor().Remove(t.Context(), podID); err != nil || len(w.devices[terms.SidePod].Hooks) != 0 {
 				t.Errorf("Remove = %v and leaves %+v", err, w.shape())
 			}
 		})
@@ -88,7 +89,7 @@ func TestLeavesTheRedirectForNothing(t *testing.T) {
 		Kind: terms.HookKindClsact, Hook: terms.HookIngress, ProgramID: 9, Name: "theirs",
 	})
 	for range 2 {
-		_, err := w.engine().Ensure(t.Context(), wantOf(cfg))
+		_, err := w.executor().Ensure(t.Context(), wantOf(cfg))
 		if !errors.Is(err, attach.ErrHookTaken) || !strings.Contains(err.Error(), `"theirs"`) {
 			t.Errorf("Ensure = %v, want ErrHookTaken naming the filter", err)
 		}
@@ -118,8 +119,8 @@ func TestLeavesTheStarvedRedirect(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, cfg := starved(t, &tc.other, func(l *shaping.Limit) { l.Queue = cmp.Or(tc.queue, l.Queue) })
-			err := w.engine().Check(t.Context(), wantOf(cfg))
-			in, failed := w.engine().Inspect(record(t, w))
+			err := w.executor().Check(t.Context(), wantOf(cfg))
+			in, failed := w.executor().Inspect(record(t, w))
 			if failed != nil || in.Unheld != nil || (in.Starved == "") != (tc.says == "") {
 				t.Errorf("inspection = %+v, %v", in, failed)
 			}
@@ -138,7 +139,7 @@ func TestLeavesTheStarvedRedirect(t *testing.T) {
 			}
 			w.log = nil
 			ensure(t, w, cfg)
-			if err := w.engine().Check(t.Context(), wantOf(cfg)); err != nil || len(w.log) != 0 {
+			if err := w.executor().Check(t.Context(), wantOf(cfg)); err != nil || len(w.log) != 0 {
 				t.Errorf("Ensure again did %v, Check = %v, want nothing and nil", w.log, err)
 			}
 			w.othersLeave()
@@ -171,9 +172,9 @@ func TestSaysWhoStarvesTheRedirectWithoutTCX(t *testing.T) {
 	w, cfg := starved(t, &attach.HookProgram{Kind: terms.HookKindClsact, Hook: terms.HookIngress, FilterKind: "u32", Pref: 1, Answer: judge.AnswerEnds}, func(*shaping.Limit) {})
 	w.tcx = false
 	cfg.Egress = limit(5_000_000)
-	states, err := w.engine().Ensure(t.Context(), wantOf(cfg))
-	_, repaired := w.engine().Repair(t.Context(), podID)
-	for _, err := range []error{err, repaired, w.engine().Check(t.Context(), wantOf(cfg))} {
+	states, err := w.executor().Ensure(t.Context(), wantOf(cfg))
+	_, repaired := w.executor().Repair(t.Context(), podID)
+	for _, err := range []error{err, repaired, w.executor().Check(t.Context(), wantOf(cfg))} {
 		if !errors.Is(err, attach.ErrHookTaken) || !errors.Is(err, judge.ErrNoTCX) || !strings.Contains(err.Error(), "u32 filter at preference 1") {
 			t.Errorf("%v, want ErrHookTaken and ErrNoTCX naming the filter", err)
 		}
@@ -182,7 +183,7 @@ func TestSaysWhoStarvesTheRedirectWithoutTCX(t *testing.T) {
 		t.Errorf("Ensure returned %d states and leaves %+v, want both directions", len(states), w.shape())
 	}
 	w.othersLeave()
-	if err := w.engine().Check(t.Context(), wantOf(cfg)); err != nil {
+	if err := w.executor().Check(t.Context(), wantOf(cfg)); err != nil {
 		t.Errorf("Check without him = %v", err)
 	}
 }
@@ -193,7 +194,7 @@ func TestSaysWhoStarvesAQueueByName(t *testing.T) {
 		func(l *shaping.Limit) { l.Queue = terms.QueueTBF })
 	r := record(t, w)
 	r.Strict = true
-	in, err := w.engine().Inspect(r)
+	in, err := w.executor().Inspect(r)
 	if !errors.Is(err, attach.ErrHookTaken) || in == nil || !strings.Contains(in.Starved, "theirs (program 9)") || !w.has("pw_redirect") {
 		t.Errorf("Inspect = %+v, %v of %+v, want who starves it", in, err, cfg)
 	}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of podweir
 
-package hostif
+package rtnl
 
 import (
 	"errors"
@@ -27,7 +27,7 @@ var answers = sync.Pool{New: func() any { return new([answerBytes]byte) }}
 // within sendto, which nothing can interrupt.
 var answerTimeout = 20 * time.Second
 
-// ErrLate means that a request was not sent, since the deadline of its handle has passed.
+// ErrLate means that a request was not sent, since the deadline of its connection has passed.
 var ErrLate = errors.New("no time is left for a netlink request")
 
 // ErrNoAnswer means that the kernel did not answer a request in time. What was requested
@@ -192,7 +192,7 @@ func (s *socket) receive(room []byte) ([]syscall.NetlinkMessage, error) {
 // answerError is the error that ends an answer; none if the kernel is content.
 func answerError(m *syscall.NetlinkMessage) error {
 	const errnoBytes = 4
-	errno := syscall.Errno(-int32(u32(m.Data)))
+	errno := syscall.Errno(-int32(Uint32(m.Data)))
 	if errno == 0 {
 		return nil
 	}
@@ -204,7 +204,7 @@ func answerError(m *syscall.NetlinkMessage) error {
 		// The request is echoed: all of it, or its header.
 		echo := unix.SizeofNlMsghdr
 		if m.Header.Flags&unix.NLM_F_CAPPED == 0 {
-			echo = int(u32(attrs))
+			echo = int(Uint32(attrs))
 		}
 		attrs = attrs[min(nlaRound(echo), len(attrs)):]
 	}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of podweir
 
-package attach_test
+package apply_test
 
 import (
 	"errors"
@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
@@ -308,7 +309,7 @@ func TestPlanOfTheCeilingOfAGroup(t *testing.T) {
 	cfg.Egress.Group, cfg.Ingress.Group = 200_000_000, 200_000_000
 	want := wantOf(cfg)
 	want.Pod = "batch/one"
-	if _, err := w.engine().Ensure(t.Context(), want); err != nil {
+	if _, err := w.executor().Ensure(t.Context(), want); err != nil {
 		t.Fatal(err)
 	}
 	pod, host := w.devices[terms.SidePod], w.devices[terms.SideHost]
@@ -341,7 +342,7 @@ func TestPlanOfTheCeilingOfAGroup(t *testing.T) {
 	w.dataplanes[terms.Egress].Datapath.Group++
 	planned("the meter is another group's", cfg, "egress update", "ingress attach-ceiling")
 	want.Config = alone
-	if _, err := w.engine().Ensure(t.Context(), want); err != nil {
+	if _, err := w.executor().Ensure(t.Context(), want); err != nil {
 		t.Fatal(err)
 	}
 	if got := ceilings(); !slices.Equal(got, []string{"host ingress"}) {
@@ -373,7 +374,7 @@ func TestPlanKeepsTheHeadInsideThePod(t *testing.T) {
 	pod.Hooks = slices.Insert(pod.Hooks, 0, attach.HookProgram{
 		Kind: terms.HookKindTCX, Hook: terms.HookEgress, ProgramID: 10, Name: "hostile",
 	})
-	in, err := w.engine().Inspect(record(t, w))
+	in, err := w.executor().Inspect(record(t, w))
 	if err != nil || !slices.Equal(kinds(in.Plan), []string{"egress attach"}) ||
 		!strings.Contains(in.Plan[0].Reason, "because of hostile (program 10)") ||
 		in.Want.Directions[terms.Egress].HookKind != terms.HookKindTCX {
@@ -478,7 +479,7 @@ func TestTreeDiff(t *testing.T) {
 func TestDriftIsToldAndPutBack(t *testing.T) {
 	w := newWorld()
 	ensure(t, w, both(10_000_000))
-	e, told := w.engine(), 0
+	e, told := w.executor(), 0
 	e.Drifted = func(id attach.ID, plan []attach.Action) {
 		if id != podID || !slices.ContainsFunc(plan, func(a attach.Action) bool { return a.InPod() }) {
 			t.Errorf("Drifted(%v, %v), want the queue in the pod", id, plan)
@@ -512,7 +513,7 @@ func TestDriftIsWhatSomebodyElseDid(t *testing.T) {
 			ensure(t, w, both(10_000_000))
 			cfg := both(10_000_000)
 			change(w, cfg)
-			e := w.engine()
+			e := w.executor()
 			e.Drifted = func(_ attach.ID, plan []attach.Action) { t.Errorf("told of drift: %v", plan) }
 			if _, err := e.Ensure(t.Context(), wantOf(cfg)); err != nil && !errors.Is(err, errBoom) {
 				t.Fatal(err)
@@ -538,7 +539,7 @@ func pacedWorld(now shaping.Pacing) *world {
 func TestPacingOfTheAuthorAsPodweirs(t *testing.T) {
 	w := pacedWorld(ownPacing)
 	ensure(t, w, &shaping.Config{Egress: limit(100_000_000)})
-	must.OK(t, w.engine().Remove(t.Context(), podID))
+	must.OK(t, w.executor().Remove(t.Context(), podID))
 	if *w.pacing != ownPacing {
 		t.Errorf("the author's %v became %v", ownPacing, w.pacing)
 	}
@@ -576,7 +577,7 @@ func TestSetOutlivesNotes(t *testing.T) {
 	w := newWorld()
 	cfg := func(notes ...string) *shaping.Config { return &shaping.Config{Egress: limit(10_000_000), Notes: notes} }
 	ensure(t, w, cfg("told by ADD"))
-	if _, err := w.engine().Set(t.Context(), podID, func(c *shaping.Config) error { c.Egress.Rate = 5_000_000; return nil }); err != nil {
+	if _, err := w.executor().Set(t.Context(), podID, func(c *shaping.Config) error { c.Egress.Rate = 5_000_000; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	ensure(t, w, cfg("told by the agent"))
@@ -613,7 +614,7 @@ func TestOffloadOfFormerRelease(t *testing.T) {
 // so do those of this one: either reads the other's.
 func TestRecordHasChoicesByName(t *testing.T) {
 	const old = `{"version":1,"id":{"network":"net","containerID":"c1","ifName":"eth0"},"choices":{"ingress":{"majors":[7],"hookKind":1},"egress":{"majors":[8],"hookKind":1,"note":"n"}}}`
-	r, err := attach.UnmarshalRecord([]byte(old))
+	r, err := apply.UnmarshalRecord([]byte(old))
 	must.OK(t, err)
 	if got := r.Choices[terms.Egress]; len(r.Choices) != 2 || got.Note != "n" || got.Majors[0] != 8 {
 		t.Errorf("choices = %+v, want both, with the note at egress", r.Choices)
@@ -630,7 +631,7 @@ func TestRecordHasChoicesByName(t *testing.T) {
 func TestRepairTellsWhatItMends(t *testing.T) {
 	w := newWorld()
 	ensure(t, w, both(10_000_000))
-	e := w.engine()
+	e := w.executor()
 	var told []string
 	e.Planned = func(i attach.Interface, plan []attach.Action) {
 		for _, a := range plan {
@@ -664,13 +665,13 @@ func TestRepairOfWhatIsGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
 			ensure(t, w, both(10_000_000))
-			e := w.engine()
+			e := w.executor()
 			if removed, err := e.RemoveGone(t.Context(), podID); removed || err != nil || len(w.records) != 1 {
 				t.Errorf("RemoveGone of a pod that is there = %v, %v", removed, err)
 			}
 			change(w)
 			w.log = nil
-			if _, err := e.Repair(t.Context(), podID); !errors.Is(err, attach.ErrGone) || len(w.log) != 0 {
+			if _, err := e.Repair(t.Context(), podID); !errors.Is(err, apply.ErrGone) || len(w.log) != 0 {
 				t.Errorf("Repair = %v with the steps %v, want ErrGone and none", err, w.log)
 			}
 			if removed, err := e.RemoveGone(t.Context(), podID); !removed || err != nil || len(w.records) != 0 {
@@ -688,15 +689,15 @@ func TestEnsureOfWhatWasRemovedMeanwhile(t *testing.T) {
 	w := newWorld()
 	want := wantOf(both(10_000_000))
 	want.Existing = true
-	if _, err := w.engine().Ensure(t.Context(), want); !errors.Is(err, attach.ErrNotAttached) || len(w.log) != 0 {
+	if _, err := w.executor().Ensure(t.Context(), want); !errors.Is(err, apply.ErrNotAttached) || len(w.log) != 0 {
 		t.Errorf("Ensure = %v with the steps %v, want ErrNotAttached and none", err, w.log)
 	}
 	want.Existing = false
-	if _, err := w.engine().Ensure(t.Context(), want); err != nil {
+	if _, err := w.executor().Ensure(t.Context(), want); err != nil {
 		t.Fatal(err)
 	}
 	want.Existing = true
-	if _, err := w.engine().Ensure(t.Context(), want); err != nil {
+	if _, err := w.executor().Ensure(t.Context(), want); err != nil {
 		t.Errorf("Ensure of what is there = %v", err)
 	}
 }

@@ -46,10 +46,10 @@ const (
 // shared are the maps that programs name.
 var shared = []string{mapSlab, mapScratch, mapHosts, mapGroups, mapSubnets, mapLayout}
 
-// Node is what the pods of a node share, pinned in a directory of its own. It is
+// Slab is what the pods of a node share, pinned in a directory of its own. It is
 // made when it is first needed. It is not safe for concurrent use; several
 // processes may have one each. Close it.
-type Node struct {
+type Slab struct {
 	dir  string
 	root string
 	maps map[string]*bpfcall.Map
@@ -67,10 +67,10 @@ type programKey struct {
 	carrier image.Carrier
 }
 
-// OpenNode returns the node whose pins are, or will be, in dir. Pins of interfaces
+// OpenSlab returns the slab whose pins are, or will be, in dir. Pins of interfaces
 // are below root.
-func OpenNode(root, dir string) *Node {
-	return &Node{
+func OpenSlab(root, dir string) *Slab {
+	return &Slab{
 		root: root, dir: dir,
 		maps: make(map[string]*bpfcall.Map), programs: make(map[programKey]*bpfcall.Program),
 		groups: make(map[uint32]group), first: rand.Uint32N(chunkGroups()), serving: make(map[uint32]bool),
@@ -78,7 +78,7 @@ func OpenNode(root, dir string) *Node {
 }
 
 // Close releases descriptors and memory; what is pinned or attached stays.
-func (n *Node) Close() {
+func (n *Slab) Close() {
 	for _, m := range n.maps {
 		_ = m.Close()
 	}
@@ -91,10 +91,10 @@ func (n *Node) Close() {
 	n.maps, n.programs, n.groups = nil, nil, nil
 }
 
-// RemoveNode removes the pins that a node of another layout left in dir. The kernel
+// RemoveSlab removes the pins that a slab of another layout left in dir. The kernel
 // frees what is attached nowhere.
-func RemoveNode(dir string) error {
-	n := Node{dir: dir}
+func RemoveSlab(dir string) error {
+	n := Slab{dir: dir}
 	unlock, err := n.lock()
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func RemoveNode(dir string) error {
 var lockTimeout = 20 * time.Second
 
 // lock excludes other processes from the directory, which it makes.
-func (n *Node) lock() (unlock func(), err error) {
+func (n *Slab) lock() (unlock func(), err error) {
 	if err := os.MkdirAll(n.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the node's pin directory: %w", err)
 	}
@@ -174,7 +174,7 @@ func sameFile(f *os.File, path string) bool {
 
 // table opens a pinned map of the node's. An error that wraps [os.ErrNotExist]
 // means that there is none.
-func (n *Node) table(name string) (*bpfcall.Map, error) {
+func (n *Slab) table(name string) (*bpfcall.Map, error) {
 	if m := n.maps[name]; m != nil {
 		return m, nil
 	}
@@ -189,7 +189,7 @@ func (n *Node) table(name string) (*bpfcall.Map, error) {
 // makeTables makes the maps that are not there, and a chunk; the caller has the
 // lock. A map whose values have another size is of another build, and its programs
 // keep it: only the scratch space may be so.
-func (n *Node) makeTables() error {
+func (n *Slab) makeTables() error {
 	for _, name := range shared {
 		want, err := image.MapByName(name)
 		if err != nil {

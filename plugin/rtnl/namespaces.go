@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of podweir
 
-package hostif
+package rtnl
 
 import (
 	"path/filepath"

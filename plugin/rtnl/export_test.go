@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of podweir
 
-package hostif
+package rtnl
 
 // WriteSysctlHere sets a sysctl of the calling thread's namespace, as [NetNS.WriteSysctl] does on
 // a thread of its own.

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/netconf"
@@ -20,9 +21,9 @@ import (
 // ifName is what Kubernetes runtimes call a pod's first interface.
 const ifName = "eth0"
 
-// Engine implements [Shaper] with what ADD and DEL use. The attachments that it
+// Limiter implements [Shaper] with what ADD and DEL use. The attachments that it
 // makes are those that ADD of the same network would make.
-type Engine struct {
+type Limiter struct {
 	// Open opens the node's state in the network namespace that the pods' other
 	// ends are in.
 	Open func() (*engine.Node, error)
@@ -33,7 +34,7 @@ type Engine struct {
 	// knows of none.
 	Rates func(ctx context.Context, namespace string) netconf.Namespace
 	// Claimed says whether somebody else knows what a pod asks for now, by its UID, and
-	// shapes it: [Engine.Adopt] leaves it to them. Nil means nobody.
+	// shapes it: [Limiter.Adopt] leaves it to them. Nil means nobody.
 	Claimed func(uid string) bool
 	// Paths has the failure records.
 	Paths engine.Paths
@@ -47,7 +48,7 @@ type Engine struct {
 const ratesTimeout = 500 * time.Millisecond
 
 // parse reads what the pod asks for as ADD does.
-func (e *Engine) parse(ctx context.Context, p *Pod) (*netconf.Config, error) {
+func (e *Limiter) parse(ctx context.Context, p *Pod) (*netconf.Config, error) {
 	entry, err := e.NetConf()
 	if err != nil {
 		return &netconf.Config{OnError: netconf.FailOpen}, fmt.Errorf("read the node's configuration: %w", err)
@@ -62,18 +63,18 @@ func (e *Engine) parse(ctx context.Context, p *Pod) (*netconf.Config, error) {
 }
 
 // Shape implements [Shaper].
-func (e *Engine) Shape(ctx context.Context, p *Pod) (refuse bool, err error) {
+func (e *Limiter) Shape(ctx context.Context, p *Pod) (refuse bool, err error) {
 	if p.NetNS == "" {
 		return false, nil // it shares the node's network
 	}
 	added := engine.Add(ctx, &engine.Adding{
 		ContainerID: p.ID, IfName: ifName, NetNSPath: p.NetNS, Pod: p.Namespace + "/" + p.Name,
-		By: attach.ByNRI, Paths: e.Paths, Open: e.Open,
+		By: apply.ByNRI, Paths: e.Paths, Open: e.Open,
 		Read:       func() (*netconf.Config, error) { return e.parse(ctx, p) },
 		Interfaces: func(*netconf.Config) []string { return nil },
 		Log:        func(*netconf.Config, attach.ID) *slog.Logger { return e.Log.With("pod", p.Namespace+"/"+p.Name) },
 	})
-	if added.Err != nil && e.Unshaped != nil && !errors.Is(added.Err, attach.ErrNoNetNS) {
+	if added.Err != nil && e.Unshaped != nil && !errors.Is(added.Err, apply.ErrNoNetNS) {
 		e.Unshaped(p, added.Err)
 	}
 	return added.Refuse, added.Err
@@ -81,7 +82,7 @@ func (e *Engine) Shape(ctx context.Context, p *Pod) (refuse bool, err error) {
 
 // Adopt implements [Shaper]. A pod that is shaped keeps what it has: its limit may have
 // been changed since it was made.
-func (e *Engine) Adopt(ctx context.Context, p *Pod) error {
+func (e *Limiter) Adopt(ctx context.Context, p *Pod) error {
 	if e.Claimed != nil && e.Claimed(p.UID) || e.shaped(p) {
 		return nil
 	}
@@ -90,8 +91,8 @@ func (e *Engine) Adopt(ctx context.Context, p *Pod) error {
 }
 
 // shaped says whether the pod has an attachment. It does not where that cannot be
-// found out: what is in the way then is an error of [Engine.Shape].
-func (e *Engine) shaped(p *Pod) bool {
+// found out: what is in the way then is an error of [Limiter.Shape].
+func (e *Limiter) shaped(p *Pod) bool {
 	if p.NetNS == "" {
 		return false
 	}
@@ -100,14 +101,14 @@ func (e *Engine) shaped(p *Pod) bool {
 		return false
 	}
 	defer node.Close()
-	eth0 := &attach.Want{ID: attach.ID{ContainerID: p.ID, IfName: ifName}, NetNSPath: p.NetNS, Names: []string{ifName}}
+	eth0 := &apply.Want{ID: attach.ID{ContainerID: p.ID, IfName: ifName}, NetNSPath: p.NetNS, Names: []string{ifName}}
 	_, held, err := node.Holder(eth0, attach.ID{})
 	return err == nil && held
 }
 
 // Forget implements [Shaper]. It works by the sandbox's ID alone: what the
 // configuration says now need not be what it was.
-func (e *Engine) Forget(ctx context.Context, p *Pod) error {
+func (e *Limiter) Forget(ctx context.Context, p *Pod) error {
 	return e.each(func(node *engine.Node, id attach.ID) error {
 		if id.ContainerID != p.ID {
 			return nil
@@ -118,7 +119,7 @@ func (e *Engine) Forget(ctx context.Context, p *Pod) error {
 }
 
 // Known implements [Shaper].
-func (e *Engine) Known(ctx context.Context, ids []string) error {
+func (e *Limiter) Known(ctx context.Context, ids []string) error {
 	return e.each(func(node *engine.Node, id attach.ID) error {
 		if slices.Contains(ids, id.ContainerID) {
 			return nil
@@ -136,7 +137,7 @@ func (e *Engine) Known(ctx context.Context, ids []string) error {
 
 // each calls f for every attachment and, where there was none because it failed,
 // for every failure record.
-func (e *Engine) each(f func(*engine.Node, attach.ID) error) error {
+func (e *Limiter) each(f func(*engine.Node, attach.ID) error) error {
 	node, err := e.Open()
 	if errors.Is(err, engine.ErrNoState) {
 		return nil

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of podweir
 
-package attach_test
+package apply_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
@@ -35,18 +36,18 @@ func both(rate units.BitRate) *shaping.Config {
 	return &shaping.Config{Egress: limit(rate), Ingress: limit(rate)}
 }
 
-func wantOf(cfg *shaping.Config) *attach.Want {
-	return &attach.Want{ID: podID, NetNSPath: netnsPath, Names: []string{"eth0"}, Config: cfg}
+func wantOf(cfg *shaping.Config) *apply.Want {
+	return &apply.Want{ID: podID, NetNSPath: netnsPath, Names: []string{"eth0"}, Config: cfg}
 }
 
 func ensure(t *testing.T, w *world, cfg *shaping.Config) {
 	t.Helper()
-	if _, err := w.engine().Ensure(t.Context(), wantOf(cfg)); err != nil {
+	if _, err := w.executor().Ensure(t.Context(), wantOf(cfg)); err != nil {
 		t.Fatalf("Ensure: %v", err)
 	}
 }
 
-func record(t *testing.T, w *world) *attach.Record {
+func record(t *testing.T, w *world) *apply.Record {
 	t.Helper()
 	r := w.records[podID]["eth0"]
 	if r == nil {
@@ -77,14 +78,14 @@ func TestEnsureOrder(t *testing.T) {
 	if len(w.log) != 0 || w.lastID != ids || !cmp.Equal(before, w.shape()) {
 		t.Errorf("Ensure a second time did %v, want nothing", w.log)
 	}
-	if err := w.engine().Check(t.Context(), wantOf(cfg)); err != nil {
+	if err := w.executor().Check(t.Context(), wantOf(cfg)); err != nil {
 		t.Errorf("Check after Ensure = %v", err)
 	}
-	must.OK(t, w.engine().Remove(t.Context(), podID))
+	must.OK(t, w.executor().Remove(t.Context(), podID))
 	if diff := cmp.Diff(newWorld().shape(), w.shape()); diff != "" || len(w.records) != 0 {
 		t.Errorf("after Remove (-untouched +got), %d records:\n%s", len(w.records), diff)
 	}
-	if err := w.engine().Remove(t.Context(), podID); err != nil {
+	if err := w.executor().Remove(t.Context(), podID); err != nil {
 		t.Errorf("Remove a second time = %v", err)
 	}
 }
@@ -103,7 +104,7 @@ func TestEnsureFailureRemovesWhatWasMade(t *testing.T) {
 				cfg, w.pacing = both(100_000_000), new(kernelPacing)
 			}
 			w.failAt = kind
-			_, err := w.engine().Ensure(t.Context(), wantOf(cfg))
+			_, err := w.executor().Ensure(t.Context(), wantOf(cfg))
 			switch kind {
 			case attach.UpdateDataplane, attach.ChangeTree, attach.ReplaceClassifier, attach.DetachCeiling, attach.RemoveStray:
 				if err != nil {
@@ -130,25 +131,25 @@ func TestEnsureFailureRemovesWhatWasMade(t *testing.T) {
 func TestRecordTellsWhoMadeIt(t *testing.T) {
 	w := newWorld()
 	for _, step := range []struct {
-		by   attach.By
+		by   apply.By
 		rate units.BitRate
-	}{{attach.ByPlugin, 10_000_000}, {attach.ByAgent, 20_000_000}} {
+	}{{apply.ByPlugin, 10_000_000}, {apply.ByAgent, 20_000_000}} {
 		want := wantOf(both(step.rate))
 		want.By = step.by
-		if _, err := w.engine().Ensure(t.Context(), want); err != nil {
+		if _, err := w.executor().Ensure(t.Context(), want); err != nil {
 			t.Fatal(err)
 		}
-		if r := record(t, w); r.By != attach.ByPlugin || r.Config.Egress.Rate != step.rate {
+		if r := record(t, w); r.By != apply.ByPlugin || r.Config.Egress.Rate != step.rate {
 			t.Errorf("after %s the record is %v by %q, want %v by the plugin", step.by, r.Config.Egress.Rate, r.By, step.rate)
 		}
 	}
-	must.OK(t, w.engine().Remove(t.Context(), podID))
+	must.OK(t, w.executor().Remove(t.Context(), podID))
 	want := wantOf(both(10_000_000))
-	want.By = attach.ByAgent
-	if _, err := w.engine().Ensure(t.Context(), want); err != nil {
+	want.By = apply.ByAgent
+	if _, err := w.executor().Ensure(t.Context(), want); err != nil {
 		t.Fatal(err)
 	}
-	if r := record(t, w); r.By != attach.ByAgent {
+	if r := record(t, w); r.By != apply.ByAgent {
 		t.Errorf("made by %q, want by the agent", r.By)
 	}
 }
@@ -159,7 +160,7 @@ func TestEnsureFailureKeepsWhatWasShaped(t *testing.T) {
 	ensure(t, w, both(10_000_000))
 	before := w.shape()
 	w.failAt = attach.UpdateDataplane
-	if _, err := w.engine().Ensure(t.Context(), wantOf(both(20_000_000))); !errors.Is(err, errBoom) {
+	if _, err := w.executor().Ensure(t.Context(), wantOf(both(20_000_000))); !errors.Is(err, errBoom) {
 		t.Fatalf("Ensure = %v, want the kernel's error", err)
 	}
 	if diff := cmp.Diff(before, w.shape()); diff != "" {
@@ -167,7 +168,7 @@ func TestEnsureFailureKeepsWhatWasShaped(t *testing.T) {
 	}
 	w.failAt = 0
 	ensure(t, w, both(20_000_000))
-	if err := w.engine().Check(t.Context(), wantOf(both(20_000_000))); err != nil {
+	if err := w.executor().Check(t.Context(), wantOf(both(20_000_000))); err != nil {
 		t.Error(err)
 	}
 }
@@ -175,14 +176,14 @@ func TestEnsureFailureKeepsWhatWasShaped(t *testing.T) {
 func TestCheckNamesTheDifference(t *testing.T) {
 	w := newWorld()
 	cfg := both(10_000_000)
-	err := w.engine().Check(t.Context(), wantOf(cfg))
+	err := w.executor().Check(t.Context(), wantOf(cfg))
 	if err == nil || !strings.Contains(err.Error(), "not attached") {
 		t.Errorf("Check of nothing = %v, want \"not attached\"", err)
 	}
 	ensure(t, w, cfg)
 	w.devices[terms.SidePod].Tree = shaping.Tree{}
-	err = w.engine().Check(t.Context(), wantOf(cfg))
-	var drift *attach.DriftError
+	err = w.executor().Check(t.Context(), wantOf(cfg))
+	var drift *apply.DriftError
 	if !errors.As(err, &drift) || len(drift.Actions) != 1 || drift.Actions[0].Kind != attach.BuildTree {
 		t.Fatalf("Check without the queue = %v, want one missing build-queue", err)
 	}
@@ -194,19 +195,19 @@ func TestCheckNamesTheDifference(t *testing.T) {
 	if w.devices[terms.SidePod].Root() != nil {
 		t.Error("Check repaired; it must not change anything")
 	}
-	if _, err := w.engine().Repair(t.Context(), podID); err != nil {
+	if _, err := w.executor().Repair(t.Context(), podID); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.engine().Check(t.Context(), wantOf(cfg)); err != nil {
+	if err := w.executor().Check(t.Context(), wantOf(cfg)); err != nil {
 		t.Errorf("Check after Repair = %v", err)
 	}
 }
 
 func TestSetAndClear(t *testing.T) {
 	w := newWorld()
-	e := w.engine()
+	e := w.executor()
 	cfg := both(10_000_000)
-	if _, err := e.Set(t.Context(), podID, func(*shaping.Config) error { return nil }); !errors.Is(err, attach.ErrNotAttached) {
+	if _, err := e.Set(t.Context(), podID, func(*shaping.Config) error { return nil }); !errors.Is(err, apply.ErrNotAttached) {
 		t.Errorf("Set of nothing = %v, want ErrNotAttached", err)
 	}
 	ensure(t, w, cfg)
@@ -257,27 +258,27 @@ func TestSetAndClear(t *testing.T) {
 }
 
 func TestRecordOfAnotherVersion(t *testing.T) {
-	r := &attach.Record{Version: attach.RecordVersion + 1, ID: podID}
+	r := &apply.Record{Version: apply.RecordVersion + 1, ID: podID}
 	b, err := r.Marshal()
 	must.OK(t, err)
-	if _, err := attach.UnmarshalRecord(b); !errors.Is(err, attach.ErrUnknownRecord) {
+	if _, err := apply.UnmarshalRecord(b); !errors.Is(err, apply.ErrUnknownRecord) {
 		t.Errorf("UnmarshalRecord = %v, want ErrUnknownRecord", err)
 	}
-	if _, err := attach.UnmarshalRecord([]byte("{")); !errors.Is(err, attach.ErrUnknownRecord) {
+	if _, err := apply.UnmarshalRecord([]byte("{")); !errors.Is(err, apply.ErrUnknownRecord) {
 		t.Errorf("UnmarshalRecord of half an object = %v, want ErrUnknownRecord", err)
 	}
 	// DEL removes the pins all the same.
 	w := newWorld()
 	ensure(t, w, both(10_000_000))
-	w.storeErr = attach.ErrUnknownRecord
-	if err := w.engine().Remove(t.Context(), podID); err != nil || len(w.records) != 0 {
+	w.storeErr = apply.ErrUnknownRecord
+	if err := w.executor().Remove(t.Context(), podID); err != nil || len(w.records) != 0 {
 		t.Errorf("Remove = %v with %d records left, want none", err, len(w.records))
 	}
 	w.storeErr = errBoom
-	if err := w.engine().Remove(t.Context(), podID); !errors.Is(err, errBoom) {
+	if err := w.executor().Remove(t.Context(), podID); !errors.Is(err, errBoom) {
 		t.Errorf("Remove with an unreadable store = %v, want its error", err)
 	}
-	if _, err := w.engine().Ensure(t.Context(), wantOf(both(10_000_000))); !errors.Is(err, errBoom) {
+	if _, err := w.executor().Ensure(t.Context(), wantOf(both(10_000_000))); !errors.Is(err, errBoom) {
 		t.Errorf("Ensure with an unreadable store = %v, want its error", err)
 	}
 }
@@ -317,7 +318,7 @@ func TestAnotherDeviceTakesTheName(t *testing.T) {
 	usurper.PodIndex, usurper.Kind, usurper.HostName, usurper.HostIndex = 6, "dummy", "", 0
 	w.usurper, w.log = &usurper, nil
 	ensure(t, w, both(10_000_000))
-	if err := w.engine().Check(t.Context(), wantOf(both(10_000_000))); err != nil {
+	if err := w.executor().Check(t.Context(), wantOf(both(10_000_000))); err != nil {
 		t.Errorf("Check = %v", err)
 	}
 	if diff := cmp.Diff(shaped, w.shape()); diff != "" || len(w.log) != 0 {
@@ -339,7 +340,7 @@ func TestAnotherDeviceTakesTheName(t *testing.T) {
 func TestEnsureInterfaceThatIsGone(t *testing.T) {
 	for _, names := range [][]string{{"net1", "eth0"}, {"eth0", "net1"}, {"net1"}} {
 		w, told := newWorld(), []string{}
-		e := w.engine()
+		e := w.executor()
 		e.Skipped = func(name string, why error) { told = append(told, name+": "+why.Error()) }
 		want := wantOf(both(10_000_000))
 		want.Names = names
@@ -354,8 +355,8 @@ func TestEnsureInterfaceThatIsGone(t *testing.T) {
 	w := newWorld()
 	want := wantOf(both(10_000_000))
 	want.ID.IfName, want.Names = "net1", []string{"net1", "net2"}
-	states, err := w.engine().Ensure(t.Context(), want)
-	if !errors.Is(err, attach.ErrGone) || !strings.Contains(err.Error(), `"net2"`) || len(states) != 0 {
+	states, err := w.executor().Ensure(t.Context(), want)
+	if !errors.Is(err, apply.ErrGone) || !strings.Contains(err.Error(), `"net2"`) || len(states) != 0 {
 		t.Errorf("without any: Ensure = %d states, %v, want an error that names them", len(states), err)
 	}
 }
@@ -367,30 +368,30 @@ func TestNetworkIsRenamed(t *testing.T) {
 	ensure(t, w, both(10_000_000))
 	later := wantOf(both(20_000_000))
 	later.ID.Network = "renamed"
-	if _, err := w.engine().Ensure(t.Context(), later); err != nil {
+	if _, err := w.executor().Ensure(t.Context(), later); err != nil {
 		t.Fatal(err)
 	}
 	if got := record(t, w).Config.Egress.Rate; got != 20_000_000 || len(w.records) != 1 {
 		t.Errorf("%d attachments, the first with %v, want one with 20 Mbit/s", len(w.records), got)
 	}
-	if err := w.engine().Check(t.Context(), later); err != nil {
+	if err := w.executor().Check(t.Context(), later); err != nil {
 		t.Errorf("CHECK under the new name: %v", err)
 	}
-	if got, err := w.engine().Records(later.ID); err != nil || len(got) != 1 {
+	if got, err := w.executor().Records(later.ID); err != nil || len(got) != 1 {
 		t.Errorf("Records under the new name = %v, %v, want one", got, err)
 	}
-	if _, err := w.engine().Repair(t.Context(), later.ID); err != nil {
+	if _, err := w.executor().Repair(t.Context(), later.ID); err != nil {
 		t.Errorf("Repair under the new name: %v", err)
 	}
 	second := *w.records[podID]["eth0"]
 	second.ID = later.ID
-	w.records[later.ID] = map[string]*attach.Record{"eth0": &second}
+	w.records[later.ID] = map[string]*apply.Record{"eth0": &second}
 	ensure(t, w, both(20_000_000))
 	if len(w.records) != 1 {
 		t.Errorf("%d attachments after an ADD, want one", len(w.records))
 	}
-	w.records[later.ID] = map[string]*attach.Record{"eth0": &second}
-	if err := w.engine().Remove(t.Context(), later.ID); err != nil || len(w.records) != 0 {
+	w.records[later.ID] = map[string]*apply.Record{"eth0": &second}
+	if err := w.executor().Remove(t.Context(), later.ID); err != nil || len(w.records) != 0 {
 		t.Errorf("Remove under the new name = %v, %d attachments left, want none", err, len(w.records))
 	}
 }
@@ -437,7 +438,7 @@ func TestEnsureFromAnywhereIsEnsureFromNothing(t *testing.T) {
 			if clearDataplanes(cfg) {
 				continue
 			}
-			if _, err := w.engine().Ensure(t.Context(), wantOf(cfg)); err != nil {
+			if _, err := w.executor().Ensure(t.Context(), wantOf(cfg)); err != nil {
 				if _, bad := errors.AsType[*shaping.FieldError](err); !bad {
 					t.Fatalf("Ensure %+v %+v after %+v: %v", cfg.Egress, cfg.Ingress, last, err)
 				}
@@ -456,7 +457,7 @@ func TestEnsureFromAnywhereIsEnsureFromNothing(t *testing.T) {
 		if diff := cmp.Diff(fresh.shape(), w.shape()); diff != "" {
 			t.Fatalf("Ensure %+v %+v %v (-on an untouched pod +on a shaped one):\n%s", last.Egress, last.Ingress, last.Unshaped, diff)
 		}
-		must.OK(t, w.engine().Remove(context.Background(), podID))
+		must.OK(t, w.executor().Remove(context.Background(), podID))
 		if diff := cmp.Diff(newWorld().shape(), w.shape()); diff != "" || len(w.records) != 0 {
 			t.Fatalf("Remove after %+v %+v (-untouched +got):\n%s", last.Egress, last.Ingress, diff)
 		}
@@ -470,7 +471,7 @@ func TestEnsureFromAnywhereIsEnsureFromNothing(t *testing.T) {
 // that did not say so is made at no known time.
 func TestTimeOfTheAttachment(t *testing.T) {
 	w := newWorld()
-	e := w.engine()
+	e := w.executor()
 	made := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
 	now := made
 	e.Now = func() time.Time { return now }
@@ -516,10 +517,10 @@ func TestTimeOfTheAttachment(t *testing.T) {
 	}
 }
 
-// slowAt is an engine on a machine that stands still before a step, counted from 1, for
+// slowAt is an executor on a machine that stands still before a step, counted from 1, for
 // so long that no time is left. stopped is the name of the step.
-func slowAt(w *world, step int) (e *attach.Engine, stopped *string) {
-	e, stopped = w.engine(), new(string)
+func slowAt(w *world, step int) (e *apply.Executor, stopped *string) {
+	e, stopped = w.executor(), new(string)
 	now := time.Now()
 	e.Now = func() time.Time { return now }
 	e.Step = func(name string) {
@@ -564,8 +565,8 @@ func TestLateAtEveryStep(t *testing.T) {
 				}
 				if *stopped != "record" { // writing it is not left out
 					late++
-					if !errors.Is(err, attach.ErrLate) || !strings.Contains(err.Error(), *stopped) || !strings.Contains(err.Error(), "1h0m0s") {
-						t.Errorf("too late for %q: %v, want %v with the step and the time", *stopped, err, attach.ErrLate)
+					if !errors.Is(err, apply.ErrLate) || !strings.Contains(err.Error(), *stopped) || !strings.Contains(err.Error(), "1h0m0s") {
+						t.Errorf("too late for %q: %v, want %v with the step and the time", *stopped, err, apply.ErrLate)
 					}
 				}
 				if diff := cmp.Diff(newWorld().shape(), w.shape()); err != nil && tc.first == nil && (diff != "" || len(w.records) != 0) {
@@ -586,7 +587,7 @@ func TestLateAtEveryStep(t *testing.T) {
 // A caller that ends does not stop work that has begun: it would be left half done.
 func TestEndOfTheCallerLeavesNothingHalfDone(t *testing.T) {
 	w := newWorld()
-	e := w.engine()
+	e := w.executor()
 	ctx, cancel := context.WithCancel(t.Context())
 	e.Step = func(string) { cancel() }
 	if _, err := e.Ensure(ctx, wantOf(both(10_000_000))); err != nil {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of podweir
 
-package hostif
+package rtnl
 
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"syscall"
@@ -95,45 +96,56 @@ func TestReply(t *testing.T) {
 	}
 }
 
-// The kernel answers a reader without privileges, too.
-func TestSocketAsksTheKernel(t *testing.T) {
-	h, err := NewHandle(nil)
-	must.OK(t, err)
-	defer h.Close()
-	lo, err := h.InterfaceByName("lo")
-	if err != nil || lo.Name != "lo" {
-		t.Fatalf("InterfaceByName(lo) = %+v, %v", lo, err)
+// loopback asks for the device lo, of which the kernel tells everybody.
+func loopback(c *Conn) error {
+	req := nl.NewNetlinkRequest(unix.RTM_GETLINK, 0)
+	req.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
+	req.AddData(nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated("lo")))
+	msgs, err := c.Execute(req, unix.RTM_NEWLINK)
+	if err == nil && len(msgs) != 1 {
+		err = fmt.Errorf("%d answers, want one", len(msgs))
 	}
-	all, err := h.Interfaces()
-	if err != nil || !slices.ContainsFunc(all, func(i Interface) bool { return i.Index == lo.Index && i.Name == "lo" }) {
-		t.Errorf("Interfaces = %+v, %v, want lo among them", all, err)
+	return err
+}
+
+// The kernel answers a reader without privileges, too.
+func TestConnAsksTheKernel(t *testing.T) {
+	c, err := Dial(nil, unix.NETLINK_ROUTE)
+	must.OK(t, err)
+	defer c.Close()
+	must.OK(t, loopback(c))
+	all := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
+	all.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
+	msgs, err := c.Execute(all, unix.RTM_NEWLINK)
+	if err != nil || !slices.ContainsFunc(msgs, func(m []byte) bool { return nl.DeserializeIfInfomsg(m).Flags&unix.IFF_LOOPBACK != 0 }) {
+		t.Errorf("a dump of devices = %d messages, %v, want lo among them", len(msgs), err)
 	}
 	req := nl.NewNetlinkRequest(unix.RTM_GETNSID, 0)
 	req.AddData(nl.NewRtGenMsg())
-	if _, err := h.Execute(req, unix.RTM_NEWNSID); !errors.Is(err, unix.EINVAL) || !strings.Contains(err.Error(), "netns reference") {
+	if _, err := c.Execute(req, unix.RTM_NEWNSID); !errors.Is(err, unix.EINVAL) || !strings.Contains(err.Error(), "netns reference") {
 		t.Errorf("a request for no namespace = %v, want EINVAL and the kernel's words", err)
 	}
-	if again, err := h.InterfaceByIndex(lo.Index); err != nil || again.Name != "lo" {
-		t.Errorf("after an error InterfaceByIndex(%d) = %+v, %v", lo.Index, again, err)
+	if err := loopback(c); err != nil {
+		t.Errorf("after an error the next request fails: %v", err)
 	}
 }
 
 // A deadline ends what is under way, and refuses what comes after it; taken back, it
 // does neither.
 func TestDeadline(t *testing.T) {
-	h, err := NewHandle(nil)
+	c, err := Dial(nil, unix.NETLINK_ROUTE)
 	must.OK(t, err)
-	t.Cleanup(h.Close)
-	h.SetDeadline(time.Now().Add(50 * time.Millisecond))
-	if _, err := h.Execute(nl.NewNetlinkRequest(unix.NLMSG_NOOP, 0), 0); !errors.Is(err, ErrNoAnswer) || strings.Contains(err.Error(), answerTimeout.String()) {
+	t.Cleanup(c.Close)
+	c.SetDeadline(time.Now().Add(50 * time.Millisecond))
+	if _, err := c.Execute(nl.NewNetlinkRequest(unix.NLMSG_NOOP, 0), 0); !errors.Is(err, ErrNoAnswer) || strings.Contains(err.Error(), answerTimeout.String()) {
 		t.Errorf("a request without an answer: %v, want %v before the deadline", err, ErrNoAnswer)
 	}
-	if _, err := h.InterfaceByName("lo"); !errors.Is(err, ErrLate) {
+	if err := loopback(c); !errors.Is(err, ErrLate) {
 		t.Errorf("a request after the deadline: %v, want %v", err, ErrLate)
 	}
-	h.SetDeadline(time.Time{})
-	if _, err := h.InterfaceByName("lo"); err != nil || h.socket.timeout != answerTimeout {
-		t.Errorf("a request without a deadline: %v, may take %v, want %v", err, h.socket.timeout, answerTimeout)
+	c.SetDeadline(time.Time{})
+	if err := loopback(c); err != nil || c.socket.timeout != answerTimeout {
+		t.Errorf("a request without a deadline: %v, may take %v, want %v", err, c.socket.timeout, answerTimeout)
 	}
 }
 
@@ -142,7 +154,7 @@ func TestNoAnswer(t *testing.T) {
 	before := answerTimeout
 	t.Cleanup(func() { answerTimeout = before })
 	answerTimeout = 50 * time.Millisecond
-	hasty, err := NewHandle(nil)
+	hasty, err := Dial(nil, unix.NETLINK_ROUTE)
 	must.OK(t, err)
 	t.Cleanup(hasty.Close)
 	// The kernel says nothing to this one, since it does not ask for an acknowledgement.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of podweir
 
-package attach_test
+package apply_test
 
 import (
 	"slices"
@@ -32,7 +32,7 @@ func TestWantedIsTriedAgain(t *testing.T) {
 			if !first.Degraded() || first.Since.IsZero() {
 				t.Fatalf("choice beside a foreign root: %+v, want a degraded one with a time", first)
 			}
-			e := w.engine()
+			e := w.executor()
 			e.Now = func() time.Time { return first.Since.Add(time.Hour) }
 			in, err := e.Inspect(record(t, w))
 			if err != nil || len(in.Plan) != 0 || len(in.Degraded) != 1 || !in.Degraded[0].Since.Equal(first.Since) ||
@@ -67,7 +67,7 @@ func TestAdoptsItsOwnQueue(t *testing.T) {
 	clear(w.records)
 	clear(w.dataplanes)
 	var told []string
-	e := w.engine()
+	e := w.executor()
 	e.Planned = func(_ attach.Interface, plan []attach.Action) { told = append(told, kinds(plan)...) }
 	if _, err := e.Ensure(t.Context(), wantOf(cfg)); err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func TestRemovesStrays(t *testing.T) {
 	if pod.Root() != nil || w.has("pw_band") && slices.ContainsFunc(pod.Hooks, func(h attach.HookProgram) bool { return h.Name == "pw_band" }) {
 		t.Errorf("the pod's device has %+v, want neither queue nor classifier", pod)
 	}
-	if in, err := w.engine().Inspect(record(t, w)); err != nil || len(in.Plan) != 0 {
+	if in, err := w.executor().Inspect(record(t, w)); err != nil || len(in.Plan) != 0 {
 		t.Errorf("afterwards: %+v, %v, want no step", in, err)
 	}
 }
@@ -133,13 +133,13 @@ func TestNoFilterWhereOnlyTCXWillDo(t *testing.T) {
 			t.Errorf("%s is a filter on the host side", h.Name)
 		}
 	}
-	in, err := w.engine().Inspect(record(t, w))
+	in, err := w.executor().Inspect(record(t, w))
 	if err != nil || len(in.Degraded) != 1 || !strings.Contains(in.Degraded[0].Reason, "hostHook is tcx") {
 		t.Errorf("inspection %+v, %v, want the reason", in, err)
 	}
 	if byHand := wantOf(cfg); true {
 		byHand.Strict = true
-		if _, err := newWorld().engine().Ensure(t.Context(), byHand); err == nil || !strings.Contains(err.Error(), "hostHook is tcx") {
+		if _, err := newWorld().executor().Ensure(t.Context(), byHand); err == nil || !strings.Contains(err.Error(), "hostHook is tcx") {
 			t.Errorf("by hand: %v, want an error", err)
 		}
 	}
@@ -168,7 +168,7 @@ func TestOffloadAfterTheRecordWasLost(t *testing.T) {
 		if got := w.devices[terms.SidePod].Offload; tt.now == 1_000_000_000 && got != tt.before {
 			t.Errorf("%v at %v, lost, then at %v: %v, want it back", tt.before, tt.rate, tt.now, got)
 		}
-		must.OK(t, w.engine().Remove(t.Context(), podID))
+		must.OK(t, w.executor().Remove(t.Context(), podID))
 		if got := w.devices[terms.SidePod].Offload; got != tt.before {
 			t.Errorf("%v at %v, lost, at %v, removed: %v, want it back", tt.before, tt.rate, tt.now, got)
 		}
@@ -248,14 +248,14 @@ func TestObserveAndEnforce(t *testing.T) {
 				t.Errorf("%s: %s is on the %v hook, want pw_police", what, h.Name, h.Hook)
 			}
 		}
-		if in, err := w.engine().Inspect(record(t, w)); err != nil || len(in.Plan) != 0 || len(in.Degraded) != 0 {
+		if in, err := w.executor().Inspect(record(t, w)); err != nil || len(in.Plan) != 0 || len(in.Degraded) != 0 {
 			t.Errorf("%s: %+v, %v, want no step", what, in, err)
 		}
 	}
 	ensure(t, w, cfg)
 	observed("at first")
 	w.devices[terms.SideHost].Tree = shaping.Tree{}
-	e := w.engine()
+	e := w.executor()
 	e.Drifted = func(_ attach.ID, plan []attach.Action) { t.Errorf("told of drift: %v", plan) }
 
 	enforced := both(10_000_000)
@@ -290,11 +290,11 @@ func TestObserveIsComparedWithTheSlot(t *testing.T) {
 	cfg.Observe = true
 	ensure(t, w, cfg)
 	w.dataplanes[terms.Egress].Datapath.Observe = false
-	in, err := w.engine().Inspect(record(t, w))
+	in, err := w.executor().Inspect(record(t, w))
 	if err != nil || len(in.Plan) != 1 || in.Plan[0].Kind != attach.UpdateDataplane || !strings.Contains(in.Plan[0].Reason, "observed only is false, want true") {
 		t.Fatalf("plan %v, %v, want to update the slot", in.Plan, err)
 	}
-	if _, err := w.engine().Repair(t.Context(), podID); err != nil || !w.dataplanes[terms.Egress].Datapath.Observe {
+	if _, err := w.executor().Repair(t.Context(), podID); err != nil || !w.dataplanes[terms.Egress].Datapath.Observe {
 		t.Errorf("Repair = %v, slot %+v, want it observed", err, w.dataplanes[terms.Egress])
 	}
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of podweir
 
-package attach
+package apply
 
 import (
 	"context"
@@ -9,14 +9,16 @@ import (
 	"fmt"
 	"reflect"
 
+	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/shaping"
-	"github.com/podweir/podweir/plugin/terms"
 )
 
 // Errors that callers tell apart.
 var (
 	// ErrNotAttached means that an attachment has no record.
 	ErrNotAttached = errors.New("not attached")
+	// ErrUnknownRecord: the pinned record has another format, or is damaged.
+	ErrUnknownRecord = errors.New("unknown record")
 )
 
 // effective is the configuration that counts: what `set` made of it, as long
@@ -40,7 +42,7 @@ func sameWish(a, b *shaping.Config) bool {
 
 // Set changes the limits of a running attachment without detaching it. The
 // change lasts until what is requested changes, or until Clear.
-func (e *Engine) Set(ctx context.Context, id ID, change func(*shaping.Config) error) ([]*Desired, error) {
+func (e *Executor) Set(ctx context.Context, id attach.ID, change func(*shaping.Config) error) ([]*attach.Desired, error) {
 	return e.reshape(ctx, id, func(r *Record) (cfg, original *shaping.Config, err error) {
 		changed := clone(&r.Config)
 		if err := change(changed); err != nil {
@@ -55,7 +57,7 @@ func (e *Engine) Set(ctx context.Context, id ID, change func(*shaping.Config) er
 }
 
 // Clear takes back what Set changed.
-func (e *Engine) Clear(ctx context.Context, id ID) ([]*Desired, error) {
+func (e *Executor) Clear(ctx context.Context, id attach.ID) ([]*attach.Desired, error) {
 	return e.reshape(ctx, id, func(r *Record) (cfg, original *shaping.Config, err error) {
 		if r.Asked == nil {
 			return &r.Config, nil, nil
@@ -65,15 +67,15 @@ func (e *Engine) Clear(ctx context.Context, id ID) ([]*Desired, error) {
 }
 
 // Repair brings an attachment back to what its record wants.
-func (e *Engine) Repair(ctx context.Context, id ID) ([]*Desired, error) {
+func (e *Executor) Repair(ctx context.Context, id attach.ID) ([]*attach.Desired, error) {
 	return e.reshape(ctx, id, func(r *Record) (cfg, original *shaping.Config, err error) {
 		return &r.Config, r.Asked, nil
 	})
 }
 
-func (e *Engine) reshape(ctx context.Context, id ID,
+func (e *Executor) reshape(ctx context.Context, id attach.ID,
 	choose func(*Record) (cfg, original *shaping.Config, err error),
-) ([]*Desired, error) {
+) ([]*attach.Desired, error) {
 	id, err := e.only(ctx, id)
 	if err != nil {
 		return nil, err
@@ -90,7 +92,7 @@ func (e *Engine) reshape(ctx context.Context, id ID,
 	if len(records) == 0 {
 		return nil, fmt.Errorf("%v: %w", id, ErrNotAttached)
 	}
-	var all []*Desired
+	var all []*attach.Desired
 	for _, r := range records {
 		cfg, original, err := choose(r)
 		if err != nil {
@@ -120,12 +122,14 @@ func (e *Engine) reshape(ctx context.Context, id ID,
 
 // Refind returns the interface of a record as it is now. The error wraps
 // [ErrGone] if it is gone, or another one is in its place.
-func (e *Engine) Refind(r *Record) (Interface, error) { return e.interfaces.Again(&r.Interface) }
+func (e *Executor) Refind(r *Record) (attach.Interface, error) {
+	return e.interfaces.Again(&r.Interface)
+}
 
 // find returns the interface that had the name when it was attached or, if it is gone,
 // the one of this name. A process in the pod can rename the interface and give its name
 // to another device; KubeVirt does so.
-func (e *Engine) find(netnsPath, name string, prior *Record) (Interface, error) {
+func (e *Executor) find(netnsPath, name string, prior *Record) (attach.Interface, error) {
 	if prior != nil {
 		was := prior.Interface
 		was.NetNSPath = netnsPath // the same namespace may have several paths
@@ -137,24 +141,9 @@ func (e *Engine) find(netnsPath, name string, prior *Record) (Interface, error) 
 	return e.interfaces.Find(netnsPath, name)
 }
 
-// IsKind says whether a device of this kind can be the interface. Its number alone does not
-// tell: the kernel gives it to other devices, too.
-func (i *Interface) IsKind(kind terms.DeviceKind) bool { return i.Kind == "" || i.Kind == kind }
-
-// Same says whether both are one interface of one namespace.
-func (i *Interface) Same(other *Interface) bool {
-	if i.PodIndex != other.PodIndex || other.Kind != "" && !i.IsKind(other.Kind) {
-		return false
-	}
-	if i.NetNSCookie != 0 && other.NetNSCookie != 0 {
-		return i.NetNSCookie == other.NetNSCookie
-	}
-	return i.NetNSInode == other.NetNSInode
-}
-
 // RemoveGone removes what is left of an attachment whose interfaces are all
 // gone, and says whether it did. One that still is there is left alone.
-func (e *Engine) RemoveGone(ctx context.Context, id ID) (bool, error) {
+func (e *Executor) RemoveGone(ctx context.Context, id attach.ID) (bool, error) {
 	unlock, err := e.Lock(ctx, id)
 	if err != nil {
 		return false, err

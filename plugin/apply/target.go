@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of podweir
 
-package attach
+package apply
 
 import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/podweir/podweir/plugin/attach"
 )
 
 // Errors about interfaces that were named.
@@ -23,14 +25,14 @@ var (
 
 // target is one interface to shape.
 type target struct {
-	iface Interface
+	iface attach.Interface
 	// prior is its record, nil if it has none.
 	prior *Record
 }
 
-// Targets returns the interfaces that an attachment has, or would get: see [Engine.Ensure].
+// Targets returns the interfaces that an attachment has, or would get: see [Executor.Ensure].
 // It changes nothing.
-func (e *Engine) Targets(w *Want) ([]Interface, error) {
+func (e *Executor) Targets(w *Want) ([]attach.Interface, error) {
 	id, err := e.Kept(w.ID)
 	if err != nil {
 		return nil, err
@@ -40,7 +42,7 @@ func (e *Engine) Targets(w *Want) ([]Interface, error) {
 		return nil, err
 	}
 	s := e.search(w, priors)
-	all := make([]Interface, len(s.found))
+	all := make([]attach.Interface, len(s.found))
 	for i := range s.found {
 		all[i] = s.found[i].iface
 	}
@@ -49,10 +51,10 @@ func (e *Engine) Targets(w *Want) ([]Interface, error) {
 
 // search is what is to be shaped for the names of an attachment.
 type search struct {
-	engine *Engine
-	want   *Want
-	priors map[string]*Record
-	seen   []string
+	executor *Executor
+	want     *Want
+	priors   map[string]*Record
+	seen     []string
 
 	found []target
 	// stale are the records of what is not to be shaped any more.
@@ -75,8 +77,8 @@ type standIn struct {
 }
 
 // search finds what is to be shaped.
-func (e *Engine) search(w *Want, priors map[string]*Record) *search {
-	s := &search{engine: e, want: w, priors: priors}
+func (e *Executor) search(w *Want, priors map[string]*Record) *search {
+	s := &search{executor: e, want: w, priors: priors}
 	names := w.Names
 	if len(names) == 0 {
 		names = append([]string{w.ID.IfName}, s.pairNames()...)
@@ -99,7 +101,7 @@ func (e *Engine) search(w *Want, priors map[string]*Record) *search {
 
 // pairNames are the names of the interfaces with an end on the host.
 func (s *search) pairNames() []string {
-	all, err := s.engine.interfaces.Outward(s.want.NetNSPath)
+	all, err := s.executor.interfaces.Outward(s.want.NetNSPath)
 	if err != nil && !errors.Is(err, ErrGone) { // that one is told of the name
 		s.failed = err
 	}
@@ -117,7 +119,7 @@ func (s *search) take(name string) []standIn {
 	}
 	s.seen = append(s.seen, name)
 	prior := s.priors[name]
-	iface, err := s.engine.find(s.want.NetNSPath, name, prior)
+	iface, err := s.executor.find(s.want.NetNSPath, name, prior)
 	notShaped := errors.Is(err, ErrStandIn) || errors.Is(err, ErrLoopback)
 	if notShaped && prior != nil {
 		s.stale = append(s.stale, prior) // of a release that took it for an interface
@@ -136,7 +138,7 @@ func (s *search) take(name string) []standIn {
 }
 
 // add takes an interface, unless it was found under another name.
-func (s *search) add(iface Interface, prior *Record) {
+func (s *search) add(iface attach.Interface, prior *Record) {
 	if slices.ContainsFunc(s.found, func(t target) bool { return t.iface.Same(&iface) }) {
 		return
 	}
@@ -154,7 +156,7 @@ func (s *search) replace(standIns []standIn) {
 	if len(standIns) == 0 {
 		return
 	}
-	all, err := s.engine.interfaces.Outward(s.want.NetNSPath)
+	all, err := s.executor.interfaces.Outward(s.want.NetNSPath)
 	if err != nil {
 		s.failed = errors.Join(s.failed, err)
 	}
@@ -171,8 +173,8 @@ func (s *search) replace(standIns []standIn) {
 
 // behind are the interfaces that a device may stand in for, of those that lead out of the
 // pod: KubeVirt renames that of eth0 to eth0-nic, and others are not known to have a rule.
-func behind(name string, all []Interface) []Interface {
-	if i := slices.IndexFunc(all, func(o Interface) bool { return o.PodName == name+"-nic" }); i >= 0 {
+func behind(name string, all []attach.Interface) []attach.Interface {
+	if i := slices.IndexFunc(all, func(o attach.Interface) bool { return o.PodName == name+"-nic" }); i >= 0 {
 		return all[i : i+1]
 	}
 	if p := pairs(all); len(p) > 0 {
@@ -182,12 +184,12 @@ func behind(name string, all []Interface) []Interface {
 }
 
 // pairs are the interfaces whose other end is on the host.
-func pairs(all []Interface) []Interface {
-	return slices.DeleteFunc(slices.Clone(all), func(i Interface) bool { return i.HostIndex == 0 })
+func pairs(all []attach.Interface) []attach.Interface {
+	return slices.DeleteFunc(slices.Clone(all), func(i attach.Interface) bool { return i.HostIndex == 0 })
 }
 
 // recordOf returns the record of an interface, under whatever name it was made.
-func (s *search) recordOf(i *Interface) *Record {
+func (s *search) recordOf(i *attach.Interface) *Record {
 	for _, r := range s.priors {
 		if r.Interface.Same(i) {
 			return r

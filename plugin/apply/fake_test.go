@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of podweir
 
-package attach_test
+package apply_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
@@ -38,7 +39,7 @@ type world struct {
 
 	devices    map[terms.Side]*attach.Device
 	dataplanes map[terms.Direction]*attach.Dataplane
-	records    map[attach.ID]map[string]*attach.Record
+	records    map[attach.ID]map[string]*apply.Record
 	storeErr   error
 
 	lastID    uint32
@@ -64,7 +65,7 @@ func newWorld() *world {
 		facts: shaping.Facts{TBF: true, HTB: true, IFB: true, MTU: 1500},
 		tcx:   true, lastID: 100, lastMajor: 0x100,
 		dataplanes: make(map[terms.Direction]*attach.Dataplane),
-		records:    make(map[attach.ID]map[string]*attach.Record),
+		records:    make(map[attach.ID]map[string]*apply.Record),
 	}
 	w.devices = map[terms.Side]*attach.Device{
 		terms.SidePod:  {Exists: true, Index: podIndex, Name: "eth0", MTU: 1500, Offload: bigTCP},
@@ -73,16 +74,16 @@ func newWorld() *world {
 	return w
 }
 
-func (w *world) engine() *attach.Engine {
-	e := attach.New(w, w, w, func() uint16 { w.lastMajor++; return w.lastMajor })
+func (w *world) executor() *apply.Executor {
+	e := apply.New(w, w, w, func() uint16 { w.lastMajor++; return w.lastMajor })
 	e.Step = func(name string) { w.log = append(w.log, name) }
 	return e
 }
 
-// Find implements attach.Interfaces.
+// Find implements apply.Interfaces.
 func (w *world) Find(path, name string) (attach.Interface, error) {
 	if path != netnsPath || name != "eth0" {
-		return attach.Interface{}, fmt.Errorf("no interface %q in %s: %w", name, path, attach.ErrGone)
+		return attach.Interface{}, fmt.Errorf("no interface %q in %s: %w", name, path, apply.ErrGone)
 	}
 	if w.usurper != nil {
 		return *w.usurper, nil
@@ -90,26 +91,26 @@ func (w *world) Find(path, name string) (attach.Interface, error) {
 	return w.iface, nil
 }
 
-// Again implements attach.Interfaces.
+// Again implements apply.Interfaces.
 func (w *world) Again(i *attach.Interface) (attach.Interface, error) {
 	if i.NetNSPath != netnsPath || !i.Same(&w.iface) {
-		return attach.Interface{}, fmt.Errorf("%s in %s: %w", i.PodName, i.NetNSPath, attach.ErrGone)
+		return attach.Interface{}, fmt.Errorf("%s in %s: %w", i.PodName, i.NetNSPath, apply.ErrGone)
 	}
 	now := w.iface
 	now.PodName = i.PodName
 	return now, nil
 }
 
-// Outward implements attach.Interfaces.
+// Outward implements apply.Interfaces.
 func (w *world) Outward(path string) ([]attach.Interface, error) {
 	iface, err := w.Find(path, "eth0")
 	return []attach.Interface{iface}, err
 }
 
-// Facts implements attach.Interfaces.
+// Facts implements apply.Interfaces.
 func (w *world) Facts(attach.Interface) (shaping.Facts, bool, error) { return w.facts, w.tcx, nil }
 
-// Kept implements attach.Store.
+// Kept implements apply.Store.
 func (w *world) Kept(id attach.ID) ([]attach.ID, error) {
 	var found []attach.ID
 	for other := range w.records {
@@ -124,7 +125,7 @@ func (w *world) Kept(id attach.ID) ([]attach.ID, error) {
 	return found, nil
 }
 
-// Lock implements attach.Store.
+// Lock implements apply.Store.
 func (w *world) Lock(context.Context, attach.ID) (func(), error) {
 	if w.locked {
 		return nil, errors.New("locked twice")
@@ -133,9 +134,9 @@ func (w *world) Lock(context.Context, attach.ID) (func(), error) {
 	return func() { w.locked = false }, nil
 }
 
-// Records implements attach.Store.
-func (w *world) Records(id attach.ID) ([]*attach.Record, error) {
-	var all []*attach.Record
+// Records implements apply.Store.
+func (w *world) Records(id attach.ID) ([]*apply.Record, error) {
+	var all []*apply.Record
 	for _, r := range w.records[id] {
 		copied := *r
 		all = append(all, &copied)
@@ -143,24 +144,24 @@ func (w *world) Records(id attach.ID) ([]*attach.Record, error) {
 	return all, w.storeErr
 }
 
-// Write implements attach.Store.
-func (w *world) Write(r *attach.Record) error {
+// Write implements apply.Store.
+func (w *world) Write(r *apply.Record) error {
 	b, err := r.Marshal()
 	if err != nil {
 		return err
 	}
-	kept, err := attach.UnmarshalRecord(b)
+	kept, err := apply.UnmarshalRecord(b)
 	if err != nil {
 		return err
 	}
 	if w.records[r.ID] == nil {
-		w.records[r.ID] = make(map[string]*attach.Record)
+		w.records[r.ID] = make(map[string]*apply.Record)
 	}
 	w.records[r.ID][r.Interface.PodName] = kept
 	return nil
 }
 
-// Remove implements attach.Store.
+// Remove implements apply.Store.
 func (w *world) Remove(id attach.ID, name string) error {
 	if name != "" {
 		delete(w.records[id], name)
@@ -171,8 +172,8 @@ func (w *world) Remove(id attach.ID, name string) error {
 	return nil
 }
 
-// Observe implements attach.Kernel.
-func (w *world) Observe(r *attach.Record) (*attach.Observed, error) {
+// Observe implements apply.Kernel.
+func (w *world) Observe(r *apply.Record) (*attach.Observed, error) {
 	obs := &attach.Observed{
 		Devices:    make(map[terms.Side]*attach.Device),
 		Dataplanes: make(map[terms.Direction]*attach.Dataplane),
@@ -197,11 +198,11 @@ func (w *world) Observe(r *attach.Record) (*attach.Observed, error) {
 	return obs, nil
 }
 
-// SetDeadline implements attach.Kernel.
+// SetDeadline implements apply.Kernel.
 func (w *world) SetDeadline(t time.Time) { w.deadline = t }
 
-// Do implements attach.Kernel.
-func (w *world) Do(r *attach.Record, a attach.Action) error {
+// Do implements apply.Kernel.
+func (w *world) Do(r *apply.Record, a attach.Action) error {
 	err := w.do(r, a)
 	if err == nil && a.Kind == w.failAt {
 		return errBoom
@@ -209,7 +210,7 @@ func (w *world) Do(r *attach.Record, a attach.Action) error {
 	return err
 }
 
-func (w *world) do(r *attach.Record, a attach.Action) error {
+func (w *world) do(r *apply.Record, a attach.Action) error {
 	if a.Kind == attach.TearDown {
 		w.tearDown(r, a.Direction)
 		return nil
@@ -323,7 +324,7 @@ func (w *world) hook(a attach.Action, s terms.Side, h terms.Hook, k terms.HookKi
 	return nil
 }
 
-func (w *world) tearDown(r *attach.Record, d terms.Direction) {
+func (w *world) tearDown(r *apply.Record, d terms.Direction) {
 	choice := r.Choices[d]
 	for s, dev := range w.devices {
 		if s == terms.SideIFB {
@@ -387,10 +388,10 @@ func (w *world) shape() map[string][]string {
 }
 
 // drift is the plan for an interface whose record asks for cfg.
-func drift(w *world, cfg *shaping.Config, r *attach.Record) ([]attach.Action, error) {
+func drift(w *world, cfg *shaping.Config, r *apply.Record) ([]attach.Action, error) {
 	asks := *r
 	asks.Config = *cfg
-	in, err := w.engine().Inspect(&asks)
+	in, err := w.executor().Inspect(&asks)
 	if err != nil {
 		return nil, err
 	}

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of podweir
 
-package attach
+package apply
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/podweir/podweir/plugin/attach"
 )
 
 // workTime is how long the steps under an attachment's lock may take together. They
@@ -21,7 +23,7 @@ var ErrLate = errors.New("no time is left for this step")
 // Lock excludes every other process from an attachment, and gives the work on it a
 // deadline, until unlock is called. The end of ctx ends the wait, not the work: it
 // would be left half done.
-func (e *Engine) Lock(ctx context.Context, id ID) (unlock func(), err error) {
+func (e *Executor) Lock(ctx context.Context, id attach.ID) (unlock func(), err error) {
 	release, err := e.store.Lock(ctx, id)
 	if err != nil {
 		return nil, err
@@ -35,14 +37,14 @@ func (e *Engine) Lock(ctx context.Context, id ID) (unlock func(), err error) {
 }
 
 // begin gives the work a deadline from now on.
-func (e *Engine) begin() {
+func (e *Executor) begin() {
 	e.began = e.now()
 	e.deadline = e.began.Add(workTime)
 	e.kernel.SetDeadline(e.deadline)
 }
 
 // late says why a step is not to be taken.
-func (e *Engine) late() error {
+func (e *Executor) late() error {
 	now := e.now()
 	if e.deadline.IsZero() || now.Before(e.deadline) {
 		return nil

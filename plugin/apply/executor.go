@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of podweir
 
-package attach
+// Package apply brings pods' interfaces to what package attach plans, under the lock of
+// the attachment and after its record is written. What it finds, keeps and changes goes
+// through the interfaces that it defines.
+package apply
 
 import (
 	"cmp"
@@ -13,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 )
@@ -22,47 +26,47 @@ type Interfaces interface {
 	// Find returns the interface of this name in the namespace at a path. The
 	// error wraps [ErrNoNetNS] or [ErrGone] if the one or the other is not there, and
 	// [ErrLoopback] or [ErrStandIn] if it is nothing to limit.
-	Find(netnsPath, name string) (Interface, error)
+	Find(netnsPath, name string) (attach.Interface, error)
 	// Again returns an interface that was found before as it is now, whatever its
 	// devices are called by now. The error wraps [ErrGone] if it is not there, or
 	// another one is in its place, and the others of Find.
-	Again(i *Interface) (Interface, error)
+	Again(i *attach.Interface) (attach.Interface, error)
 	// Outward returns the interfaces in the namespace at a path that lead out of it, in
 	// the order of their indices.
-	Outward(netnsPath string) ([]Interface, error)
+	Outward(netnsPath string) ([]attach.Interface, error)
 	// Facts returns what the kernel offers for it, and whether it has TCX.
-	Facts(i Interface) (facts shaping.Facts, tcx bool, err error)
+	Facts(i attach.Interface) (facts shaping.Facts, tcx bool, err error)
 }
 
 // Store keeps the records, one for each interface of an attachment.
 type Store interface {
 	// Lock excludes every other process from an attachment.
-	Lock(ctx context.Context, id ID) (unlock func(), err error)
+	Lock(ctx context.Context, id attach.ID) (unlock func(), err error)
 	// Kept returns the attachments of a container's interface that something is kept of,
 	// that of the same network first, if it is among them.
-	Kept(id ID) ([]ID, error)
+	Kept(id attach.ID) ([]attach.ID, error)
 	// Records returns the records of an attachment; none is not an error. A
 	// record that cannot be read comes with its interface name and an error.
-	Records(id ID) ([]*Record, error)
+	Records(id attach.ID) ([]*Record, error)
 	// Write pins a record, replacing the one that is there.
 	Write(r *Record) error
 	// Remove removes the record and every pin of the interface, then the
 	// attachment's directory if nothing is left in it.
-	Remove(id ID, podName string) error
+	Remove(id attach.ID, podName string) error
 }
 
 // Kernel shows and changes one interface.
 type Kernel interface {
-	Observe(r *Record) (*Observed, error)
+	Observe(r *Record) (*attach.Observed, error)
 	// SetDeadline ends requests to the kernel at t; zero takes the deadline back.
 	SetDeadline(t time.Time)
 	// Do takes one step.
-	Do(r *Record, a Action) error
+	Do(r *Record, a attach.Action) error
 }
 
-// Engine runs observe, plan and apply. Its fields are for who wants to be told or asked;
+// Executor runs observe, plan and apply. Its fields are for who wants to be told or asked;
 // set them before the first call.
-type Engine struct {
+type Executor struct {
 	interfaces Interfaces
 	store      Store
 	kernel     Kernel
@@ -72,10 +76,10 @@ type Engine struct {
 	began, deadline time.Time
 	// Planned is told what differs on an interface before it is mended; nil
 	// does nothing.
-	Planned func(i Interface, plan []Action)
+	Planned func(i attach.Interface, plan []attach.Action)
 	// Drifted is told what differs although the wish is the same: what somebody
 	// changed or took away. Nil does nothing.
-	Drifted func(id ID, plan []Action)
+	Drifted func(id attach.ID, plan []attach.Action)
 	// Skipped is told of an interface that was named and is not shaped, although others of
 	// the attachment are. Nil does nothing.
 	Skipped func(name string, why error)
@@ -86,14 +90,14 @@ type Engine struct {
 	Step func(name string)
 }
 
-// New returns an engine; random draws a handle major, 1 to 0xffef.
-func New(i Interfaces, s Store, k Kernel, random func() uint16) *Engine {
-	return &Engine{interfaces: i, store: s, kernel: k, random: random}
+// New returns an executor; random draws a handle major, 1 to 0xffef.
+func New(i Interfaces, s Store, k Kernel, random func() uint16) *Executor {
+	return &Executor{interfaces: i, store: s, kernel: k, random: random}
 }
 
 // Records returns the records of an attachment; none is not an error. One that cannot be
 // read is left out, and the error names its interface.
-func (e *Engine) Records(id ID) ([]*Record, error) {
+func (e *Executor) Records(id attach.ID) ([]*Record, error) {
 	records, err := e.store.Records(id)
 	if err != nil || len(records) > 0 {
 		return records, err
@@ -108,7 +112,7 @@ func (e *Engine) Records(id ID) ([]*Record, error) {
 // Kept returns the name under which an attachment is kept: that of the network which it
 // was made for, though the network may have another name by now. It is id if nothing is
 // kept of it.
-func (e *Engine) Kept(id ID) (ID, error) {
+func (e *Executor) Kept(id attach.ID) (attach.ID, error) {
 	found, err := e.store.Kept(id)
 	if err != nil || len(found) == 0 {
 		return id, err
@@ -116,9 +120,9 @@ func (e *Engine) Kept(id ID) (ID, error) {
 	return found[0], nil
 }
 
-// only is [Engine.Kept], and takes away what there is beside it: earlier releases made
+// only is [Executor.Kept], and takes away what there is beside it: earlier releases made
 // another attachment where the network had got another name.
-func (e *Engine) only(ctx context.Context, id ID) (ID, error) {
+func (e *Executor) only(ctx context.Context, id attach.ID) (attach.ID, error) {
 	found, err := e.store.Kept(id)
 	if err != nil || len(found) == 0 {
 		return id, err
@@ -133,7 +137,7 @@ func (e *Engine) only(ctx context.Context, id ID) (ID, error) {
 
 // Want is what an attachment asks for.
 type Want struct {
-	ID        ID
+	ID        attach.ID
 	NetNSPath string
 	// Names are the interfaces in the pod to shape, as the chain tells them. With none it
 	// is ID.IfName and all whose other end is on the host.
@@ -142,7 +146,7 @@ type Want struct {
 	ReplaceQdisc bool
 	// Pod is "namespace/name" if known.
 	Pod string
-	// Strict is [Request.Strict]: for who asks by hand and sees the error.
+	// Strict is [attach.Request.Strict]: for who asks by hand and sees the error.
 	Strict bool
 	// By is who asks; an attachment keeps whoever made it.
 	By By
@@ -155,8 +159,8 @@ type Want struct {
 
 // DriftError says how an interface differs from what it should be.
 type DriftError struct {
-	Interface Interface
-	Actions   []Action
+	Interface attach.Interface
+	Actions   []attach.Action
 }
 
 func (e *DriftError) Error() string {
@@ -174,11 +178,11 @@ func (e *DriftError) Error() string {
 // limit does not hold and no step can mend it, the rest stays, and the error says so.
 //
 // The loopback device is left alone, and a name that is gone is skipped: see
-// [Engine.Skipped]. What only stands in for the pod's interface, as the device of the
+// [Executor.Skipped]. What only stands in for the pod's interface, as the device of the
 // same name in the pod of a virtual machine, is replaced by the pair that it stands in
 // for. The error wraps [ErrGone] if no interface is there, and [ErrStandIn] if there is
 // none that leads out of the pod.
-func (e *Engine) Ensure(ctx context.Context, asked *Want) ([]*Desired, error) {
+func (e *Executor) Ensure(ctx context.Context, asked *Want) ([]*attach.Desired, error) {
 	id, err := e.only(ctx, asked.ID)
 	if err != nil {
 		return nil, err
@@ -209,7 +213,7 @@ func (e *Engine) Ensure(ctx context.Context, asked *Want) ([]*Desired, error) {
 			e.Skipped(one.name, one.why)
 		}
 	}
-	all, failed := make([]*Desired, 0, len(found.found)), found.failed
+	all, failed := make([]*attach.Desired, 0, len(found.found)), found.failed
 	for _, t := range found.found {
 		cfg, original := effective(w.Config.Of(len(found.found)), t.prior)
 		changed := *w
@@ -227,7 +231,7 @@ func (e *Engine) Ensure(ctx context.Context, asked *Want) ([]*Desired, error) {
 
 // priors returns the readable records of an attachment by interface. What
 // cannot be read was left half made: it is removed.
-func (e *Engine) priors(id ID) (map[string]*Record, error) {
+func (e *Executor) priors(id attach.ID) (map[string]*Record, error) {
 	records, err := e.store.Records(id)
 	if err != nil && !errors.Is(err, ErrUnknownRecord) {
 		return nil, err
@@ -241,7 +245,7 @@ func (e *Engine) priors(id ID) (map[string]*Record, error) {
 
 // ensure shapes one interface. original is the configuration before `set`
 // changed it, nil if it did not.
-func (e *Engine) ensure(w *Want, iface Interface, prior *Record, original *shaping.Config) (*Desired, error) {
+func (e *Executor) ensure(w *Want, iface attach.Interface, prior *Record, original *shaping.Config) (*attach.Desired, error) {
 	rec := &Record{
 		Version: RecordVersion, ID: w.ID, Interface: iface, Config: *w.Config, Pod: w.Pod, By: w.By,
 		Asked: original, ReplaceQdisc: w.ReplaceQdisc, Strict: w.Strict, Told: w.Told,
@@ -258,10 +262,12 @@ func (e *Engine) ensure(w *Want, iface Interface, prior *Record, original *shapi
 		}
 		return nil, err
 	}
-	e.drifted(w.ID, prior, rec, in.gone, in.steps)
+	e.drifted(w.ID, prior, rec, in.Remade, in.Steps)
 	want, plan := in.Want, in.Plan
-	if err := want.declined(w); err != nil {
-		return nil, err
+	if w.Strict {
+		if err := declined(want); err != nil {
+			return nil, err
+		}
 	}
 	if len(plan) == 0 && prior != nil && reflect.DeepEqual(prior.Config, rec.Config) &&
 		reflect.DeepEqual(prior.Asked, rec.Asked) {
@@ -270,9 +276,9 @@ func (e *Engine) ensure(w *Want, iface Interface, prior *Record, original *shapi
 	if e.Planned != nil {
 		e.Planned(iface, plan)
 	}
-	rec.Choices = in.choices
-	rec.noteTxQueueLen(want, in.Observed, in.before)
-	if err := e.tearDown(prior, in.gone); err != nil {
+	rec.Choices = in.Choices
+	rec.noteTxQueueLen(want, in.Observed, in.Before)
+	if err := e.tearDown(prior, in.Remade); err != nil {
 		return nil, err
 	}
 	e.step("record")
@@ -289,12 +295,11 @@ func (e *Engine) ensure(w *Want, iface Interface, prior *Record, original *shapi
 	return want, in.Unheld
 }
 
-// declined is an error if something that was requested by name is not available, where that
-// is to be one.
-func (s *Desired) declined(w *Want) error {
+// declined is an error if something that was requested by name is not available.
+func declined(want *attach.Desired) error {
 	var all []error
 	for _, d := range terms.Directions {
-		if state := s.Directions[d]; state != nil && len(state.Params.Declined) > 0 && w.Strict {
+		if state := want.Directions[d]; state != nil && len(state.Params.Declined) > 0 {
 			all = append(all, fmt.Errorf("%v: %s", d, strings.Join(state.Params.Declined, "; ")))
 		}
 	}
@@ -304,20 +309,20 @@ func (s *Desired) declined(w *Want) error {
 // unhide takes a redirect away from in front of a netfilter ingress chain where
 // nothing else is available instead: the pod is better unshaped than without its
 // policy.
-func (e *Engine) unhide(prior *Record, obs *Observed) error {
-	if prior == nil || !obs.hides() {
+func (e *Executor) unhide(prior *Record, obs *attach.Observed) error {
+	if prior == nil || !obs.Hides() {
 		return nil
 	}
 	return e.tearDown(prior, []terms.Direction{terms.Ingress})
 }
 
-func (e *Engine) apply(rec *Record, in *Inspection) error {
-	for _, a := range in.steps {
+func (e *Executor) apply(rec *Record, in *attach.Inspection) error {
+	for _, a := range in.Steps {
 		r := rec
-		if a.Kind == TearDown && a.State == nil { // the new record does not tell of it
+		if a.Kind == attach.TearDown && a.State == nil { // the new record does not tell of it
 			was := *rec
 			was.Choices = maps.Clone(rec.Choices)
-			was.Choices[a.Direction] = in.before[a.Direction]
+			was.Choices[a.Direction] = in.Before[a.Direction]
 			r = &was
 		}
 		if err := e.do(r, a); err != nil {
@@ -328,7 +333,7 @@ func (e *Engine) apply(rec *Record, in *Inspection) error {
 }
 
 // do takes one step, unless it is too late for it.
-func (e *Engine) do(r *Record, a Action) error {
+func (e *Executor) do(r *Record, a attach.Action) error {
 	e.step(a.Direction.String() + " " + a.Kind.String())
 	if err := e.late(); err != nil {
 		return err
@@ -336,7 +341,14 @@ func (e *Engine) do(r *Record, a Action) error {
 	return e.kernel.Do(r, a)
 }
 
-func (e *Engine) step(name string) {
+func (e *Executor) now() time.Time {
+	if e.Now != nil {
+		return e.Now()
+	}
+	return time.Now()
+}
+
+func (e *Executor) step(name string) {
 	if e.Step != nil {
 		e.Step(name)
 	}
@@ -344,7 +356,7 @@ func (e *Engine) step(name string) {
 
 // Check returns nil if every interface is what the request asks for, and a
 // [*DriftError] naming the differences if one is not.
-func (e *Engine) Check(ctx context.Context, w *Want) error {
+func (e *Executor) Check(ctx context.Context, w *Want) error {
 	id, err := e.Kept(w.ID)
 	if err != nil {
 		return err
@@ -371,7 +383,7 @@ func (e *Engine) Check(ctx context.Context, w *Want) error {
 	return nil
 }
 
-func (e *Engine) check(cfg *shaping.Config, iface Interface, prior *Record) error {
+func (e *Executor) check(cfg *shaping.Config, iface attach.Interface, prior *Record) error {
 	if prior == nil || !prior.Interface.Same(&iface) {
 		return fmt.Errorf("%s (ifindex %d) in %s has limits but is not attached",
 			iface.PodName, iface.PodIndex, iface.NetNSPath)
@@ -391,13 +403,13 @@ func (e *Engine) check(cfg *shaping.Config, iface Interface, prior *Record) erro
 
 // Remove removes everything of an attachment. That something is gone already
 // is not an error.
-func (e *Engine) Remove(ctx context.Context, id ID) error {
+func (e *Executor) Remove(ctx context.Context, id attach.ID) error {
 	found, err := e.store.Kept(id)
 	if err != nil {
 		return err
 	}
 	if len(found) == 0 {
-		found = []ID{id} // perhaps it is just being made
+		found = []attach.ID{id} // perhaps it is just being made
 	}
 	var all error
 	for _, one := range found {
@@ -406,7 +418,7 @@ func (e *Engine) Remove(ctx context.Context, id ID) error {
 	return all
 }
 
-func (e *Engine) removeOne(ctx context.Context, id ID) error {
+func (e *Executor) removeOne(ctx context.Context, id attach.ID) error {
 	unlock, err := e.Lock(ctx, id)
 	if err != nil {
 		return err
@@ -426,7 +438,7 @@ func (e *Engine) removeOne(ctx context.Context, id ID) error {
 	return e.store.Remove(id, "")
 }
 
-func (e *Engine) remove(r *Record) error {
+func (e *Executor) remove(r *Record) error {
 	var made []terms.Direction
 	for _, d := range terms.Directions {
 		if _, ok := r.Choices[d]; ok {
@@ -441,9 +453,9 @@ func (e *Engine) remove(r *Record) error {
 }
 
 // tearDown removes directions by the record that tells how they were made.
-func (e *Engine) tearDown(r *Record, directions []terms.Direction) error {
+func (e *Executor) tearDown(r *Record, directions []terms.Direction) error {
 	for _, d := range directions {
-		a := Action{Kind: TearDown, Direction: d, Reason: "removed"}
+		a := attach.Action{Kind: attach.TearDown, Direction: d, Reason: "removed"}
 		if err := e.do(r, a); err != nil {
 			return fmt.Errorf("%v %v of %s: %w", d, a.Kind, r.Interface.PodName, err)
 		}

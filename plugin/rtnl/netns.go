@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of podweir
 
-// Package hostif finds both ends of a pod's interface, of any supported device
-// kind, and talks netlink inside a network namespace without moving the
-// caller's thread; it needs CAP_NET_ADMIN and CAP_SYS_ADMIN.
-package hostif
+// Package rtnl enters network namespaces, and has netlink sockets, the events of devices
+// and sysctls in them, without moving the caller's thread; it needs CAP_NET_ADMIN and
+// CAP_SYS_ADMIN.
+package rtnl
 
 import (
 	"errors"
@@ -19,17 +19,10 @@ import (
 var (
 	// ErrNoNetNS means that there is no network namespace at the path.
 	ErrNoNetNS = errors.New("no such network namespace")
-	// ErrNoDevice means that the namespace has no such device.
-	ErrNoDevice = errors.New("no such device")
-	// ErrNoPeer means that the other end of a pair is not in the host's
-	// namespace, or that the device is no pair at all.
-	ErrNoPeer = errors.New("no host-side peer")
 	// ErrPermission means that the process lacks a capability.
 	ErrPermission = errors.New("permission denied, CAP_NET_ADMIN is needed")
 	// ErrNoEntry means that the process may not enter network namespaces.
 	ErrNoEntry = errors.New("permission denied, CAP_SYS_ADMIN is needed")
-	// ErrForeignDevice means that a device of our name is not ours.
-	ErrForeignDevice = errors.New("a device of this name is not an ifb")
 )
 
 // threadNetNS names the namespace of the calling thread. A path under
@@ -130,16 +123,6 @@ func (n *NetNS) FD() int { return n.fd }
 // Inode returns the inode number, the namespace's identity as long as it
 // lives. Numbers are used again.
 func (n *NetNS) Inode() uint64 { return n.ino }
-
-// Cookie returns the kernel's number of the handle's namespace, which is not given
-// again before the next boot; 0 from kernels older than 5.14.
-func (h *Handle) Cookie() uint64 {
-	cookie, err := unix.GetsockoptUint64(h.socket.fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
-	if err != nil {
-		return 0
-	}
-	return cookie
-}
 
 // Same says whether both are the same network namespace.
 func (n *NetNS) Same(other *NetNS) bool {

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Package act takes the steps of a plan on one interface of a pod: each by datapath, queue
+// and hostif, on devices that the caller has found.
+package act
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/podweir/podweir/plugin/apply"
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/datapath"
+	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/queue"
+	"github.com/podweir/podweir/plugin/rtnl"
+	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
+)
+
+// Device is one device of a pod, with what reaches it.
+type Device struct {
+	Handle *hostif.Handle
+	Index  int
+	NS     *rtnl.NetNS
+	Side   terms.Side
+	// Seen is what the last look found, and Look looks again.
+	Seen *Seen
+	Look func() (*attach.Device, error)
+}
+
+// Seen is what of a device the steps after a look have to know.
+type Seen struct {
+	// NoRoot says that it had no root qdisc but the kernel's own, NoClsact that it had
+	// no clsact qdisc.
+	NoRoot, NoClsact bool
+	// Former says that a filter of podweir's has the handle of former releases.
+	Former bool
+
+	// madeClsact says that podweir made a clsact qdisc since.
+	madeClsact bool
+}
+
+// Node finds devices, and keeps what all interfaces share.
+type Node interface {
+	// Device returns a device by what the record says, nil if its namespace is gone. Whether
+	// it is still there its first use tells.
+	Device(r *apply.Record, s terms.Side) (*Device, error)
+	// Present is Device for one that is there and still the interface's, nil if it is not. The
+	// error wraps [hostif.ErrForeignDevice] if something else has the name of the ifb.
+	Present(r *apply.Record, s terms.Side) (*Device, error)
+	// Mirred says that packets reach an ifb by a mirred action alone.
+	Mirred() (bool, error)
+	// Write pins a record that was corrected.
+	Write(r *apply.Record) error
+}
+
+// Interface is one interface of a pod, as the steps reach it.
+type Interface struct {
+	Node   Node
+	Slab   *datapath.Slab
+	Record *apply.Record
+	// Pins is the directory of its pins.
+	Pins string
+	// NodeNS is the node's own namespace, in which nobody's sysctls are changed.
+	NodeNS *rtnl.NetNS
+	// LeaveIFB leaves the ifb to its namespace.
+	LeaveIFB bool
+}
+
+// Do takes one step.
+func (i *Interface) Do(a attach.Action) error {
+	switch a.Kind {
+	case attach.MakeIFB:
+		return i.makeIFB()
+	case attach.LoadDataplane, attach.UpdateDataplane:
+		return i.configure(a.State.Params)
+	case attach.BuildTree:
+		return i.buildTree(a.State.Params)
+	case attach.ChangeTree:
+		return i.changeTree(a.State.Params)
+	case attach.LimitOffload:
+		return i.limitOffload(a.Direction, a.State.Offload)
+	case attach.PaceTCP:
+		return i.pace(func(shaping.Pacing) shaping.Pacing { return *a.State.Pacing })
+	case attach.ReplaceClassifier:
+		return i.replaceClassifier(a.State.Params)
+	case attach.AttachRedirect:
+		return i.attachRedirect()
+	case attach.AttachHook, attach.AttachGuard, attach.AttachCeiling:
+		return i.attach(hookingOf(a.Kind, a.State))
+	case attach.DetachCeiling:
+		return i.detachCeiling(a.State.Params)
+	case attach.RemoveStray:
+		return i.removeStray(a.State)
+	case attach.TearDown:
+		return i.TearDown(a.Direction)
+	default:
+		return fmt.Errorf("no such action: %v", a.Kind)
+	}
+}
+
+var errGone = errors.New("device is gone")
+
+// device is [Node.Device] for a step that needs it.
+func (i *Interface) device(s terms.Side) (*Device, error) {
+	d, err := i.Node.Device(i.Record, s)
+	if err == nil && d == nil {
+		err = fmt.Errorf("%v side of %s in %s: %w", s, i.Record.Interface.PodName, i.Record.Interface.NetNSPath, errGone)
+	}
+	return d, err
+}
+
+func (i *Interface) makeIFB() error {
+	pod, err := i.device(terms.SidePod)
+	if err != nil {
+		return err
+	}
+	dev, err := pod.Handle.InterfaceByIndex(pod.Index)
+	if err != nil {
+		return err
+	}
+	// It has to take what the peer sends: the pod's own device may be bounded for what
+	// the pod sends.
+	if host, err := i.Node.Device(i.Record, terms.SideHost); err == nil && host != nil {
+		if peer, err := host.Handle.InterfaceByIndex(host.Index); err == nil {
+			dev.GSOMaxSize, dev.GSOIPv4MaxSize = peer.GSOMaxSize, peer.GSOIPv4MaxSize
+		}
+	}
+	_, err = pod.Handle.EnsureIFB(dev)
+	return err
+}
+
+// ifbIndex is 0 if there is no ifb.
+func (i *Interface) ifbIndex() (int, error) {
+	d, err := i.Node.Device(i.Record, terms.SideIFB)
+	if err != nil || d == nil {
+		return 0, err
+	}
+	return d.Index, nil
+}
+
+// configure gives a direction its slot and its limits.
+func (i *Interface) configure(p *shaping.Params) error {
+	index := 0
+	if p.Redirect {
+		var err error
+		if index, err = i.ifbIndex(); err != nil {
+			return err
+		}
+	}
+	return i.Slab.Configure(i.Pins, p, i.subnets(), index)
+}
+
+func (i *Interface) subnets() []netip.Prefix {
+	if c := &i.Record.Config; len(c.Unshaped) == 0 {
+		return c.Shaped
+	}
+	return i.Record.Config.Unshaped
+}
+
+// limitOffload is for sockets that connect from now on; the others have a copy.
+func (i *Interface) limitOffload(d terms.Direction, o *attach.Offload) error {
+	dev, err := i.device(attach.QueueSide(d))
+	if err != nil {
+		return err
+	}
+	return dev.setOffload(o)
+}
+
+func (d *Device) setOffload(o *attach.Offload) error {
+	return d.Handle.SetGSOMaxSize(d.Index, uint32(o.GSO), uint32(o.GSOIPv4))
+}
+
+// classifier is the program for the filter of a tree, with the slot of the
+// direction; it is nothing if the tree has no filter.
+func (i *Interface) classifier(p *shaping.Params) (queue.Classifier, error) {
+	if p.Tree.Filter == nil {
+		return queue.Classifier{}, nil
+	}
+	return i.filterProgram(p.Direction, p.ProgramName())
+}
+
+// filterProgram is a program for a filter, with the slot of a direction.
+func (i *Interface) filterProgram(d terms.Direction, name string) (queue.Classifier, error) {
+	program, err := i.Slab.Program(name, datapath.ByClassID)
+	if err != nil {
+		return queue.Classifier{}, err
+	}
+	slot, err := i.Slab.Stamp(i.Pins, d)
+	return queue.Classifier{ProgramFD: program.FD(), Name: name, Slot: uint16(slot)}, err
+}
+
+// buildTree makes the queue again. What is in the way is our own, or Decide had
+// the operator's word to replace it. Only then is it looked for: on a node full
+// of pods that takes longer than all the rest.
+func (i *Interface) buildTree(p *shaping.Params) error {
+	dev, err := i.device(p.Side)
+	if err != nil {
+		return err
+	}
+	program, err := i.classifier(p)
+	if err != nil {
+		return err
+	}
+	err = queue.Build(dev.Handle, dev.Index, p.Tree, program)
+	if _, stands := errors.AsType[*queue.ForeignRootError](err); !stands {
+		return err
+	}
+	if dev.Seen.NoRoot && !i.Record.ReplaceQdisc { // it came since
+		return fmt.Errorf("%w: %w", attach.ErrForeignQdisc, err)
+	}
+	if err := queue.RemoveForeignRoot(dev.Handle, dev.Index); err != nil {
+		return err
+	}
+	return queue.Build(dev.Handle, dev.Index, p.Tree, program)
+}
+
+func (i *Interface) changeTree(p *shaping.Params) error {
+	dev, err := i.device(p.Side)
+	if err != nil {
+		return err
+	}
+	have, err := queue.Observe(dev.Handle, dev.Index)
+	if err != nil {
+		return err
+	}
+	err = queue.Change(dev.Handle, dev.Index, &have.Tree, p.Tree)
+	if errors.Is(err, queue.ErrRebuild) {
+		// It is not as it was when the step was planned.
+		return i.buildTree(p)
+	}
+	return err
+}
+
+func (i *Interface) replaceClassifier(p *shaping.Params) error {
+	dev, err := i.device(p.Side)
+	if err != nil {
+		return err
+	}
+	program, err := i.classifier(p)
+	if err != nil {
+		return err
+	}
+	return queue.ReplaceClassifier(dev.Handle, dev.Index, p.Tree.Filter, program)
+}
+
+// OwnRoot says that a root qdisc has a handle that was drawn for this
+// direction.
+func OwnRoot(root *shaping.Qdisc, majors []uint16) bool {
+	return slices.Contains(majors, uint16(uint32(root.Handle)>>16))
+}

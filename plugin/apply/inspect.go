@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package apply
+
+import (
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/shaping"
+)
+
+// Inspect looks at the interface of a record as it is now. It takes no lock and
+// changes nothing. The error wraps [ErrGone] if the interface is not there any more,
+// or another one is in its place.
+func (e *Executor) Inspect(r *Record) (*attach.Inspection, error) {
+	iface, err := e.Refind(r)
+	if err != nil {
+		return nil, err
+	}
+	return e.look(&r.Config, iface, r)
+}
+
+// look is inspect for an attachment that stays as it is requested.
+func (e *Executor) look(cfg *shaping.Config, iface attach.Interface, prior *Record) (*attach.Inspection, error) {
+	rec := *prior
+	rec.Interface, rec.Config = iface, *cfg
+	return e.inspect(&rec, prior)
+}
+
+// inspect compares an interface with what a record asks for; prior is the record of
+// an earlier run, nil if there is none. Beside an error about what is wanted it
+// returns what was observed.
+func (e *Executor) inspect(rec, prior *Record) (*attach.Inspection, error) {
+	facts, tcx, err := e.interfaces.Facts(rec.Interface)
+	if err != nil {
+		return nil, err
+	}
+	var before *attach.Prior
+	if prior != nil {
+		rec.Choices = prior.Choices // they say where to look
+		before = &attach.Prior{Config: &prior.Config, Choices: prior.Choices}
+	}
+	obs, err := e.kernel.Observe(rec)
+	if err != nil {
+		return nil, err
+	}
+	facts.Namespace = rec.Namespace()
+	return attach.Inspect(&attach.Request{
+		Interface: rec.Interface, Config: &rec.Config, Facts: facts, TCX: tcx,
+		ReplaceQdisc: rec.ReplaceQdisc, Random: e.random, Strict: rec.Strict,
+	}, obs, before, e.now())
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package rtnl_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/plugin/rtnl"
+	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
+)
+
+func TestOpenNetNSOfAPlainFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ns")
+	if _, err := rtnl.OpenNetNS(path); !errors.Is(err, rtnl.ErrNoNetNS) {
+		t.Errorf("OpenNetNS(no file) = %v, want ErrNoNetNS", err)
+	}
+	// What a reboot or a removed namespace leaves behind.
+	must.OK(t, os.WriteFile(path, nil, 0o600))
+	_, err := rtnl.OpenNetNS(path)
+	if !errors.Is(err, rtnl.ErrNoNetNS) || !strings.Contains(err.Error(), path) {
+		t.Errorf("OpenNetNS(plain file) = %v, want ErrNoNetNS naming %s", err, path)
+	}
+	if _, err := rtnl.OpenNetNS("/proc/self/ns/pid"); !errors.Is(err, rtnl.ErrNoNetNS) {
+		t.Errorf("OpenNetNS(pid namespace) = %v, want ErrNoNetNS", err)
+	}
+}
+
+func currentInode(t *testing.T) uint64 {
+	t.Helper()
+	ns, err := rtnl.CurrentNetNS()
+	must.OK(t, err)
+	defer func() { _ = ns.Close() }()
+	return ns.Inode()
+}
+
+// Nobody who is in a namespace needs a right to go there.
+func TestDoWhereTheCallerIs(t *testing.T) {
+	ns, err := rtnl.CurrentNetNS()
+	must.OK(t, err)
+	var inside uint64
+	boom := errors.New("boom")
+	if err := ns.Do(func() error { inside = currentInode(t); return boom }); !errors.Is(err, boom) || inside != ns.Inode() {
+		t.Errorf("Do = %v in netns %d, want the function's error, %d", err, inside, ns.Inode())
+	}
+	// Once more is nothing, or it would close what got the number since.
+	for range 2 {
+		if err := ns.Close(); err != nil {
+			t.Errorf("Close = %v", err)
+		}
+	}
+}
+
+func TestPrivilegedDo(t *testing.T) {
+	ns := testutil.NewNetNS(t)
+	before := currentInode(t)
+	var inside uint64
+	boom := errors.New("boom")
+	if err := ns.Do(func() error { inside = currentInode(t); return boom }); !errors.Is(err, boom) {
+		t.Errorf("Do = %v, want the function's error", err)
+	}
+	if inside != ns.Inode() || inside == before {
+		t.Errorf("Do ran in netns %d, want %d (outside: %d)", inside, ns.Inode(), before)
+	}
+	if err := ns.Do(func() error { runtime.Goexit(); return nil }); err == nil {
+		t.Error("Do of a function that does not return = nil, want an error")
+	}
+	// No thread may have stayed in the namespace.
+	for range 100 {
+		if got := currentInode(t); got != before {
+			t.Fatalf("after Do a thread is in netns %d, want %d", got, before)
+		}
+	}
+	other := testutil.NewNetNS(t)
+	if ns.Same(other.NetNS) || !ns.Same(ns.NetNS) {
+		t.Error("Same does not tell namespaces apart")
+	}
+}
+
+// A sysctl is that of the namespace alone, also from a container, where /proc/sys is read-only.
+func TestPrivilegedSysctls(t *testing.T) {
+	const name = "net/ipv4/tcp_min_tso_segs"
+	one, other := testutil.NewNetNS(t), testutil.NewNetNS(t)
+	want := func(when string, n *testutil.NetNS, value int) {
+		t.Helper()
+		if got, err := n.ReadSysctls(name); err != nil || !slices.Equal(got, []int{value}) {
+			t.Errorf("%s: %s is %v, %v, want %d", when, name, got, err, value)
+		}
+	}
+	before, err := other.ReadSysctls(name)
+	must.OK(t, err)
+	must.OK(t, one.WriteSysctl(name, 5))
+	want("written", one, 5)
+	want("of another namespace", other, before[0])
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with its mounts
+		done <- func() error {
+			if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_FS); err != nil {
+				return err
+			}
+			if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+				return err
+			}
+			if err := unix.Mount("/proc/sys", "/proc/sys", "", unix.MS_BIND, ""); err != nil {
+				return err
+			}
+			if err := unix.Mount("", "/proc/sys", "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+				return err
+			}
+			if err := unix.Setns(one.FD(), unix.CLONE_NEWNET); err != nil {
+				return err
+			}
+			// In place: NetNS.Do takes a thread of its own, which would not have these mounts.
+			if err := os.WriteFile("/proc/sys/"+name, []byte("6"), 0); !errors.Is(err, unix.EROFS) {
+				t.Errorf("write to a read-only /proc/sys: %v, want EROFS", err)
+			}
+			return rtnl.WriteSysctlHere(name, 6)
+		}()
+	}()
+	must.OK(t, <-done)
+	want("written from a container", one, 6)
+	want("of another namespace", other, before[0])
+	if _, err := one.ReadSysctls("net/ipv4/no_such"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a sysctl that the kernel lacks: %v, want ErrNotExist", err)
+	}
+}
