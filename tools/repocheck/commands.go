@@ -34,7 +34,7 @@ var (
 
 // Commands lists every call of a program in the code blocks of the documents and in their
 // text. Of a block of plain text, which is what programs printed, it has the lines behind
-// a prompt.
+// a prompt, and of a unit of systemd what that executes.
 func Commands(t *Tree) []Command {
 	var out []Command
 	for _, f := range t.Files {
@@ -53,6 +53,9 @@ func Commands(t *Tree) []Command {
 				n += strings.Count(line, "\x00")
 				line = strings.TrimSpace(strings.ReplaceAll(line, "\x00", ""))
 				typed, prompt := strings.CutPrefix(line, "$ ")
+				if head == "```ini" { // a unit of systemd
+					typed, prompt = strings.CutPrefix(line, "ExecStart=")
+				}
 				if prompt || head == "```console" || head == "```sh" || head == "```bash" {
 					out = append(out, called(where, typed, false)...)
 				}

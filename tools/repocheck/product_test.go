@@ -192,7 +192,8 @@ func TestCommandsFindsCalls(t *testing.T) {
 	page := "Run `podweir status -o json`, `go vet`.\n```console\nsudo bin/podweir attach --netns <path> \\\n  --pod 'a b'\n" +
 		"A=b podweir top | grep x    # rates | podweir none\n```\nthe podweir log\n" +
 		"   ```console\n   kubectl -n x exec daemonset/podweir -- podweir doctor\n   X=$(kubectl podweir explain PW602)\n   ```\n" +
-		"```text\n$ podweir gc\npodweir is there\n```\n"
+		"```text\n$ podweir gc\npodweir is there\n```\n" +
+		"```ini\n[Service]\nDescription=podweir\nExecStart=/usr/local/bin/podweir gc\n```\n"
 	var got []Command
 	for _, c := range Commands(&Tree{Files: []File{{Path: "a.md", Data: []byte(page)}}}) {
 		if strings.Contains(c.Program, "podweir") {
@@ -206,6 +207,7 @@ func TestCommandsFindsCalls(t *testing.T) {
 		{Where: "a.md:9", Program: "podweir", Args: []string{"doctor"}},
 		{Where: "a.md:10", Program: "kubectl podweir", Args: []string{"explain", "PW602"}},
 		{Where: "a.md:13", Program: "podweir", Args: []string{"gc"}},
+		{Where: "a.md:19", Program: "podweir", Args: []string{"gc"}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Commands() (-want +got):\n%s", diff)
