@@ -197,10 +197,10 @@ var maps = []Map{
 }
 
 var programs = []Program{
-	{Name: "pw_band", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {289, "pw_subnets"}, {2953, "pw_layout"}}, from: 0, to: 26352, carrier: 1},
-	{Name: "pw_ceiling", references: []reference{{12, "pw_hosts"}, {27, "pw_slab"}, {60, "pw_scratch"}, {379, "pw_subnets"}, {499, "pw_groups"}, {602, "pw_groups"}, {607, "pw_groups"}}, from: 26352, to: 32000, carrier: 1},
-	{Name: "pw_class", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {65, "pw_scratch"}, {306, "pw_subnets"}, {2977, "pw_layout"}}, from: 32000, to: 58592, carrier: 0},
-	{Name: "pw_guard", references: []reference{}, from: 58592, to: 58640, carrier: -1},
-	{Name: "pw_police", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {57, "pw_scratch"}, {287, "pw_subnets"}}, from: 58640, to: 76440, carrier: 1},
-	{Name: "pw_redirect", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}}, from: 76440, to: 76944, carrier: 1},
+	{Name: "pw_band", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {280, "pw_subnets"}, {2881, "pw_layout"}}, from: 0, to: 25768, carrier: 1},
+	{Name: "pw_ceiling", references: []reference{{12, "pw_hosts"}, {27, "pw_slab"}, {60, "pw_scratch"}, {368, "pw_subnets"}, {488, "pw_groups"}, {591, "pw_groups"}, {596, "pw_groups"}}, from: 25768, to: 31328, carrier: 1},
+	{Name: "pw_class", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {63, "pw_scratch"}, {281, "pw_subnets"}, {2907, "pw_layout"}}, from: 31328, to: 57320, carrier: 1},
+	{Name: "pw_guard", references: []reference{}, from: 57320, to: 57368, carrier: -1},
+	{Name: "pw_police", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {58, "pw_scratch"}, {267, "pw_subnets"}}, from: 57368, to: 74848, carrier: 1},
+	{Name: "pw_redirect", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}}, from: 74848, to: 75352, carrier: 1},
 }

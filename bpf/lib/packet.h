@@ -30,9 +30,14 @@ struct pw_packet {
 	__u8 tos; /* traffic class; its low two bits are the ECN field */
 	__u8 hop_limit;
 	__u8 family; /* 4, 6, or 0 if it is not IP */
+	__u8 light;
+	__u8 control; /* ARP or neighbour discovery */
+	/* From here on nothing is cleared. */
 	__u8 class; /* enum pw_class */
 	__u8 big; /* has big_est */
-	__u8 light;
+	__u8 excess; /* enum pw_excess */
+	__u8 counts; /* the sketch is charged */
+	__u8 sender; /* enum pw_sending */
 	__u32 est; /* of the flow */
 	__u32 claim; /* what the flow is taken for where the light-only meter is asked */
 	__u32 big_est; /* from this estimate on a flow is held; a quarter above it, it becomes heavy */
@@ -45,12 +50,7 @@ struct pw_packet {
 	__u64 backlog; /* bytes in the queue of the device */
 	__u64 listed; /* bytes of the flow in the list of heavy flows before this packet, 0 if it is not there */
 	struct pw_known known;
-	__u8 control; /* ARP or neighbour discovery */
-	__u8 excess; /* enum pw_excess */
-	__u8 counts; /* the sketch is charged */
-	__u8 sender; /* enum pw_sending */
 	struct pw_size size; /* on the wire */
 	__u64 id; /* the flow hash */
-	/* Not cleared. */
 	struct pw_subnet subnet; /* the key of the remote address among the exempt ones */
 };

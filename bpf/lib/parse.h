@@ -88,7 +88,7 @@ static __always_inline void parse_link(struct __sk_buff *skb, struct pw_packet *
 /* Fills pkt; pkt->flow says as much as the packet does. */
 static __always_inline void parse_packet(struct __sk_buff *skb, bool l3_only, struct pw_packet *pkt)
 {
-	__builtin_memset(pkt, 0, __builtin_offsetof(struct pw_packet, subnet));
+	__builtin_memset(pkt, 0, __builtin_offsetof(struct pw_packet, class));
 	pkt->flow.kind = PW_FLOW_ETHER;
 	if (l3_only)
 		pkt->flow.ethertype = (__be16)skb->protocol;
