@@ -58,6 +58,8 @@ type UDPFlood struct {
 	// Way is how the datagrams leave the sender. One other than [BySocket] takes
 	// IPv4, and excludes Segments, RotatePorts and Discovery.
 	Way Way
+	// On and Off, if not 0, are how long it sends and how long it is silent, in turns.
+	On, Off time.Duration
 	// Duration is how long the flood lasts.
 	Duration time.Duration
 }
@@ -88,6 +90,7 @@ type floodArgs struct {
 	RotatePorts  bool
 	Discovery    bool
 	Way          Way
+	On, Off      time.Duration
 	Duration     time.Duration
 }
 
@@ -106,7 +109,7 @@ func (l *Lab) StartFlood(ctx context.Context, load UDPFlood) (*FloodRun, error) 
 		From:       load.From.Addr(load.IPv6),
 		BitsPerSec: load.BitsPerSec, PayloadBytes: load.PayloadBytes, Segments: max(load.Segments, 1),
 		TOS: load.TOS, RotatePorts: load.RotatePorts, Discovery: load.Discovery, Way: load.Way,
-		Duration: load.Duration,
+		On: load.On, Off: load.Off, Duration: load.Duration,
 	}
 	bind := netip.AddrPortFrom(load.To.Addr(load.IPv6), 0)
 	sink, err := l.startWorker(ctx, load.To, "udp-sink", bind, &args.To)
@@ -250,6 +253,16 @@ func (f *flooder) packetBytes() uint64 {
 	return uint64(f.args.Segments * (ip + udpHeaderBytes + f.args.PayloadBytes))
 }
 
+// sending is for how long of the time that passed it was not silent.
+func (a *floodArgs) sending(passed time.Duration) time.Duration {
+	turn := a.On + a.Off
+	if turn == 0 {
+		return passed
+	}
+	turns := int64(passed / turn)
+	return time.Duration(turns*int64(a.On)) + min(passed%turn, a.On)
+}
+
 func (f *flooder) run(quit <-chan struct{}) *FloodResult {
 	out := &FloodResult{}
 	size := f.packetBytes()
@@ -266,7 +279,7 @@ func (f *flooder) run(quit <-chan struct{}) *FloodResult {
 			}
 			continue
 		}
-		due := uint64(float64(f.args.BitsPerSec) / 8 * (now - start).Seconds())
+		due := uint64(float64(f.args.BitsPerSec) / 8 * f.args.sending(now-start).Seconds())
 		offered := out.Bytes + out.Refused*size/uint64(f.args.Segments)
 		for ; offered < due; offered += size {
 			f.send(out, size)

@@ -173,6 +173,9 @@ func (s *Share) Look(now time.Duration) (sent units.Bytes, waiting bool, err err
 	if err != nil {
 		return 0, false, err
 	}
+	if !s.asked {
+		s.seen.Bytes = seen.Bytes // what left before it was found is not of now
+	}
 	// What the classifier knew before the queue did is not counted twice.
 	left := units.Bytes(seen.Bytes - s.seen.Bytes)
 	s.sent += left - min(left, s.known)

@@ -40,9 +40,9 @@ func Run(ctx context.Context, paths engine.Paths, log *slog.Logger, onHeld func(
 		select {
 		case <-ctx.Done():
 			return nil
-		case now := <-look.C:
+		case <-look.C:
 			r.look()
-			r.tell(now)
+			r.tell(time.Now())
 		case <-r.ticks(tick):
 			r.loop.Divide(time.Since(begun))
 		}
