@@ -295,7 +295,7 @@ What podweir knows of the CNIs it runs beside. Directions are the pod's. The dat
 with the versions that were read, is in [the package](../../compat/profiles/profiles.go). This page is made from it: ` + "`go test ./compat/profiles -update`" + `. ` + "`podweir doctor`" + ` says which profile fits a node.
 
 *Known by* is the weakest evidence of the two rulings on queues: *tried* (a row of [what was run](support.md#cnis-in-a-real-cluster) ran with it), *read* (a source says it) or *guessed* (it follows from how such
-software usually works). Where nothing is known podweir takes the place that does no harm. A profile with * is assumed while the facts that tell its family apart are missing. Egress is always a queue on the pod-side device. Handed is for an exclusive Cilium, chain for another. *Shares* says whether the CNI enforces ` + "`kubernetes.io/…-bandwidth`" + ` itself.
+software usually works). Where nothing is known podweir takes the place that does no harm. A profile with * is assumed while the facts that tell its family apart are missing. Egress is always a queue on the pod-side device. *Handed or chain* is handed if Cilium is exclusive. *Shares* says whether the CNI enforces ` + "`kubernetes.io/…-bandwidth`" + ` itself.
 
 | profile | primary CNI | device | ingress queue | delivery without drop-ins | shares | conflist | known by |
 | --- | --- | --- | --- | --- | --- | --- | --- |
