@@ -46,7 +46,7 @@ func fixed(costPerByte float64) shaping.FixedRate {
 
 func meterTime(d time.Duration) shaping.MeterTime { return shaping.MeterTime(d) << 6 }
 
-// newDirection is a direction with the defaults of design.md.
+// newDirection is a direction with the default settings.
 func newDirection(bitsPerSecond float64, policy terms.Policy) *model.Direction {
 	m := &model.Direction{Config: shaping.Datapath{
 		Policy: policy, Direction: terms.Egress,

@@ -15,8 +15,7 @@ import (
 
 const (
 	// offeredEnough is the share of the cap that the generator must be able
-	// to send unshaped, for the cap to be tested at all (design.md, ruling
-	// 17), and carriedEnough that for the use of the cap.
+	// to send unshaped, for the cap to be tested at all, and carriedEnough that for the use of the cap.
 	offeredEnough = 1.2
 	carriedEnough = 1.5
 	// LeastUse is the share of the cap that one TCP flow must get.

@@ -12,8 +12,7 @@ import (
 
 const (
 	// dividedSegment is the largest packet that goes to the bands whole below a share: at a
-	// small share a packet of 64 KiB would be in the way of all others for long. It is not
-	// less than minBucket, for the same reason.
+	// small share a packet of 64 KiB would be in the way of all others for long.
 	dividedSegment = 12 * SegmentUnit
 	// dividedBucket is the burst of a share, in time at the share. The bursts of all pods of a
 	// group come on top of its limit.
@@ -21,6 +20,9 @@ const (
 	// startPart of its group's limit is what a pod has until somebody divides.
 	startPart = 80
 )
+
+// Does not compile if a pod whose MTU is raised to 9,000 later had no packet that fits.
+const _ = uint(dividedSegment - minBucket)
 
 // divided says that the queue has a share of a group's limit. Packets that bypass the cap
 // would bypass the share, too.

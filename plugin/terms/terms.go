@@ -33,7 +33,7 @@ func (d Direction) String() string { return name(directionNames, d) }
 // Policy says how light and heavy flows share the cap.
 type Policy uint8
 
-// The policies of design.md.
+// The policies of docs/explanation/glossary.md.
 const (
 	// PolicyStrict sends light flows first but charges them: the total is the cap.
 	PolicyStrict Policy = iota + 1
@@ -60,7 +60,7 @@ func (e Enforce) String() string { return name(enforceNames, e) }
 // Queue is where heavy packets wait.
 type Queue uint8
 
-// The queue kinds of design.md.
+// The kinds of queue.
 const (
 	QueueAuto Queue = iota + 1
 	QueueTBF
@@ -73,7 +73,7 @@ func (q Queue) String() string { return name(queueNames, q) }
 // Mode is where podweir attaches.
 type Mode uint8
 
-// The attach modes of design.md.
+// The attach modes of docs/reference/configuration.md.
 const (
 	ModeAuto Mode = iota + 1
 	ModeQdisc
@@ -91,7 +91,7 @@ func (m Mode) HostSide() bool { return m == ModeTCXHostSide || m == ModeClsactHo
 // Place is the device that holds the ingress queue.
 type Place uint8
 
-// The places of design.md.
+// The places of docs/reference/configuration.md.
 const (
 	PlaceAuto Place = iota + 1
 	// PlaceHost is the root qdisc of the host-side device.

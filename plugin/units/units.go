@@ -25,7 +25,7 @@ type Bytes uint64
 // PerMille is a share in thousandths.
 type PerMille uint32
 
-// The range of rates that podweir enforces (design.md, ruling 1).
+// The range of rates that podweir enforces (docs/reference/annotations.md).
 const (
 	MinRate BitRate = 1_000
 	MaxRate BitRate = 400_000_000_000

@@ -30,7 +30,7 @@ type linkAttr struct {
 // device with this index in the caller's network namespace. revision is that of
 // the list the caller saw, 0 for whatever it is; if it is another one by now,
 // the error wraps [unix.ESTALE]. It waits for RCU under RTNL, 11 to 16 ms
-// (design.md).
+// on Linux 6.18.
 func AttachTCXHead(p *Program, ifindex int, attachType uint32, revision uint64) (*Link, error) {
 	// Before nothing in particular is before everything.
 	fd, err := call(unix.BPF_LINK_CREATE, &linkAttr{
