@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os/exec"
 	"runtime"
 	"sync"
 	"testing"
@@ -287,6 +288,32 @@ func TestPrivilegedGroupWithoutAnAgent(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A pod takes its queue away and somebody makes it anew, before who divides looks again: the queue
+// begins with the first share, which is not what was set, and gets that.
+func TestPrivilegedGroupWhoseQueueIsMadeAnew(t *testing.T) {
+	testutil.RequireQdisc(t, "htb", "tbf")
+	g := newGroup(t, newRig(t), groupLimit, groupLimit)
+	g.divide(t)
+	g.bulk(t, Egress, g.pods[:1])
+	until(t, time.Second)
+	g.stop()
+	g.done.Wait()
+	must.OK(t, g.pods[0].Pod.Netns.Do(func() error {
+		return exec.CommandContext(t.Context(), "tc", "qdisc", "del", "dev", g.pods[0].Pod.IfName, "root").Run()
+	}))
+	if _, err := g.node.Repair(t.Context(), g.ids[0]); err != nil {
+		t.Fatal(err)
+	}
+	g.divide(t)
+	testutil.Eventually(t, 10*time.Second, "the pod has the limit again", func() bool {
+		from := wiremeter.Now()
+		until(t, 300*time.Millisecond)
+		used := g.sum(t, Egress, from, wiremeter.Now()).BitsPerSec() / groupLimit
+		t.Logf("%.4f of the limit", used)
+		return used > 0.9
+	})
 }
 
 // dropped is what the ceiling of the group dropped since it was made, in packets.

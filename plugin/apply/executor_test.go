@@ -37,7 +37,7 @@ func both(rate units.BitRate) *shaping.Config {
 }
 
 func wantOf(cfg *shaping.Config) *apply.Want {
-	return &apply.Want{ID: podID, NetNSPath: netnsPath, Names: []string{"eth0"}, Config: cfg}
+	return &apply.Want{ID: podID, Pod: "default/web", NetNSPath: netnsPath, Names: []string{"eth0"}, Config: cfg}
 }
 
 func ensure(t *testing.T, w *world, cfg *shaping.Config) {

@@ -283,6 +283,11 @@ func TestPlanOfAShare(t *testing.T) {
 		"the pod's own limit is another": {func(w *world) { w.devices[terms.SidePod].Tree.Qdiscs[1].Rate++ }, []string{"egress change-queue"}},
 		"large packets are not cut":      {func(w *world) { w.devices[terms.SidePod].Tree.Qdiscs[1].Segment = 0 }, []string{"egress change-queue"}},
 		"the class is gone":              {func(w *world) { w.devices[terms.SidePod].Tree.Classes = nil }, []string{"egress build-queue"}},
+		// The queue begins with the first share, and who divides sees by the slot that it has to set it.
+		"the class is gone, whose share moved": {func(w *world) {
+			w.devices[terms.SidePod].Tree.Classes = nil
+			w.dataplanes[terms.Egress].Datapath.TotalRate.Mult++
+		}, []string{"egress update", "egress build-queue"}},
 		"the queue is that of no group": {func(w *world) {
 			tree := &w.devices[terms.SidePod].Tree
 			tree.Qdiscs = tree.Qdiscs[1:]

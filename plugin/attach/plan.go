@@ -191,7 +191,7 @@ func (p *directionPlan) wrong(have *Dataplane) string {
 func (p *directionPlan) planSlot(have *Dataplane, wrong string) {
 	params, ifb := p.state.Params, p.obs.Device(terms.SideIFB)
 	want := params.Datapath
-	if params.Divided && have.Datapath.TotalRate != (shaping.FixedRate{}) {
+	if params.Divided && have.Datapath.TotalRate != (shaping.FixedRate{}) && p.treeStands() {
 		want = want.AtShareOf(&have.Datapath)
 	}
 	switch {
@@ -207,6 +207,13 @@ func (p *directionPlan) planSlot(have *Dataplane, wrong string) {
 	case params.Redirect && (!ifb.Exists || ifb.Index != have.RedirectIndex):
 		p.add(UpdateDataplane, "redirect goes to ifindex %d, which is not the ifb", have.RedirectIndex)
 	}
+}
+
+// treeStands says that the queue is kept. A new one begins with the first share, and so does its slot:
+// whoever divides sees that, and sets both.
+func (p *directionPlan) treeStands() bool {
+	_, inPlace := TreeDiff(p.state.Params.Tree, &p.obs.Device(p.state.Params.Side).Tree)
+	return inPlace
 }
 
 func (p *directionPlan) planTree(have *Dataplane) {
