@@ -48,6 +48,7 @@ type member struct {
 	written bool
 	// seen is what had left the queue at the last tick, told what had when it was asked for.
 	seen, told units.Bytes
+	looked     bool
 	// lost says that the queue cannot be looked at or changed any more.
 	lost  bool
 	group *group
@@ -141,7 +142,10 @@ func (l *Loop) Divide(now time.Duration) {
 				continue
 			}
 			m.Saw(sent, waiting)
-			m.seen = sent
+			if !m.looked || sent < m.seen { // what a queue sent before, and what one in its place did
+				m.told = sent
+			}
+			m.seen, m.looked = sent, true
 		}
 		g.shares.Divide(now)
 		for _, m := range g.members {

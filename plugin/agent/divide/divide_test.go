@@ -182,3 +182,19 @@ func TestLoopTakesOffWhatIsOutside(t *testing.T) {
 		t.Error("it is still there")
 	}
 }
+
+// A queue has sent much before it joins, and is made anew with nothing sent: neither was sent since
+// it was asked for.
+func TestLoopSentSinceItJoined(t *testing.T) {
+	q := &queue{share: 1000, busy: true, sent: 1 << 40}
+	l := group(q)
+	for i, want := range []units.Bytes{0, 500_000, 0, 500_000} {
+		if l.Divide(time.Duration(i) * divide.Tick); i == 2 {
+			q.sent = 7
+			l.Divide(time.Duration(i) * divide.Tick)
+		}
+		if got := l.Sent()["0"]; got > want {
+			t.Errorf("tick %d: %v sent, want at most what the limit allows, %v", i, got, want)
+		}
+	}
+}
