@@ -81,7 +81,7 @@ func (n *Node) Undivided(r *apply.Record, shares []*Share) (all []*Undivided) {
 	for _, d := range terms.Directions {
 		limit := r.Config.Limit(d)
 		has := slices.ContainsFunc(shares, func(s *Share) bool { return s.Direction == d })
-		if limit != nil && limit.Group != 0 && !has && !r.Config.Observe {
+		if limit != nil && limit.Group != 0 && !has && !r.Config.Observe && r.Namespace() != "" {
 			u := &Undivided{Namespace: r.Namespace(), Pod: r.Pod, Direction: d, Group: limit.Group}
 			if slot, err := n.kernel.slab.Share(n.kernel.pins(r), d); err == nil { // else it has no program
 				u.slot, u.began = slot, slot.Bytes()

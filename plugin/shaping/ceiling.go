@@ -68,9 +68,6 @@ func (b *builder) groupCeiling() {
 	case p.Direction == terms.Ingress && p.Side != terms.SideHost:
 		p.leaveGroupCeiling("no hook is behind a queue on an ifb")
 		return
-	case b.facts.Namespace == "":
-		p.leaveGroupCeiling("the pod's namespace is not known")
-		return
 	}
 	p.GroupCeiling = true
 	p.Datapath.Group = GroupKey(b.facts.Namespace, p.Direction)

@@ -24,6 +24,11 @@ func Compute(cfg *Config, d terms.Direction, f Facts, majors func() uint16) (*Pa
 	if limit == nil {
 		return nil, nil
 	}
+	if f.Namespace == "" { // nobody would divide among such pods
+		alone := *limit
+		alone.Group = 0
+		limit = &alone
+	}
 	b := &builder{limit: limit, facts: f, exempt: cfg.subnetsMode() != SubnetsNone, majors: majors}
 	b.params = &Params{
 		Direction: d, Policy: limit.Policy, Rate: limit.Rate, Group: limit.Group, Exempt: b.exempt,

@@ -48,8 +48,8 @@ func at(p terms.Place) func(*shaping.Limit)      { return func(l *shaping.Limit)
 
 var (
 	// full has everything, here has what the build machine has.
-	full = shaping.Facts{Prio: true, HTB: true, TBF: true, IFB: true, MTU: 1500}
-	here = shaping.Facts{HTB: true, TBF: true, IFB: true, MTU: 1500}
+	full = shaping.Facts{Prio: true, HTB: true, TBF: true, IFB: true, MTU: 1500, Namespace: "batch"}
+	here = shaping.Facts{HTB: true, TBF: true, IFB: true, MTU: 1500, Namespace: "batch"}
 	bare = shaping.Facts{MTU: 1500}
 
 	elephants = policy(terms.PolicyElephants)

@@ -69,6 +69,8 @@ func TestComputeWithoutAShare(t *testing.T) {
 	t.Parallel()
 	noHTB := here
 	noHTB.HTB = false
+	nowhere := here
+	nowhere.Namespace = ""
 	for name, tc := range map[string]struct {
 		limit *shaping.Limit
 		facts shaping.Facts
@@ -77,12 +79,16 @@ func TestComputeWithoutAShare(t *testing.T) {
 		"elephants": {strict(100e6, inGroup(200e6), elephants), here},
 		"policing":  {strict(100e6, inGroup(200e6), queue(terms.QueueNone)), here},
 		"no HTB":    {strict(100e6, inGroup(200e6)), noHTB},
+		// Nobody would divide for it: it would keep the share that it begins with.
+		"no namespace": {strict(100e6, inGroup(200e6)), nowhere},
 	} {
 		cfg, p := grouped(t, tc.limit, terms.Ingress, tc.facts)
 		without := *cfg.Ingress
 		without.Group = 0
 		_, want := grouped(t, &without, terms.Ingress, tc.facts)
-		want.Group = cfg.Ingress.Group // for people
+		if tc.facts.Namespace != "" {
+			want.Group = cfg.Ingress.Group // for people
+		}
 		if diff := cmp.Diff(want, p); diff != "" || p.Divided {
 			t.Errorf("%s: parameters (-without a group +with):\n%s", name, diff)
 		}
@@ -162,7 +168,6 @@ func TestComputeCeilingOfAGroup(t *testing.T) {
 	}{
 		"no ceiling of the pod": {strict(100e6, inGroup(200e6), noCeiling), terms.Egress, batch, "egressCeiling is off"},
 		"an ifb":                {strict(100e6, inGroup(200e6), at(terms.PlaceIFB)), terms.Ingress, batch, "an ifb"},
-		"no namespace":          {strict(100e6, inGroup(200e6)), terms.Ingress, here, "namespace is not known"},
 		"no group":              {strict(100e6), terms.Ingress, batch, ""},
 	} {
 		_, p := grouped(t, tc.limit, tc.dir, tc.facts)
