@@ -239,6 +239,7 @@ func (p *parser) limit(d terms.Direction) (*shaping.Limit, *shaping.Deferred) {
 	shaper := setting(p, terms.ShaperPodweir, terms.ParseShaper, p.key(dir+"Shaper"), p.key("shaper"))
 	l.Rate, l.Standard = p.rate(d)
 	l.Group = p.groupRate(d).rate
+	l.Standard = l.Standard && (l.Group == 0 || shaper == terms.ShaperPodweir) // nobody else holds a group
 	l.Burst = p.burst(dir, l.Rate)
 	switch {
 	case l.Rate == 0:

@@ -261,6 +261,7 @@ func TestRateOfAGroup(t *testing.T) {
 		"above the maximum":               {runtime: pod, keys: `"namespaceMaxRate":"100M"`, namespace: node("200M"), group: 100e6, rate: 50e6},
 		"none of the namespace, and most": {runtime: pod, keys: `"namespaceMaxRate":"100M"`, namespace: node("none"), group: 100e6, rate: 50e6},
 		"a bad one":                       {runtime: pod, keys: `"namespaceRate":"1G"`, namespace: node("200Mbps"), group: 1e9, rate: 50e6},
+		"another shaper has the pod's":    {runtime: pod, keys: `"shaper":"cilium"`, namespace: node("200M"), group: 200e6, rate: 50e6},
 		"a pod does not leave its group":  {runtime: annotations(`"podweir.io/node-egress-rate":"none","podweir.io/egress-rate":"50M"`), namespace: node("200M"), group: 200e6, rate: 50e6},
 	} {
 		got, err := netconf.ParseIn(tt.namespace, netconf.Add, input(tt.runtime, tt.keys))
