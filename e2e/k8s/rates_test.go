@@ -63,6 +63,25 @@ func TestPrivilegedNamespaceRates(t *testing.T) {
 	}
 }
 
+// TestPrivilegedNamespaceOnANode limits the pods of a namespace together: one that runs, and one that starts.
+func TestPrivilegedNamespaceOnANode(t *testing.T) {
+	install(t, "namespaces.interval=10s")
+	first := run(t, "first", 0, nil)
+	annotateNamespace(t, "podweir.io/node-ingress-rate=50M")
+	first.limited(t, 50_000_000, 0)
+	second := run(t, "second", 0, nil)
+	second.limited(t, 50_000_000, 0)
+	for _, p := range []*pod{first, second} {
+		eventually(t, time.Minute, p.Name+" has a share", func(context.Context) error {
+			out, err := podweir(t, p.Node, "status")
+			if err == nil && (!strings.Contains(out, "ingress of namespace default has") || strings.Contains(out, "outside of it")) {
+				err = errors.New(out)
+			}
+			return err
+		})
+	}
+}
+
 // by says who attached the pod, by what status prints as JSON.
 func (p *pod) by(t *testing.T, status string) string {
 	t.Helper()
