@@ -7,7 +7,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"sync"
 	"testing"
@@ -300,8 +302,8 @@ func TestPrivilegedGroupWhoseQueueIsMadeAnew(t *testing.T) {
 	until(t, time.Second)
 	g.stop()
 	g.done.Wait()
-	must.OK(t, g.pods[0].Pod.Netns.Do(func() error {
-		return exec.CommandContext(t.Context(), "tc", "qdisc", "del", "dev", g.pods[0].Pod.IfName, "root").Run()
+	must.OK(t, g.pods[0].Netns.Do(func() error {
+		return exec.CommandContext(t.Context(), "tc", "qdisc", "del", "dev", g.pods[0].IfName, "root").Run()
 	}))
 	if _, err := g.node.Repair(t.Context(), g.ids[0]); err != nil {
 		t.Fatal(err)
@@ -314,6 +316,58 @@ func TestPrivilegedGroupWhoseQueueIsMadeAnew(t *testing.T) {
 		t.Logf("%.4f of the limit", used)
 		return used > 0.9
 	})
+}
+
+// A pod with several networks has shares of several attachments, which come and go one by one.
+func TestPrivilegedSharesOfOnePodCloseAlone(t *testing.T) {
+	testutil.RequireQdisc(t, "htb", "tbf")
+	g := newGroup(t, newRig(t), groupLimit, groupLimit)
+	records, err := g.node.Records(g.ids[0])
+	must.OK(t, err)
+	for _, again := range []string{"first", "second"} {
+		shares, err := g.node.Shares(records[0])
+		must.OK(t, err)
+		for _, s := range shares {
+			s.Close()
+		}
+		g.loop.Divide(wiremeter.Now())
+		if id := fmt.Sprint(g.ids[0], terms.Egress); !g.loop.Has(id) {
+			t.Fatalf("%s time: another share of the pod was closed, and %s cannot be looked at", again, id)
+		}
+	}
+	// Who divides keeps its node open: a pod without a share must be able to go.
+	if _, err := g.node.Set(t.Context(), g.ids[1], func(c *shaping.Config) error {
+		c.Egress.Queue, c.Ingress.Queue = terms.QueueNone, terms.QueueNone
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	var node *engine.Node
+	must.OK(t, g.rig.Lab.Node().Do(func() (err error) {
+		node, err = engine.Open(engine.DefaultPaths)
+		return err
+	}))
+	defer node.Close()
+	records, err = node.Records(g.ids[1])
+	must.OK(t, err)
+	path := records[0].Interface.NetNSPath
+	before := timesOpen(t, path)
+	if shares, err := node.Shares(records[0]); err != nil || len(shares) != 0 || timesOpen(t, path) != before {
+		t.Errorf("Shares() = %v, %v, and %s is open %d times, want no share, and %d", shares, err, path, timesOpen(t, path), before)
+	}
+}
+
+// timesOpen is how often this process has a file open.
+func timesOpen(t *testing.T, path string) (n int) {
+	t.Helper()
+	all, err := filepath.Glob("/proc/self/fd/*")
+	must.OK(t, err)
+	for _, fd := range all {
+		if to, err := os.Readlink(fd); err == nil && filepath.Base(to) == filepath.Base(path) {
+			n++
+		}
+	}
+	return n
 }
 
 // dropped is what the ceiling of the group dropped since it was made, in packets.

@@ -16,6 +16,8 @@ type podNS struct {
 	ns     *rtnl.NetNS
 	handle *hostif.Handle
 	cookie uint64
+	// shares is how many shares use it, see [Share.Close].
+	shares int
 }
 
 // holds says whether it is the namespace of an interface.
@@ -57,6 +59,13 @@ func (k *kernel) release(path string) {
 		p.handle.Close()
 		_ = p.ns.Close()
 		delete(k.pods, path)
+	}
+}
+
+// releaseUnused closes a namespace that no share uses.
+func (k *kernel) releaseUnused(path string) {
+	if p := k.pods[path]; p != nil && p.shares == 0 {
+		k.release(path)
 	}
 }
 

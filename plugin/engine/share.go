@@ -104,6 +104,7 @@ func (n *Node) Shares(r *apply.Record) ([]*Share, error) {
 	if (r.Config.Egress == nil || r.Config.Egress.Group == 0) && (r.Config.Ingress == nil || r.Config.Ingress.Group == 0) || r.Namespace() == "" {
 		return nil, nil
 	}
+	defer n.kernel.releaseUnused(r.Interface.NetNSPath)
 	in, err := n.Inspect(r)
 	if err != nil {
 		return nil, err
@@ -116,6 +117,9 @@ func (n *Node) Shares(r *apply.Record) ([]*Share, error) {
 		}
 		s, err := n.share(r, in, want.Params)
 		if err != nil {
+			for _, s := range all {
+				s.Close()
+			}
 			return nil, err
 		}
 		if s != nil {
@@ -146,6 +150,9 @@ func (n *Node) share(r *apply.Record, in *attach.Inspection, p *shaping.Params) 
 	turn, err := n.store.pins.Turn(pins.Key(r.ID))
 	if err != nil {
 		return nil, err
+	}
+	if pod := n.kernel.pods[in.Interface.NetNSPath]; pod != nil {
+		pod.shares++
 	}
 	limit := r.Config.Limit(p.Direction)
 	return &Share{
@@ -209,11 +216,13 @@ func (s *Share) Set(rate units.ByteRate) error {
 	return nil
 }
 
-// Close releases what Shares took, the pod's namespace too: the other shares of the pod are as
-// good as closed.
+// Close releases what Shares took, the last one of a pod the pod's namespace too.
 func (s *Share) Close() {
 	s.turn.Close()
-	s.node.kernel.release(s.netns)
+	if p := s.node.kernel.pods[s.netns]; p != nil {
+		p.shares--
+		s.node.kernel.releaseUnused(s.netns)
+	}
 }
 
 // Changed says that somebody else wrote the limits of the classifier since [Share.Set].
