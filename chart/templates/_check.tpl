@@ -49,6 +49,10 @@ that a pattern would not explain.
 {{- fail (printf "defaults.%s %q is above defaults.%s %q, want at most the maximum for what is %s" $rate (get $d $rate) $max (get $d $max) .) }}
 {{- end }}
 {{- end }}
+{{- $most := include "podweir.bits" $d.namespaceMaxRate | float64 }}
+{{- if and (gt $most 0.0) (gt (include "podweir.bits" $d.namespaceRate | float64) $most) }}
+{{- fail (printf "defaults.namespaceRate %q is above defaults.namespaceMaxRate %q, want at most the maximum" $d.namespaceRate $d.namespaceMaxRate) }}
+{{- end }}
 {{- end }}
 
 {{- /* Networks have an address and a length that goes with it. */}}

@@ -169,14 +169,20 @@ func (a *asked) aboveMax(most asked) *FieldError {
 // checkOwnMax finds a default rate of the node that its own maximum does not allow,
 // whatever a pod asks for.
 func (p *parser) checkOwnMax(d terms.Direction) {
-	preset, most := asked{by: p.key(d.String() + "Rate")}, p.nodeMax(d)
-	if preset.by == nil {
-		preset.by = p.key("defaultRate")
+	preset := p.key(d.String() + "Rate")
+	if preset == nil {
+		preset = p.key("defaultRate")
 	}
-	if preset.by == nil || most.rate == 0 {
+	p.checkPreset(preset, p.nodeMax(d))
+	p.checkPreset(p.key("namespaceRate"), p.readMax(p.key("namespaceMaxRate")))
+}
+
+func (p *parser) checkPreset(by *source, most asked) {
+	if by == nil || most.rate == 0 {
 		return
 	}
-	preset.rate, _ = p.rateOf(preset.by) // an unread one is told of elsewhere
+	preset := asked{by: by}
+	preset.rate, _ = p.rateOf(by) // an unread one is told of elsewhere
 	if preset.rate > most.rate {
 		p.ignoreError(preset.aboveMax(most), maxIsUsed)
 	}

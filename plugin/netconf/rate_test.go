@@ -282,6 +282,9 @@ func TestMaxRateOfTheOperator(t *testing.T) {
 			t.Errorf("ParseStrict(%s) = %v, want an error that names both keys", keys, err)
 		}
 	}
+	if _, err := netconf.ParseStrict(netconf.Add, input("", `"namespaceRate":"2G","namespaceMaxRate":"1G"`)); err == nil || !strings.Contains(err.Error(), `namespaceRate: "2G"`) {
+		t.Errorf("ParseStrict() of a limit of all namespaces above its maximum = %v, want an error", err)
+	}
 	if _, err := netconf.ParseStrict(netconf.Add, input(`"bandwidth":{"egressRate":1000000000,"egressBurst":4294967295}`, `"maxRate":"10M"`)); err != nil {
 		t.Errorf("ParseStrict() of a pod's rate above the maximum = %v, want no mistake of the operator's", err)
 	}

@@ -77,6 +77,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"default above the maximum":     {`defaults: {defaultRate: 1.5G, maxRate: 1000M}`, `defaults.defaultRate "1.5G" is above defaults.maxRate "1000M", want at most the maximum for what is ingress`},
 		"above that of a direction":     {`defaults: {defaultRate: "1e6", maxRate: 1G, egressMaxRate: 999k}`, `defaults.defaultRate "1e6" is above defaults.egressMaxRate "999k"`},
 		"a direction's own above":       {`defaults: {defaultRate: 1M, ingressRate: 1Gi, maxRate: 1G}`, `defaults.ingressRate "1Gi" is above defaults.maxRate "1G"`},
+		"namespaces above theirs":       {`defaults: {namespaceRate: 2G, namespaceMaxRate: 1G}`, `defaults.namespaceRate "2G" is above defaults.namespaceMaxRate "1G"`},
 		"default that is no limit":      {`defaults: {maxRate: "500"}`, `defaults.maxRate "500" is not accepted, want a rate in bits per second from 1k to 400G`},
 		"maximum beyond all":            {`defaults: {egressMaxRate: 401G}`, `defaults.egressMaxRate "401G" is not accepted`},
 		"network of 33 bits":            {`defaults: {unshapedSubnets: [10.0.0.0/33]}`, `defaults.unshapedSubnets: "10.0.0.0/33" is not accepted, want a network as 10.0.0.0/8, of length 0 to 32`},
