@@ -123,6 +123,9 @@ func (g *Group) Equal() units.ByteRate {
 // Saw tells what has left the member's queue since the queue was made, and whether packets
 // wait in it. A smaller number than before is that of a new queue.
 func (m *Member) Saw(sent units.Bytes, waiting bool) {
+	if !m.seen { // what a queue sends by that was there before; a tick takes half of it
+		m.recent = 2 * m.Share
+	}
 	if !m.seen || sent < m.sentBefore {
 		m.sentBefore = sent
 		m.seen = true

@@ -248,6 +248,32 @@ func TestJoinAndLeave(t *testing.T) {
 	}
 }
 
+// A queue that was there before, and leaves for a moment, keeps what it sends by: nobody saw yet
+// what it sends.
+func TestJoinedAgainKeepsItsShare(t *testing.T) {
+	t.Parallel()
+	g, tick := share.New(limit), 20*time.Millisecond
+	idle, m := &share.Member{}, &share.Member{}
+	g.Join(idle)
+	g.Join(m)
+	sends := limit.ByteRate() / 2
+	for i := range 100 {
+		if i == 50 {
+			g.Leave(m)
+			m = &share.Member{Share: m.Share}
+			g.Join(m)
+		}
+		idle.Saw(0, false)
+		m.Saw(sends.Bytes(time.Duration(i)*tick), false)
+		if g.Divide(time.Duration(i) * tick); i > 10 && m.Share < sends {
+			t.Errorf("tick %d: share %v of a queue that sends %v", i, m.Share, sends)
+		}
+	}
+	if most := sends + sends/3; m.Share > most {
+		t.Errorf("share %v of a queue that sends %v, want at most %v", m.Share, sends, most)
+	}
+}
+
 // A queue that was made again counts from 0, and a restarted agent finds counts that it never
 // saw: neither was sent in one tick.
 func TestCountsBeginAnew(t *testing.T) {
