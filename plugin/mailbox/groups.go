@@ -21,7 +21,7 @@ type Group struct {
 	Namespace string                       `json:"namespace"`
 	Direction terms.Named[terms.Direction] `json:"direction"`
 	Limit     units.BitRate                `json:"limitBitsPerSecond"`
-	// Pods is how many queues have a share, and Outside are the pods that have none.
+	// Pods is how many have a share, and Outside are the pods that have none.
 	Pods    int      `json:"pods"`
 	Outside []string `json:"outside,omitempty"`
 	// Sent is what all of them sent in the last second, and Largest the pod that sent most of it,

@@ -62,6 +62,11 @@ func (r *running) anyOutside() bool {
 // sum adds up what the queues of each group sent in the time that passed; before is what was told.
 func (r *running) sum(sent map[string]units.Bytes, before map[key]*mailbox.Group, now time.Time, passed time.Duration) map[key]*mailbox.Group {
 	groups, bytes, most := make(map[key]*mailbox.Group), make(map[key]units.Bytes), make(map[key]units.Bytes)
+	type podOf struct {
+		key
+		pod string
+	}
+	shared := make(map[podOf]bool)
 	group := func(namespace string, d terms.Direction, limit units.BitRate) (key, *mailbox.Group) {
 		k := key{namespace, d}
 		if groups[k] == nil {
@@ -72,7 +77,10 @@ func (r *running) sum(sent map[string]units.Bytes, before map[key]*mailbox.Group
 	for _, j := range r.known {
 		for name, s := range j.shares {
 			k, g := group(s.Namespace, s.Direction, s.Group)
-			g.Pods++
+			if !shared[podOf{k, s.Pod}] { // it may have several networks
+				shared[podOf{k, s.Pod}] = true
+				g.Pods++
+			}
 			bytes[k] += sent[name]
 			if sent[name] > most[k] {
 				most[k], g.Largest = sent[name], s.Pod
@@ -89,6 +97,7 @@ func (r *running) sum(sent map[string]units.Bytes, before map[key]*mailbox.Group
 	}
 	for k, g := range groups {
 		slices.Sort(g.Outside)
+		g.Outside = slices.Compact(g.Outside)
 		was := before[k]
 		if was == nil {
 			was = &mailbox.Group{}

@@ -23,6 +23,8 @@ func TestSumOfAGroup(t *testing.T) {
 	}
 	r := &running{known: map[attach.ID]*joined{
 		{ContainerID: "1"}: {shares: map[string]*engine.Share{"one": queue("one")}},
+		// A second network of the pod.
+		{ContainerID: "1", IfName: "net1"}: {shares: map[string]*engine.Share{"one too": queue("one")}},
 		{ContainerID: "2"}: {
 			shares:  map[string]*engine.Share{"two": queue("two")},
 			outside: map[string]*engine.Undivided{"in": {Namespace: "batch", Pod: "batch/two", Direction: terms.Ingress, Group: 10_000_000}},
