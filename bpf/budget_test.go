@@ -44,7 +44,7 @@ type budgets map[string]budget
 const (
 	// budgetFile has budgets by kernel series.
 	budgetFile = "verifier-budget.json"
-	// A program may grow by 10 % until somebody looks and writes a new budget.
+	// A program may grow by 10 % until someone looks and writes a new budget.
 	budgetMargin = 1.1
 	// Another kernel's verifier walks other ways; four times what the most
 	// generous of the known ones walks is a fault.

@@ -88,7 +88,7 @@ func validConfig(p terms.Policy) image.Config {
 	return bpftest.Config(&m.Config)
 }
 
-// No program ever answers what would end somebody else's chain: every packet
+// No program ever answers what would end another party's chain: every packet
 // of the corpus, cut at every length and as it is, with and without
 // segmentation, through every program, under every failure.
 func TestPrivilegedVerdicts(t *testing.T) {

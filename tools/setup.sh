@@ -18,7 +18,7 @@ demo=(
 	ping:iputils-ping
 	sysctl:procps
 )
-# The version in the names of the LLVM tools is that of bpf/CLANG_VERSION:
+# The version in the names of the LLVM tools is bpf/CLANG_VERSION's:
 # objects are committed, and another clang makes other objects.
 test=(
 	"${demo[@]}"

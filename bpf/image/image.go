@@ -24,7 +24,7 @@ import (
 //go:embed instructions.bin
 var instructions string
 
-// License is that of every program.
+// License is the licence of every program.
 const License = "Dual BSD/GPL"
 
 // Size of struct bpf_insn, and what it has in a 64-bit immediate load of a map, in
@@ -63,7 +63,7 @@ type Program struct {
 	carrier int
 }
 
-// Carrier says how a program learns which slot is that of its packet.
+// Carrier says how a program learns the slot of its packet.
 type Carrier uint32
 
 // FirstSlot is the lowest number of a slot, PW_FIRST_SLOT in bpf/lib/abi.h.

@@ -135,7 +135,7 @@ static __always_inline __u32 classify_hold(const struct pw_packet *pkt, __u32 lo
 /* A TCP flow that slows down for a loss is below its share for seconds, and comes back. Let go meanwhile it would
  * overtake what it sent, and send that again; BBR would take the speed of the first band for its own, and send that
  * much. So one that is held for its share is held on down to a quarter of it: where the
- * queue is short the share is that of the largest flow, and some have less than half of that. Others with less than
+ * queue is short, the share is what the largest flow has, and some have less than half of that. Others with less than
  * their share are calls as likely as bulk, and most of them send nothing again. */
 static __always_inline bool classify_slowed(const struct pw_work *work, __u32 unit)
 {

@@ -45,7 +45,7 @@
  * what a part of the cap carries would be too long where flows are many: what was sent is known of the flows in the list
  * of heavy flows, and these would have twice as much as all others. */
 #define PW_FAIR_BEGINS_NS (1ULL << 31)
-/* Out of a pod the sender's kernel is told of a drop: TCP slows down, and nothing is sent again over the network. So
+/* Out of a pod the sender's kernel sees a drop: TCP slows down, and nothing is sent again over the network. So
  * there the wait grows only where TCP loses 8 times as much, which is mostly BBR. */
 #define PW_FAIR_TOLD_SHIFT 3
 /* A sender that is far away sends too little for seconds after a loss, and a short queue runs empty meanwhile. So for
@@ -274,7 +274,7 @@ static __always_inline __u64 fair_big(const struct pw_config *cfg, __u64 fair)
 	return least + pw_more(pw_min(fair, cfg->light_most), least);
 }
 
-/* What becomes of a heavy packet, if there is room for it. Who understands marks gets one instead of a drop, unless
+/* What becomes of a heavy packet, if there is room for it. Whoever understands marks gets one instead of a drop, unless
  * it has ignored so many that it is at twice the share, and that is not just one offloaded packet. */
 static __always_inline enum pw_excess fair_draw(const struct pw_config *cfg,
 						const struct pw_packet *pkt)

@@ -147,7 +147,7 @@ static __always_inline void flows_find(struct pw_state *state, __u64 id, __u32 u
 
 /* Whether the sketch counts a packet of the flow. The first of a new flow it does not: a flood of such flows would
  * fill every cell with what it offers, many times the cap, and none is seen again. A flow that both places are closed
- * to would never be found, and counts. Who has been silent for long may count, too. With branches: most packets
+ * to would never be found, and counts. Whoever has been silent for long may count, too. With branches: most packets
  * end at the first one. */
 static __always_inline bool flows_counts(struct pw_state *state, __u64 id)
 {

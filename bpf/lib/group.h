@@ -10,7 +10,7 @@
 #include "maps.h"
 #include "meter.h"
 
-/* Whoever comes first adds the group: no packet passes unmetered because somebody removed it. NULL if the node has too many. */
+/* Whoever comes first adds the group: no packet passes unmetered because it was removed. NULL if the node has too many. */
 static __always_inline struct pw_group *group_of(const struct pw_config *cfg)
 {
 	struct pw_group none = {};

@@ -23,7 +23,7 @@
 #define PW_DECAY_B 244180ULL
 #define PW_DECAY_C 41650ULL
 
-/* est as of the tick of the cell, seen so many ticks later; shift is that of the half-life. */
+/* est as of the tick of the cell, seen so many ticks later; shift belongs to the half-life. */
 static __always_inline __u64 sketch_decay(__u32 est, __u32 since, __u32 shift)
 {
 	__u64 dt, halvings, rest, lost;

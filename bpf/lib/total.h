@@ -38,7 +38,7 @@ static __always_inline bool total_take_below(struct pw_work *work, __u64 limit)
 }
 
 /* Elephants: the estimate that separates light from heavy is too slow to find who has too much now. As under strict an equal
- * part is fair in any case (classify_big), and a quarter more than that (classify_look): who has no more loses nothing
+ * part is fair in any case (classify_big), and a quarter more than that (classify_look): whoever has no more loses nothing
  * while the share is too small. */
 static __always_inline void total_recent(struct pw_work *work)
 {

@@ -55,7 +55,7 @@ type work struct {
 	backlog uint32
 	// sender is what the socket says of a TCP sender on this node, nil for others.
 	sender *Sender
-	// level is that of the total meter when it was asked, before is when the
+	// level is the total meter's when it was read, before is when the
 	// packet came.
 	level, before uint64
 	// id is the hash of the flow.

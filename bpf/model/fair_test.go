@@ -94,7 +94,7 @@ func (s *sender) count(passed, light bool) {
 	}
 }
 
-// Who has more than the fair share is cut down to it, however much it offers; who has
+// Whoever has more than the fair share is cut down to it, however much it offers; whoever has
 // less loses nothing and goes first.
 func TestFairShare(t *testing.T) {
 	// At 1 Gbit/s a second has a hundred times as many packets.
@@ -385,7 +385,7 @@ func TestIdleSenderKeepsATurn(t *testing.T) {
 	}
 }
 
-// Who asks for marks and ignores them has at most twice the share.
+// Whoever asks for marks and ignores them has at most twice the share.
 func TestMarksIgnored(t *testing.T) {
 	const bits, start, end = 10e6, 2.0, 7.0
 	deaf := &sender{share: 1.2, bytes: 1514, ecn: 2}

@@ -34,7 +34,7 @@ type known struct {
 	found bool
 	// held is of the flow itself.
 	held bool
-	// rank of who has the place: who is displaced first has the lowest.
+	// rank of whoever has the place: who is displaced first has the lowest.
 	rank uint32
 	// age is with this packet.
 	age uint32

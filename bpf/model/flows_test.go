@@ -164,7 +164,7 @@ func TestConnectionsComeUpBesideAFlood(t *testing.T) {
 	}
 }
 
-// Who sends bulk beside such a flood is found out: from its second packet on the sketch
+// Whoever sends bulk beside such a flood is found out: from its second packet on the sketch
 // counts it.
 func TestBulkIsHeavyBesideAFlood(t *testing.T) {
 	const bits, bytes = 10e6, 1514
@@ -256,7 +256,7 @@ func TestNewFlowIsLightUpToHalf(t *testing.T) {
 		// before is when the flow sent a small packet.
 		before []float64
 		factor uint64
-		// age is that of the factor in ns.
+		// age is the factor's, in ns.
 		age  int64
 		want float64
 	}{

@@ -10,7 +10,7 @@ type Sketch struct {
 	Cells [sketchRows][columns]Cell
 }
 
-// Recent is that of the heavy flows of elephants: what they sent lately.
+// Recent is what the heavy flows of elephants sent lately.
 type Recent struct {
 	Cells [sketchRows][recentColumns]Cell
 }

@@ -408,7 +408,7 @@ func TestJoin(t *testing.T) {
 	list := func(entries ...string) string {
 		return `{"name":"n","plugins":[` + strings.Join(entries, ",") + `]}`
 	}
-	// noted is podweir's file as podweir made it of a and b, changed by somebody.
+	// noted is podweir's file as podweir made it of a and b, changed by another party.
 	noted := func(from, to string) string {
 		return strings.Replace(splice(t, "10-x.conflist", list(a, b)), from, to, 1)
 	}
@@ -432,7 +432,7 @@ func TestJoin(t *testing.T) {
 		"bandwidth":                    {list(a, bandwidth), list(a, bandwidth, entry, mesh), []string{"a", conflist.Type, "mesh"}, false},
 		"by hand, and a mesh":          {list(a, b), list(a, b, entry, mesh), []string{"a", "b", conflist.Type, "mesh"}, false},
 		"by hand, bandwidth is left":   {list(a), list(a, bandwidth, entry), []string{"a", conflist.Type}, false},
-		"somebody adds bandwidth":      {list(a, b), noted(entry, entry+","+bandwidth), []string{"a", "b", conflist.Type, "bandwidth"}, true},
+		"bandwidth is added":           {list(a, b), noted(entry, entry+","+bandwidth), []string{"a", "b", conflist.Type, "bandwidth"}, true},
 		"a mesh that changes its mind": {list(a, b), noted(entry, entry+`,{"type":"mesh","x":2}`), []string{"a", "b", conflist.Type, "mesh"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -453,7 +453,7 @@ func TestJoin(t *testing.T) {
 				t.Errorf("Join() (-want +got):\n%s", diff)
 			}
 			if strings.Contains(tc.own, "disableCheck") && !strings.Contains(string(raw), `"disableCheck": true`) {
-				t.Errorf("Join() = %s, lacks what somebody set", raw)
+				t.Errorf("Join() = %s, lacks what was set by hand", raw)
 			}
 			s.Own = joined
 			if action, why := conflist.Decide(s); action != conflist.Leave {

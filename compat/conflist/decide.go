@@ -85,7 +85,7 @@ func (s *Standing) differs() string {
 	own := s.Own.Network
 	at := own.Index(Type)
 	if at < 0 {
-		return "somebody took podweir out of podweir's file"
+		return "another party took podweir out of podweir's file"
 	}
 	entry := s.Entry
 	if entry == nil {

@@ -106,7 +106,7 @@ type Node struct {
 	BinDirs []string
 	// Conf is nil if the directory cannot be read.
 	Conf *conflist.Dir
-	// Profile is that of the CNI in force, nil if none is. Assumed says that a
+	// Profile belongs to the CNI in force, nil without one. Assumed says that a
 	// fact is missing and the careful member of its family is taken; Why says
 	// how it was found.
 	Profile *profiles.Profile

@@ -272,7 +272,7 @@ func (k *kernel) Queues(_ context.Context, devices []string) (map[string][]strin
 
 func (k *kernel) Verdicts(context.Context) ([]doctor.Verdict, error) { return k.verdicts, k.err }
 
-// agent answers as Cilium's does; config is that of 1.20.2 if empty.
+// agent answers as Cilium's does; an empty config means that of 1.20.2.
 type agent struct {
 	health, config string
 	noTCX          bool

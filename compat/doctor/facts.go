@@ -133,7 +133,7 @@ type Attachment struct {
 	PastQueue uint64
 	// Uncounted says why neither is known, "" if both are.
 	Uncounted string
-	// Kept are settings that somebody else chose in place of what podweir would set, as
+	// Kept are settings that another party chose in place of what podweir would set, as
 	// name=value.
 	Kept []string
 	// Policed says why the direction is policed though its configuration wants a queue, "" if
@@ -157,11 +157,11 @@ type Verdict struct {
 
 // Facts are all that the checks look at.
 type Facts struct {
-	// Version is that of the operator's program.
+	// Version is the operator's program's.
 	Version string
 	Root    fs.FS
 	Node    *detect.Node
-	// Profile is that of the CNI in force, or the one for unknown CNIs.
+	// Profile belongs to the CNI in force, or is the one for unknown CNIs.
 	Profile *profiles.Profile
 	// Choice is the delivery that suits the node.
 	Choice conflist.Choice

@@ -95,7 +95,7 @@ func (t *table) outcome(o *Outcome) {
 	}
 }
 
-// width is that of a terminal, in columns.
+// width of a terminal, in columns.
 const width = 80
 
 // wrapped writes text behind a label of some columns, broken between words; every further

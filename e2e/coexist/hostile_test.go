@@ -19,7 +19,7 @@ import (
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
-// hostile is somebody whom no profile knows, first on every hook of both ends
+// hostile is a neighbour that no profile knows, first on every hook of both ends
 // of the pod's pair, who ends the chain with 0 for all that he lets through.
 type hostile struct {
 	pod *pod
@@ -69,7 +69,7 @@ func (*hostile) programs(*testing.T) (places, ids []string) { return nil, nil }
 
 func (*hostile) owns(text string) bool { return strings.Contains(text, "hostile") }
 
-// Somebody ends the chain ahead of podweir. Where his program decides whether
+// A neighbour ends the chain ahead of podweir. Where its program decides whether
 // the limit holds, CHECK names him and ADD goes back in front of him, or, where
 // a filter was requested by name, refuses and names him.
 func TestPrivilegedHostile(t *testing.T) {

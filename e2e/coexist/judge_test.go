@@ -103,7 +103,7 @@ func (k *kase) held(t *testing.T, d terms.Direction) uint64 {
 	t.Helper()
 	a := k.status(t)
 	if a.Error != "" {
-		// It was not available again: somebody holds the hook.
+		// It was not available again: another party holds the hook.
 		return k.heldByTC(t, d)
 	}
 	for _, one := range a.Directions {

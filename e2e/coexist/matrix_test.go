@@ -20,7 +20,7 @@ import (
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
-// neighbour is somebody with programs on the device of one pod, who drops what
+// neighbour has programs on the device of one pod, which drop what
 // goes to the denied port in both directions.
 type neighbour interface {
 	// arrive attaches.

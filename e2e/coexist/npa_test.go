@@ -205,7 +205,7 @@ func TestPrivilegedReferenceBandwidthAndNPA(t *testing.T) {
 		order      string
 		directions []string
 		npaFirst   bool
-		// fails is in the error of who came second, "" if all goes well.
+		// fails is in the error of whoever came second, "" if all goes well.
 		fails string
 		// verdicts of both directions, and which are shaped.
 		verdicts        string

@@ -10,7 +10,7 @@ import (
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
-// TestPrivilegedHelmUpgrade upgrades releases of which somebody edited a field by hand:
+// TestPrivilegedHelmUpgrade upgrades releases with a field that was edited by hand:
 // one that Helm 3 made is upgraded by Helm 3 and by Helm 4, and of one that Helm 4 made
 // the field is taken back as docs/howto/install-with-helm.md says. A pod keeps its limits
 // all along.

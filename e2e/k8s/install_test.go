@@ -171,7 +171,7 @@ func TestPrivilegedDownDuringUninstall(t *testing.T) {
 }
 
 // TestPrivilegedHelmTest runs "helm test": it passes on a release whose pods have their
-// limits, and names what is wrong where somebody took one and no agent can mend it.
+// limits, and names what is wrong where one was taken away and no agent can mend it.
 func TestPrivilegedHelmTest(t *testing.T) {
 	mark.Nightly(t, "it takes 20 s")
 	install(t)

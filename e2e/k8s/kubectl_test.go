@@ -45,7 +45,7 @@ func (a *answer) is(status int, texts ...string) error {
 	return nil
 }
 
-// reader is somebody who uses "kubectl podweir", by the path of a kubeconfig.
+// reader is a user of "kubectl podweir", by the path of a kubeconfig.
 type reader string
 
 // newReader makes a ServiceAccount in a namespace of its name, and a kubeconfig for it.

@@ -37,7 +37,7 @@ func TestPrivilegedObserve(t *testing.T) {
 	kubectl(t, "annotate", "namespace", "default", enforceKey+"-")
 	p.enforced(t, peer, operator, "the fleet")
 
-	// Who sets a pod's annotations may not lift its limit, unless the operator lists it.
+	// Whoever sets a pod's annotations may not lift its limit, unless the operator lists it.
 	p.annotate(t, map[string]string{enforceKey: "observe"})
 	if e := sees(t, p.Name, enforceKey); e.Type != "Warning" {
 		t.Errorf("the Event is %+v, want a warning", e)

@@ -112,7 +112,7 @@ func TestPrivilegedStartupTaint(t *testing.T) {
 		return nil
 	})
 	if taints := kubectl(t, "get", "node", node.Name, "-o", "jsonpath={.spec.taints[*].key}"); !strings.Contains(taints, "example.com/other") {
-		t.Errorf("taints %q, want that somebody else's stays", taints)
+		t.Errorf("taints %q, want that another party's stays", taints)
 	}
 	green(t, node)
 	// The token of an agent is good for nothing else of the node, and for no other one.

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Adopt makes a pod of the lab from a network namespace that somebody else
+// Adopt makes a pod of the lab from a network namespace that another party
 // made, for example a kubelet: path is its file, v4 its address on ifName. The
 // lab puts load on it and keeps a name of its own for the namespace, which goes
 // with the lab or by [Pod.Delete]; the pod stays. Its Check, Add and Del mean

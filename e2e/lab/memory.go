@@ -148,7 +148,7 @@ func (n *Network) ChainMemoryBeside(
 	}
 	defer func() {
 		for _, p := range made {
-			p.network = n // from now on DEL is that of the whole chain
+			p.network = n // from now on DEL runs the whole chain
 		}
 		err = errors.Join(err, DeletePods(context.WithoutCancel(ctx), made))
 	}()

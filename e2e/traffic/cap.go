@@ -20,8 +20,8 @@ const (
 	carriedEnough = 1.5
 	// LeastUse is the share of the cap that one TCP flow must get.
 	LeastUse = 0.97
-	// leastFlood is that of a flood, which must not be dropped to less
-	// either. The depth is that of pfifo_fast in packets: 1,000 small ones are
+	// leastFlood is for a flood, which must not be dropped to less
+	// either. The depth is pfifo_fast's, in packets: 1,000 small ones are
 	// a few milliseconds, and a stall of the machine costs what they hold.
 	leastFlood = 0.9
 	// strictFrom is the cap from which a second may exceed it by 1 % at most,

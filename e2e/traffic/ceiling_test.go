@@ -51,7 +51,7 @@ func TestPrivilegedCeiling(t *testing.T) {
 		{name: "packet socket", way: lab.Past},
 		{name: "packet socket beside the queue of one band", keys: map[string]any{"policy": "flat"}, way: lab.Past, variant: true},
 		{name: "packet socket, ceiling by TCX", keys: map[string]any{"hostHook": "tcx"}, way: lab.Past, variant: true},
-		{name: "packet socket, MAC of somebody else", way: lab.PastSpoofed, variant: true},
+		{name: "packet socket, MAC of another pod", way: lab.PastSpoofed, variant: true},
 		{name: "packet socket, VLAN tag", way: lab.PastTagged},
 		{name: "packet socket, VLAN tag, ceiling by TCX", keys: map[string]any{"hostHook": "tcx"}, way: lab.PastTagged, variant: true},
 		{name: "AF_XDP in copy mode", way: lab.ByXDP},

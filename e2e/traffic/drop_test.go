@@ -20,7 +20,7 @@ import (
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
-// A sender in the pod is told of every packet that is dropped on its way out, as by
+// A sender in the pod learns of every packet that is dropped on its way out, as by
 // a plain queue: then TCP slows down at once, and sends nothing twice over the network.
 func TestPrivilegedSenderIsToldOfDrops(t *testing.T) {
 	mark.Kernels(t, "it judges counters, and the filter on prio only runs where the kernel has it")
@@ -44,7 +44,7 @@ func TestPrivilegedSenderIsToldOfDrops(t *testing.T) {
 			pod := shaped(t, r, capacity, tc.keys)
 			fd := floodSocket(t, pod, payload)
 			to := &unix.SockaddrInet4{Port: 9, Addr: r.Client.V4.As4()}
-			// Nobody is told of what waits for the neighbour's address and finds no room then.
+			// No sender learns of what waits for the neighbour's address and finds no room then.
 			first := wiremeter.Now()
 			_ = wiremeter.Until(t.Context(), first+2*time.Millisecond) // the meter leaves out the first millisecond
 			must.OK(t, unix.Sendto(fd, make([]byte, payload), 0, to))
@@ -78,7 +78,7 @@ func TestPrivilegedSenderIsToldOfDrops(t *testing.T) {
 	}
 }
 
-// floodSocket is a UDP socket of the pod that is told of drops, whose packets all find
+// floodSocket is a UDP socket of the pod that learns of drops, whose packets all find
 // room in it, and which offloads the segmentation of larger ones.
 func floodSocket(t *testing.T, pod *Target, segment int) (fd int) {
 	t.Helper()

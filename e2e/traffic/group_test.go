@@ -101,7 +101,7 @@ func (g *groupOf) join(t *testing.T, id attach.ID) {
 	}
 }
 
-// divide runs the loop until the test ends or somebody calls stop.
+// divide runs the loop until the test ends or the test calls stop.
 func (g *groupOf) divide(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -277,7 +277,7 @@ func TestPrivilegedGroupWithoutAnAgent(t *testing.T) {
 			away := min(processors.Stop(), longestAway)
 			all := g.sum(t, d, killed, end)
 			second, used := float64(all.Worst(time.Second))*8/groupLimit, all.BitsPerSec()/groupLimit
-			t.Logf("worst second %.4f of the limit, %.4f in all; the ceiling dropped %d packets while somebody divided, and %d of the %.0f kB afterwards",
+			t.Logf("worst second %.4f of the limit, %.4f in all; the ceiling dropped %d packets while another party divided, and %d of the %.0f kB afterwards",
 				second, used, divided-before, g.dropped(t, d)-divided, used*groupLimit*(end-killed).Seconds()/8e3)
 			if allowed := 1.02 + away.Seconds(); second > allowed {
 				t.Errorf("%.4f of the limit in a second, want at most %.4f", second, allowed)
@@ -292,7 +292,7 @@ func TestPrivilegedGroupWithoutAnAgent(t *testing.T) {
 	}
 }
 
-// A pod takes its queue away and somebody makes it anew, before who divides looks again: the queue
+// A pod takes its queue away and another party makes it anew, before who divides looks again: the queue
 // begins with the first share, which is not what was set, and gets that.
 func TestPrivilegedGroupWhoseQueueIsMadeAnew(t *testing.T) {
 	testutil.RequireQdisc(t, "htb", "tbf")
@@ -335,7 +335,7 @@ func TestPrivilegedSharesOfOnePodCloseAlone(t *testing.T) {
 			t.Fatalf("%s time: another share of the pod was closed, and %s cannot be looked at", again, id)
 		}
 	}
-	// Who divides keeps its node open: a pod without a share must be able to go.
+	// Whoever divides keeps its node open: a pod without a share must be able to go.
 	if _, err := g.node.Set(t.Context(), g.ids[1], func(c *shaping.Config) error {
 		c.Egress.Queue, c.Ingress.Queue = terms.QueueNone, terms.QueueNone
 		return nil

@@ -77,6 +77,6 @@ func (r *Rig) Reference(ctx context.Context, bitsPerSec, burstBits uint64) (*Tar
 	return r.Pod(ctx, bw, nil, lab.BandwidthEntry())
 }
 
-// TunedBurst is the burst, in bits, of somebody who has tuned the reference
+// TunedBurst is the burst, in bits, of a user who has tuned the reference
 // plugin: 64 kB.
 const TunedBurst = 64 * 1024 * 8

@@ -95,7 +95,7 @@ func TestDecideCeiling(t *testing.T) {
 	}{
 		"as a rule":             {func(*world, *shaping.Limit) {}, terms.HookKindClsact, ""},
 		"no TCX":                {func(w *world, _ *shaping.Limit) { w.tcx = false }, terms.HookKindClsact, ""},
-		"somebody's filter":     {(*world).policy, terms.HookKindTCX, ""},
+		"a foreign filter":      {(*world).policy, terms.HookKindTCX, ""},
 		"that and no TCX":       {func(w *world, l *shaping.Limit) { w.policy(l); w.tcx = false }, 0, `clsact filter "handle_egress" on ingress of veth1`},
 		"no host side":          {func(w *world, _ *shaping.Limit) { delete(w.devices, terms.SideHost) }, 0, "no other end on the host"},
 		"it is switched off":    {func(_ *world, l *shaping.Limit) { l.NoCeiling = true }, 0, ""},
@@ -118,7 +118,7 @@ func TestDecideCeiling(t *testing.T) {
 	}
 }
 
-// policy puts somebody's program where the ceiling would be.
+// policy puts a foreign program where the ceiling would be.
 func (w *world) policy(*shaping.Limit) {
 	w.devices[terms.SideHost].Hooks = []attach.HookProgram{
 		{Kind: terms.HookKindClsact, Hook: terms.HookIngress, ProgramID: 77, Name: "handle_egress", Pref: 1},
@@ -227,12 +227,12 @@ func byNames() map[string]byName {
 			d: terms.Ingress, change: mode(terms.ModeClsactHostSide), world: filter(terms.SideHost, terms.HookEgress),
 			queue: terms.QueueTBF, side: terms.SideHost, told: []string{"not the mode clsact-hostside", `"theirs"`},
 		},
-		"a queue beside somebody's root qdisc": {
+		"a queue beside a foreign root qdisc": {
 			d: terms.Egress, change: func(l *shaping.Limit) { l.Queue = terms.QueueTBF },
 			world: func(w *world) { foreignRoot(w, terms.SidePod) },
 			queue: terms.QueueNone, side: terms.SidePod, told: []string{"not the queue tbf", "sfq 8001:"},
 		},
-		"queues of its own beside somebody's root qdisc": {
+		"queues of its own beside a foreign root qdisc": {
 			d: terms.Ingress, change: mode(terms.ModeQdisc), world: func(w *world) { foreignRoot(w, terms.SideHost) },
 			queue: terms.QueueTBF, side: terms.SideIFB, told: []string{"not the mode qdisc", "sfq 8001:"},
 		},

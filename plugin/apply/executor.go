@@ -64,7 +64,7 @@ type Kernel interface {
 	Do(r *Record, a attach.Action) error
 }
 
-// Executor runs observe, plan and apply. Its fields are for who wants to be told or asked;
+// Executor runs observe, plan and apply. Its fields are for whoever wants to be told or asked;
 // set them before the first call.
 type Executor struct {
 	interfaces Interfaces
@@ -77,7 +77,7 @@ type Executor struct {
 	// Planned is told what differs on an interface before it is mended; nil
 	// does nothing.
 	Planned func(i attach.Interface, plan []attach.Action)
-	// Drifted is told what differs although the wish is the same: what somebody
+	// Drifted is told what differs although the wish is the same: what another party
 	// changed or took away. Nil does nothing.
 	Drifted func(id attach.ID, plan []attach.Action)
 	// Skipped is told of an interface that was named and is not shaped, although others of
@@ -146,7 +146,7 @@ type Want struct {
 	ReplaceQdisc bool
 	// Pod is "namespace/name" if known.
 	Pod string
-	// Strict is [attach.Request.Strict]: for who asks by hand and sees the error.
+	// Strict is [attach.Request.Strict]: for whoever asks by hand and sees the error.
 	Strict bool
 	// By is who asks; an attachment keeps whoever made it.
 	By By

@@ -127,7 +127,7 @@ func TestEnsureFailureRemovesWhatWasMade(t *testing.T) {
 	}
 }
 
-// Whoever made an attachment stays its maker when somebody else changes it.
+// Whoever made an attachment stays its maker when another party changes it.
 func TestRecordTellsWhoMadeIt(t *testing.T) {
 	w := newWorld()
 	for _, step := range []struct {

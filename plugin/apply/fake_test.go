@@ -23,7 +23,7 @@ const (
 	hostIndex = 9
 )
 
-// bigTCP is what somebody has given to the pod's device.
+// bigTCP is what another party has given to the pod's device.
 var bigTCP = attach.Offload{GSO: 196_608, GSOIPv4: 131_072}
 
 var errBoom = errors.New("boom")
@@ -45,7 +45,7 @@ type world struct {
 	lastID    uint32
 	lastMajor uint16
 	log       []string
-	// pacing is that of the pod's namespace, nil if the kernel has no sysctls for it.
+	// pacing of the pod's namespace, nil if the kernel has no sysctls for it.
 	pacing *shaping.Pacing
 	// noIFB is what stands in the place of an ifb.
 	noIFB string

@@ -122,7 +122,7 @@ func TestSameInterface(t *testing.T) {
 }
 
 // Where only TCX will do on the host side, a filter by name is refused as one beside
-// somebody else's is.
+// another party's is.
 func TestNoFilterWhereOnlyTCXWillDo(t *testing.T) {
 	w := newWorld()
 	cfg := &shaping.Config{Ingress: limit(10_000_000), HostTCX: true}
@@ -146,7 +146,7 @@ func TestNoFilterWhereOnlyTCXWillDo(t *testing.T) {
 }
 
 // A lost record costs the pod's device nothing: what podweir made it less is not taken for
-// what it had before, and what somebody else made it less is.
+// what it had before, and what another party made it less is.
 func TestOffloadAfterTheRecordWasLost(t *testing.T) {
 	small := attach.Offload{GSO: 5_000, GSOIPv4: 5_000}
 	for _, tt := range []struct {
@@ -211,11 +211,11 @@ func TestPresume(t *testing.T) {
 			egress: attach.Choice{Offload: &attach.Offload{GSO: 32_000}},
 		},
 		{
-			name: "a filter of somebody else's is on the same qdisc",
+			name: "a filter of another party's is on the same qdisc",
 			pod:  attach.Device{Exists: true, MTU: 1500, Offload: bigTCP, Hooks: []attach.HookProgram{guard, foreign}, Clsact: true},
 		},
 		{
-			name: "somebody has set another size and length",
+			name: "another party has set another size and length",
 			pod:  attach.Device{Exists: true, MTU: 1500, TxQueueLen: 500, Offload: attach.Offload{GSO: 5_000, GSOIPv4: 5_000}},
 			host: attach.Device{Exists: true, MTU: 1500, TxQueueLen: 1000, Offload: bigTCP},
 		},

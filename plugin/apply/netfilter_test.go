@@ -99,8 +99,8 @@ func TestLeavesTheRedirectForNothing(t *testing.T) {
 	}
 }
 
-// Who ends the chain for every packet ahead of the redirect leaves it none: the limit is policed
-// ahead of him, and goes back to its queue when he is gone. Who may decide by policy stays ahead.
+// Whoever ends the chain for every packet ahead of the redirect leaves it none: the limit is policed
+// ahead of him, and goes back to its queue when he is gone. Whoever may decide by policy stays ahead.
 func TestLeavesTheStarvedRedirect(t *testing.T) {
 	u32 := attach.HookProgram{Kind: terms.HookKindClsact, Hook: terms.HookIngress, FilterKind: "u32", Pref: 1, Answer: judge.AnswerEnds}
 	tcx := attach.HookProgram{Kind: terms.HookKindTCX, Hook: terms.HookIngress, ProgramID: 9, Name: "theirs", Answer: judge.AnswerEnds}
@@ -151,7 +151,7 @@ func TestLeavesTheStarvedRedirect(t *testing.T) {
 	}
 }
 
-// starved is a pod whose ingress goes through the ifb, then gets somebody ahead of the redirect.
+// starved is a pod whose ingress goes through the ifb, then gets another program ahead of the redirect.
 func starved(t *testing.T, other *attach.HookProgram, change func(*shaping.Limit)) (*world, *shaping.Config) {
 	t.Helper()
 	w, cfg := redirected(t, change)
@@ -188,7 +188,7 @@ func TestSaysWhoStarvesTheRedirectWithoutTCX(t *testing.T) {
 	}
 }
 
-// Who asks by hand for a queue by name gets an error, and is told who starves it.
+// Whoever asks by hand for a queue by name gets an error, and is told who starves it.
 func TestSaysWhoStarvesAQueueByName(t *testing.T) {
 	w, cfg := starved(t, &attach.HookProgram{Kind: terms.HookKindTCX, Hook: terms.HookIngress, ProgramID: 9, Name: "theirs", Answer: judge.AnswerEnds},
 		func(l *shaping.Limit) { l.Queue = terms.QueueTBF })

@@ -191,7 +191,7 @@ func TestPlanOfOneDifferenceOfTheCeiling(t *testing.T) {
 			"pw_ceiling is not on the ingress hook of veth1",
 		},
 		{
-			"somebody else comes to the ceiling's hook", func(w *world) {
+			"another party comes to the ceiling's hook", func(w *world) {
 				dev := w.devices[terms.SideHost]
 				dev.Hooks = slices.Insert(dev.Hooks, 0, attach.HookProgram{
 					Kind: terms.HookKindClsact, Hook: terms.HookIngress, ProgramID: 7, Name: "other", Pref: 1,
@@ -201,7 +201,7 @@ func TestPlanOfOneDifferenceOfTheCeiling(t *testing.T) {
 			`pw_ceiling is on clsact, want tcx because of other (program 7) at preference 1 on the ingress hook of veth1`,
 		},
 		{
-			"somebody else comes to the ceiling's hook, and there is no TCX", func(w *world) {
+			"another party comes to the ceiling's hook, and there is no TCX", func(w *world) {
 				dev := w.devices[terms.SideHost]
 				dev.Hooks = slices.Insert(dev.Hooks, 0, attach.HookProgram{
 					Kind: terms.HookKindClsact, Hook: terms.HookIngress, ProgramID: 7, Name: "other", Pref: 1,
@@ -288,7 +288,7 @@ func TestPlanOfAShare(t *testing.T) {
 			w.devices[terms.SidePod].Tree.Classes = nil
 			w.dataplanes[terms.Egress].Datapath.TotalRate.Mult++
 		}, []string{"egress update", "egress build-queue"}},
-		"the queue is that of no group": {func(w *world) {
+		"the queue belongs to no group": {func(w *world) {
 			tree := &w.devices[terms.SidePod].Tree
 			tree.Qdiscs = tree.Qdiscs[1:]
 			tree.Qdiscs[0].Parent = shaping.RootParent
@@ -430,7 +430,7 @@ func TestTreeDiff(t *testing.T) {
 		{"another root", func(g *shaping.Tree) { g.Qdiscs[0].Handle = 0x30000 }, "no tbf 1:0 at 10 Mbit/s under root", false},
 		{"no child", func(g *shaping.Tree) { g.Qdiscs = g.Qdiscs[:1] }, "no bfifo 2:0 under 1:1", false},
 		{"nothing", func(g *shaping.Tree) { g.Qdiscs = nil }, "no root qdisc, want tbf 1:0 at 10 Mbit/s", false},
-		{"another rate and somebody's qdisc", func(g *shaping.Tree) {
+		{"another rate and a foreign qdisc", func(g *shaping.Tree) {
 			g.Qdiscs[0].Rate = 2_500_000
 			g.Qdiscs = append(g.Qdiscs, shaping.Qdisc{Kind: "sfq", Handle: 0x90000, Parent: 0x20001})
 		}, "limit of the queue (tbf) is 20 Mbit/s, want 10 Mbit/s", false},
@@ -689,7 +689,7 @@ func TestRepairOfWhatIsGone(t *testing.T) {
 	}
 }
 
-// What a DEL removed while somebody waited for the lock is not made again.
+// What a DEL removed while another waited for the lock is not made again.
 func TestEnsureOfWhatWasRemovedMeanwhile(t *testing.T) {
 	w := newWorld()
 	want := wantOf(both(10_000_000))

@@ -79,7 +79,7 @@ func (r *Record) MadeClsact(s terms.Side) bool {
 	return false
 }
 
-// LeaveClsact says that the clsact qdisc of a side is somebody else's.
+// LeaveClsact says that the clsact qdisc of a side is another party's.
 func (r *Record) LeaveClsact(s terms.Side) {
 	for d, c := range r.Choices {
 		c.MadeClsact = slices.DeleteFunc(slices.Clone(c.MadeClsact), func(made terms.Side) bool { return made == s })

@@ -186,7 +186,7 @@ func (d *Device) ownMajors() []uint16 {
 	return all
 }
 
-// ownMajor is that of the root, 0 if it is not podweir's.
+// ownMajor is the root's, 0 if it is not podweir's.
 func (d *Device) ownMajor() uint16 {
 	if root := d.OwnRoot(); root != nil {
 		return major(root.Handle)

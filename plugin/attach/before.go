@@ -53,7 +53,7 @@ func otherEnd(s terms.Side) terms.Side {
 	return terms.SidePod
 }
 
-// ownOffload says that somebody gave the device sizes that podweir gives.
+// ownOffload says that another party gave the device sizes that podweir gives.
 func (d *Device) ownOffload() bool { return shaping.OwnOffload(d.Offload.GSO, d.MTU) }
 
 // presumedOffload is at least what the device has now: podweir only makes it less.

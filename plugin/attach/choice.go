@@ -42,9 +42,9 @@ type Choice struct {
 	// Majors are the random handle majors in the order they were drawn.
 	Majors   []uint16       `json:"majors"`
 	HookKind terms.HookKind `json:"hookKind"`
-	// CeilingKind is that of the ceiling.
+	// CeilingKind is the ceiling's hook kind.
 	CeilingKind terms.HookKind `json:"ceilingKind,omitempty"`
-	// GuardKind is that of the guard, 0 in records of releases that had it on clsact alone.
+	// GuardKind is the guard's hook kind, 0 in records of releases that had it on clsact alone.
 	GuardKind terms.HookKind `json:"guardKind,omitempty"`
 	// Queue replaces an automatic queue where the first choice could not be
 	// had; the note says why.

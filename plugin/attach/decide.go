@@ -17,7 +17,7 @@ import (
 
 // Errors that callers tell apart.
 var (
-	// ErrForeignQdisc: a root qdisc of somebody else's is on the device.
+	// ErrForeignQdisc: a root qdisc of another party's is on the device.
 	ErrForeignQdisc = errors.New("root qdisc is not podweir's")
 	// ErrHookTaken: a hook cannot be shared with the party that holds it.
 	ErrHookTaken = judge.ErrHookTaken
@@ -47,7 +47,7 @@ type Request struct {
 // Decide makes every choice that Compute leaves open, and returns what should
 // be on the interface together with the choices to record. It returns an error
 // wrapping [ErrForeignQdisc] or [ErrHookTaken] where no limit is available without
-// touching what belongs to somebody else, or, if the request is strict, none of
+// touching what belongs to another party, or, if the request is strict, none of
 // the kind that was requested.
 func Decide(req *Request, obs *Observed) (*Desired, Choices, error) {
 	want := &Desired{
@@ -188,7 +188,7 @@ func (c *Choice) limitOffload(obs *Observed, p *shaping.Params) *Offload {
 }
 
 // pace returns by what TCP in the pod should size its packets, nil if podweir leaves that alone
-// and always did, and notes what its namespace had before. What somebody else chose is kept.
+// and always did, and notes what its namespace had before. What another party chose is kept.
 func (c *Choice) pace(obs *Observed, p *shaping.Params) *shaping.Pacing {
 	if p.Direction != terms.Egress || obs.Pacing == nil || c.Pacing == nil && !p.Paced {
 		return nil
@@ -235,7 +235,7 @@ func (c *Choice) fit(req *Request, obs *Observed, p *shaping.Params) error {
 }
 
 // around finds what is available in place of a queue that meets an obstacle: an
-// ifb in the pod, which somebody who owns the host side's root qdisc or its hook does
+// ifb in the pod, which another party that owns the host side's root qdisc or its hook does
 // not reach, and else policing.
 func around(req *Request, obs *Observed, p *shaping.Params, prior *Choice, why error) (*shaping.Params, Choice, error) {
 	if p.Direction == terms.Ingress && p.Side == terms.SideHost && req.Facts.IFB {
@@ -345,7 +345,7 @@ func (s *Desired) unheld(obs *Observed) error {
 }
 
 // hookKind asks the judge how the program of the parameters is attached, if it is on a
-// hook that others can use; prior is that of an earlier run.
+// hook that others can use; prior is an earlier run's.
 func hookKind(req *Request, obs *Observed, p *shaping.Params, prior terms.HookKind) (terms.HookKind, error) {
 	if p.Hook != terms.HookEgress && p.Hook != terms.HookIngress {
 		return terms.HookKindAuto, nil
@@ -380,7 +380,7 @@ func settleCeiling(req *Request, obs *Observed, p *shaping.Params, prior terms.H
 }
 
 // settleGuard asks the judge how the guard is attached, and leaves out one that would need
-// a filter where none may stand. Beside a filter of somebody else's on a kernel without
+// a filter where none may stand. Beside a filter of another party on a kernel without
 // TCX it stands behind that.
 func settleGuard(req *Request, obs *Observed, p *shaping.Params, prior terms.HookKind) terms.HookKind {
 	if !p.Guard {

@@ -47,7 +47,7 @@ func TreeDiff(want, got *shaping.Tree) (diff string, inPlace bool) {
 
 // changeable says that two trees of the same kinds differ only in what the kernel
 // changes in place (package queue does it): HTB's default is fixed, prio would drop what
-// is in a band that goes, and what somebody put below podweir's root is not changed.
+// is in a band that goes, and what another party put below podweir's root is not changed.
 func changeable(want, got *shaping.Tree) bool {
 	if len(got.Qdiscs) != len(want.Qdiscs) || len(got.Classes) != len(want.Classes) {
 		return false

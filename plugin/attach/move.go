@@ -80,7 +80,7 @@ func without(obs *Observed, choices Choices, directions []terms.Direction) {
 }
 
 // keep returns the choices that still hold: all of a direction that stays. Of
-// one that is gone only who made the clsact qdiscs, which may be in use by the
+// one that is gone only whoever made the clsact qdiscs, which may be in use by the
 // other direction.
 func keep(choices Choices, gone []terms.Direction, now *shaping.Config) Choices {
 	kept := make(Choices)

@@ -320,7 +320,7 @@ func (s *DirectionState) KeepsRoot(side terms.Side) bool {
 }
 
 // strays names what podweir has left on a device for a direction and does not need there:
-// the record of it was lost, or somebody moved it. state is nil if nothing is needed.
+// the record of it was lost, or another party moved it. state is nil if nothing is needed.
 func (o *Observed) strays(d terms.Direction, state *DirectionState) string {
 	var all []string
 	for _, side := range []terms.Side{terms.SidePod, terms.SideHost} {

@@ -218,7 +218,7 @@ func TestPrivilegedForeignRoot(t *testing.T) {
 	wantClean(t, p, "DEL")
 }
 
-// Who owns the root qdisc of the host side, as Calico does from 3.30, keeps it:
+// Whoever owns the root qdisc of the host side, as Calico does from 3.30, keeps it:
 // the ingress queue moves to the pod, whoever comes first.
 func TestPrivilegedForeignRootOnTheHostSide(t *testing.T) {
 	testutil.RequireQdisc(t, "ifb")

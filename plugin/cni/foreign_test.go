@@ -69,7 +69,7 @@ func TestPrivilegedForeignDropDecides(t *testing.T) {
 	}
 }
 
-// A clsact qdisc that somebody makes while ADD is under way is theirs: it stays when the
+// A clsact qdisc that another party makes while ADD is under way is theirs: it stays when the
 // pod's limits go.
 func TestPrivilegedForeignClsactDuringADD(t *testing.T) {
 	testutil.RequireQdisc(t, "tbf", "pfifo_fast", "clsact")
@@ -85,7 +85,7 @@ func TestPrivilegedForeignClsactDuringADD(t *testing.T) {
 	p.must(t, "CHECK", c)
 	p.must(t, "DEL", c)
 	if got := p.node.Run(t, "tc", "qdisc", "show", "dev", p.host.Name); !strings.Contains(got, "clsact") {
-		t.Errorf("after DEL the host side has %q, want the clsact that somebody else made", got)
+		t.Errorf("after DEL the host side has %q, want the clsact that another party made", got)
 	}
 	if got := p.ns.Run(t, "tc", "qdisc", "show", "dev", "eth0"); strings.Contains(got, "clsact") {
 		t.Errorf("after DEL the pod side has %q, want no clsact: ADD made it", got)
@@ -105,7 +105,7 @@ func TestPrivilegedForeignQueueDuringADD(t *testing.T) {
 	p.step = nil
 	wantCode(t, "ADD", err, 102, "pfifo_fast 7:0")
 	if got := p.node.Run(t, "tc", "qdisc", "show", "dev", p.host.Name); !strings.Contains(got, "pfifo_fast 7: root") || strings.Contains(got, "clsact") {
-		t.Errorf("after ADD failed the host side has %q, want the queue that somebody else made", got)
+		t.Errorf("after ADD failed the host side has %q, want the queue that another party made", got)
 	}
 	if got := p.ns.Run(t, "tc", "qdisc", "show", "dev", "eth0"); strings.Contains(got, "tbf") || strings.Contains(got, "clsact") {
 		t.Errorf("after ADD failed the pod side has %q, want nothing of podweir's", got)
@@ -134,7 +134,7 @@ func (g *gate) filter(state []string) string {
 }
 
 // wantNoFilterBeside fails the test if podweir has put a filter on the hook where
-// somebody else's filter is.
+// another party's filter is.
 func wantNoFilterBeside(t *testing.T, g gate, p *pod) {
 	t.Helper()
 	if g.kind != "clsact" {
@@ -235,7 +235,7 @@ func (p *pod) gates(drops *counter, pin string) []gate {
 	return all
 }
 
-// A program of somebody else's that is named as podweir's are is somebody else's: it
+// A program of another party's that is named as podweir's are is another party's: it
 // stays, it decides, and podweir keeps away from its hook as from any other's.
 func TestPrivilegedNamesakeIsSomebodyElses(t *testing.T) {
 	testutil.RequireQdisc(t, "tbf", "pfifo_fast", "clsact")
@@ -259,7 +259,7 @@ func TestPrivilegedNamesakeIsSomebodyElses(t *testing.T) {
 	p.must(t, "ADD", c)
 	there("ADD")
 	if got := tcxNames(t, p.node.NetNS, p.host.Index, "ingress"); !slices.Equal(got, []string{"pw_ceiling"}) {
-		t.Errorf("the ceiling beside a filter of somebody else's: TCX has %v, want podweir's", got)
+		t.Errorf("the ceiling beside a filter of another party's: TCX has %v, want podweir's", got)
 	}
 	p.must(t, "CHECK", c)
 	p.repair(t)

@@ -326,7 +326,7 @@ func (n *node) slots(t *testing.T) int {
 	return taken
 }
 
-// state lists everything that somebody has put on the devices of a pod, in
+// state lists everything that another party has put on the devices of a pod, in
 // words: by tc(8) and by the kernel's list of TCX programs, not by podweir.
 func (p *pod) state(t *testing.T) []string {
 	t.Helper()

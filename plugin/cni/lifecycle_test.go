@@ -223,7 +223,7 @@ func TestPrivilegedTxQueueLen(t *testing.T) {
 	}
 }
 
-// TCP in a limited pod makes small packets. CHECK tells if somebody lets it make larger
+// TCP in a limited pod makes small packets. CHECK tells if another party lets it make larger
 // ones, and whoever takes the limit off a pod that stays gives back what was there before.
 func TestPrivilegedPacketsOfThePod(t *testing.T) {
 	mark.Kernels(t, "most nodes have prio, and with it another tree of queues")
@@ -374,7 +374,7 @@ func TestPrivilegedPacketsOfTheIFB(t *testing.T) {
 }
 
 // TestPrivilegedLimitLeftToCilium: every verb takes a limit that the entry leaves
-// to Cilium's bandwidth manager for somebody else's.
+// to Cilium's bandwidth manager for another party's.
 func TestPrivilegedLimitLeftToCilium(t *testing.T) {
 	p := newNode(t).newPod(t)
 	runtime := conf{"bandwidth": conf{

@@ -383,7 +383,7 @@ func TestPrivilegedLaterProgramsComeBeforeTheRedirect(t *testing.T) {
 }
 
 // A netfilter ingress chain that comes behind the redirect is blind, which is
-// why podweir leaves at once: who waits for such a chain is told, CHECK and
+// why podweir leaves at once: whoever waits for such a chain is told, CHECK and
 // status name it, and a repair or the next ADD moves to policing, whatever mode
 // was requested. Then what the chain drops does not arrive.
 func TestPrivilegedChainBehindTheRedirect(t *testing.T) {

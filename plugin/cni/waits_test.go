@@ -82,7 +82,7 @@ func (s *stamped) collect() error {
 // source is what the flows of a band send.
 type source struct {
 	flows int
-	// size is that of a packet with its Ethernet header, bits what a flow sends in a
+	// size of a packet with its Ethernet header, bits what a flow sends in a
 	// second.
 	size int
 	bits float64

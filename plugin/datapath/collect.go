@@ -22,7 +22,7 @@ import (
 // what it is for.
 const young = time.Minute
 
-// leftSlot is a slot as it was seen, of somebody who may be gone.
+// leftSlot is a slot as it was seen, whose owner may be gone.
 type leftSlot struct {
 	number       uint32
 	owner, since uint64
@@ -70,7 +70,7 @@ func (n *Slab) Collect(list func() (dirs []string, err error)) (int, error) {
 	return len(mine), nil
 }
 
-// left are the slots of nobody. Who is about to take one has no link to another.
+// left are the slots of nobody. Whoever is about to take one has no link to another.
 func (n *Slab) left(list func() (dirs []string, err error)) ([]leftSlot, error) {
 	var old []leftSlot
 	now := boottime()

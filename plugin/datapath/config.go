@@ -49,7 +49,7 @@ func (n *Slab) Slot(dir string, d terms.Direction) (uint32, error) {
 	return s.number, err
 }
 
-// Stamp is Slot for who attaches a program to it: it notes this release.
+// Stamp is Slot for whoever attaches a program to it: it notes this release.
 func (n *Slab) Stamp(dir string, d terms.Direction) (uint32, error) {
 	s, err := n.mustFind(dir, d)
 	if err == nil {

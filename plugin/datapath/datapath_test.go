@@ -162,7 +162,7 @@ func TestPrivilegedProgramOfTheNode(t *testing.T) {
 	if one := id(n, 300); one == id(again(t, root), 300) {
 		t.Error("a program for one slot is shared")
 	}
-	// Who made the slab knows the programs that others load over it.
+	// Whoever made the slab knows the programs that others load over it.
 	p, err := again(t, root).Program("pw_band", image.ByClassID)
 	must.OK(t, err)
 	info, err := p.Info()

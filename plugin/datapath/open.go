@@ -129,7 +129,7 @@ func (n *Slab) lock() (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// flock locks an open directory, or closes it. Who waits gets the lock in the order of
+// flock locks an open directory, or closes it. Whoever waits gets the lock in the order of
 // coming, which trying again and again would not give.
 func flock(f *os.File) error {
 	fd := int(f.Fd())
@@ -164,7 +164,7 @@ func closeIf(f *os.File, err error) error {
 var errHeld = errors.New("held by another process")
 
 // errRemoved: podweir is being uninstalled.
-var errRemoved = errors.New("somebody removes the pins")
+var errRemoved = errors.New("the pins are being removed")
 
 // sameFile says whether the open directory is still the one at its path.
 func sameFile(f *os.File, path string) bool {

@@ -12,12 +12,12 @@ import (
 )
 
 // namePrefix starts the names of podweir's programs and maps. Anybody may use it: what
-// has it is looked at, and what has it not is somebody else's.
+// has it is looked at, and what has it not is another party's.
 const namePrefix = "pw_"
 
 // Ours says whether a program that is attached somewhere is podweir's, of whatever
 // build and whatever became of its pins: it uses maps as every program of podweir's
-// does that limits anything, or its tag is that of a program of this build.
+// does that limits anything, or has the tag of a program of this build.
 func Ours(id uint32, name string, tag [8]byte) bool {
 	if !strings.HasPrefix(name, namePrefix) {
 		return false

@@ -23,7 +23,7 @@ type Carrier = image.Carrier
 // ByClassID is the carrier of filters.
 const ByClassID = image.ByClassID
 
-// CarrierOf is that of a program attached by TCX on one side for a direction. At the host side the device tells; a device inside a pod has the
+// CarrierOf is the carrier of a program attached by TCX on one side for a direction. At the host side the device tells; a device inside a pod has the
 // number of many others, so a program there serves one slot.
 func CarrierOf(s terms.Side, d terms.Direction, slot uint32) Carrier {
 	switch {
@@ -159,7 +159,7 @@ func load(p *image.Program, carrier Carrier, maps map[string]*bpfcall.Map) (*bpf
 }
 
 // loadEither loads a program, or what remains of it without reading the kernel's memory.
-// The error is that of the first attempt.
+// The first attempt's error is returned.
 func loadEither(text []byte, load func([]byte) (*bpfcall.Program, error)) (*bpfcall.Program, error) {
 	prog, err := load(text)
 	if err == nil {

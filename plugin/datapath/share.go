@@ -40,12 +40,12 @@ func (s *Share) Bytes() uint64 {
 // Lost says that the slot is another direction's by now, or nobody's.
 func (s *Share) Lost() bool { return atomic.LoadUint64(&s.Owner) != s.whose }
 
-// Changed says that somebody wrote another configuration since [Share.Set].
+// Changed says that another party wrote another configuration since [Share.Set].
 func (s *Share) Changed() bool { return atomic.LoadUint32(&s.Active) != s.wrote }
 
 // Set writes what the direction has at another share, and makes the meters those of that:
 // what waits takes more or less time now. What flows sent is an estimate in parts of the
-// share and stays as it is: within a tenth of a second it is that of the new share, and
+// share and stays as it is: within a tenth of a second it matches the new share, and
 // converting it made no difference (docs/results/shares.md).
 //
 // It is for one writer at a time, who holds the lock of the attachment.

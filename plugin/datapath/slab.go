@@ -32,7 +32,7 @@ var ErrFull = errors.New("no slot is free")
 // detaches a link some time after its last pin is gone.
 const slotRest = 10 * time.Second
 
-// makingBit of an owner says that the slot is not what its owner wants yet: who was
+// makingBit of an owner says that the slot is not what its owner wants yet: whoever was
 // killed meanwhile starts again.
 const makingBit = 1 << 63
 
@@ -44,7 +44,7 @@ const slotPin = "slot"
 // the next one is likely to be free there. It is a hint; nothing depends on it.
 const freePin = "free"
 
-// groupSlots are how many slots are mapped together: who looks for a free one sees a few
+// groupSlots are how many slots are mapped together: whoever looks for a free one sees a few
 // at once, and each page of a mapping takes the kernel a moment.
 const groupSlots = 4
 
@@ -71,7 +71,7 @@ func (n *Slab) owner(dir string, d terms.Direction) uint64 {
 func chunkSlots() uint32 {
 	m, err := image.MapByName(mapChunk)
 	if err != nil {
-		return 1 // the image is a part of this program, and has it; who makes a chunk gets the error
+		return 1 // the image is a part of this program, and has it; whoever makes a chunk gets the error
 	}
 	return m.MaxEntries
 }
@@ -112,7 +112,7 @@ func (n *Slab) group(number uint32) (group, error) {
 	return g, err
 }
 
-// mapGroup maps some slots for who unmaps them. The kernel rounds each up to 8 bytes,
+// mapGroup maps some slots for whoever unmaps them. The kernel rounds each up to 8 bytes,
 // and they are made of such words.
 func (n *Slab) mapGroup(number uint32) (group, error) {
 	m, err := bpfcall.OpenMap(n.chunkPath(number / chunkGroups()))
@@ -157,7 +157,7 @@ func (n *Slab) each(do func(s slot)) error {
 				g, err = n.mapGroup(at)
 			}
 			if errors.Is(err, os.ErrNotExist) {
-				break // somebody removes the pins
+				break // the pins are being removed
 			}
 			if err != nil {
 				return err
@@ -227,7 +227,7 @@ func unlink(dir string, d terms.Direction) error {
 
 // take returns the slot of a direction, and says whether it is a fresh one, with
 // nothing in it but random keys: [slot.own] makes it its owner's when everything is.
-// Who takes one holds the lock of the attachment, whose directory is there.
+// Whoever takes one holds the lock of the attachment, whose directory is there.
 func (n *Slab) take(dir string, d terms.Direction) (s slot, fresh bool, err error) {
 	owner := n.owner(dir, d)
 	s, found, err := n.find(dir, d)
@@ -286,7 +286,7 @@ func (n *Slab) claimIn(number uint32, owner uint64) (claimed slot, ok bool, err 
 		at := number*chunkGroups() + (n.first+i)%chunkGroups()
 		g, err := n.group(at)
 		if errors.Is(err, os.ErrNotExist) {
-			break // somebody removes the pins
+			break // the pins are being removed
 		}
 		if err != nil {
 			return slot{}, false, err
@@ -331,7 +331,7 @@ func (n *Slab) lastClaimed() uint32 {
 	return uint32(number)
 }
 
-// noteClaimed leaves the hint for the next who claims a slot, and can do without: of
+// noteClaimed leaves the hint for the next that claims a slot, and can do without: of
 // several processes one leaves it.
 func (n *Slab) noteClaimed(last, now uint32) {
 	if last == now {

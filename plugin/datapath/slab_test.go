@@ -133,7 +133,7 @@ func TestSlotsAreReused(t *testing.T) {
 	}
 }
 
-// Who was killed before the slot was empty finds it, and empties it.
+// Whoever was killed before the slot was empty finds it, and empties it.
 func TestInterruptedTake(t *testing.T) {
 	n := inMemory(t, 2)
 	dir := n.interfaceDir(t, "a")
@@ -242,7 +242,7 @@ func TestPrivilegedSlabGrows(t *testing.T) {
 	}
 }
 
-// A chunk that is pinned is the one that programs find, also where somebody was killed
+// A chunk that is pinned is the one that programs find, also where a process was killed
 // between the two steps.
 func TestPrivilegedSlabHasWhatIsPinned(t *testing.T) {
 	root := testutil.BPFFS(t)
@@ -261,7 +261,7 @@ func TestPrivilegedSlabHasWhatIsPinned(t *testing.T) {
 	}
 }
 
-// Who claims a slot of a node full of pods looks at all chunks once, and the next one
+// Whoever claims a slot of a node full of pods looks at all chunks once, and the next one
 // looks where a slot was free.
 func TestPrivilegedClaimStartsWhereOneWasFree(t *testing.T) {
 	root := testutil.BPFFS(t)
@@ -271,7 +271,7 @@ func TestPrivilegedClaimStartsWhereOneWasFree(t *testing.T) {
 	oldest := uint32(image.FirstSlot) / chunkSlots()
 	for i := range uint32(3) {
 		must.OK(t, n.grow())
-		if _, err := n.slot((oldest + i) * chunkSlots()); err != nil { // who looked there adds another one
+		if _, err := n.slot((oldest + i) * chunkSlots()); err != nil { // whoever looked there adds another one
 			t.Fatal(err)
 		}
 	}
@@ -493,7 +493,7 @@ func TestABIVersionIsThatOfThePrograms(t *testing.T) {
 	}
 }
 
-// Who waits for the node's lock gets it when it is released. A process that is stuck with
+// Whoever waits for the node's lock gets it when it is released. A process that is stuck with
 // it does not stop the others for ever, nor does one that gave up keep it.
 func TestNodeLockIsWaitedForInVain(t *testing.T) {
 	before := lockTimeout
@@ -519,7 +519,7 @@ func TestNodeLockIsWaitedForInVain(t *testing.T) {
 }
 
 // A kernel that lets no program read its memory gets the program without that; if it
-// refuses this, too, the error is that of the whole program.
+// refuses this, too, the whole program's error is returned.
 func TestLoadEither(t *testing.T) {
 	reads := []byte{0x85, 0, 0, 0, 113, 0, 0, 0} // bpf_probe_read_kernel
 	text := append(bytes.Clone(reads), 0x95, 0, 0, 0, 0, 0, 0, 0)

@@ -53,7 +53,7 @@ func (n *Slab) mustFind(dir string, d terms.Direction) (slot, error) {
 }
 
 // View is the memory of the slot of a direction, which programs write to meanwhile,
-// as long as the node is open; for who measures. dir is where the interface's pins
+// as long as the node is open; for whoever measures. dir is where the interface's pins
 // are.
 func (n *Slab) View(dir string, d terms.Direction) (*image.Slot, error) {
 	s, err := n.mustFind(dir, d)

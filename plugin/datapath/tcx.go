@@ -110,7 +110,7 @@ const (
 	detachPause  = 5 * time.Millisecond
 )
 
-// attachHead attaches to the list that was read: if somebody changed it since,
+// attachHead attaches to the list that was read: if another party changed it since,
 // it is read again. Whoever was faster stands behind us then, not before.
 func attachHead(prog *bpfcall.Program, ifindex int, at uint32) (l *bpfcall.Link, err error) {
 	for deadline := time.Now().Add(detachWithin); ; <-time.After(detachPause) {
@@ -128,7 +128,7 @@ func attachHead(prog *bpfcall.Program, ifindex int, at uint32) (l *bpfcall.Link,
 }
 
 // onNewest changes a list of the revision that was read, and reads it again as
-// long as somebody else is faster, [attachTries] times.
+// long as another party is faster, [attachTries] times.
 func onNewest(read func() (revision uint64, err error), change func(revision uint64) error) error {
 	for try := 1; ; try++ {
 		revision, err := read()
@@ -175,7 +175,7 @@ func detachNow(pin string) error {
 	return nil
 }
 
-// PutHost tells the programs on TCX hooks at the host side which slot is that of the
+// PutHost tells the programs on TCX hooks at the host side the slot of the
 // direction at a device.
 func (n *Slab) PutHost(dir string, d terms.Direction, ifindex int) error {
 	s, err := n.mustFind(dir, d)
@@ -315,7 +315,7 @@ func HaveTCX() bool {
 	return has && err == nil
 }
 
-// ProbeTCX is HaveTCX for who keeps the answer: an error means that the kernel
+// ProbeTCX is HaveTCX for whoever keeps the answer: an error means that the kernel
 // could not be asked.
 func ProbeTCX() (bool, error) {
 	_, err := bpfcall.QueryTCX(1, bpfcall.TCXEgress)

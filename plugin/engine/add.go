@@ -101,7 +101,7 @@ func Add(ctx context.Context, a *Adding) Added {
 	return out
 }
 
-// ended says that an error means that there is no pod any more, which only who is not
+// ended says that an error means that there is no pod any more, which only whoever is not
 // called within its set-up can meet.
 func (a *Adding) ended(err error) bool {
 	switch a.By {

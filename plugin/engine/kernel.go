@@ -33,7 +33,7 @@ type kernel struct {
 	slab   *datapath.Slab
 	// shows says that what is seen is for people: part of it is better than nothing.
 	shows bool
-	// found are the two devices that were found last, until somebody looks at them.
+	// found are the two devices that were found last, until others are found.
 	found map[device]hostif.Interface
 	// seen is what the last look at a device found.
 	seen map[device]*act.Seen
@@ -41,7 +41,7 @@ type kernel struct {
 	listed *queue.Listing
 	// known are the kernel's features, nil until they are read.
 	known *features
-	// deadline is that of all handles, zero for none.
+	// deadline of all handles, zero for none.
 	deadline time.Time
 	// leaveIFB leaves the ifb to the namespace, which is about to go:
 	// deleting one takes 25 ms.
@@ -161,7 +161,7 @@ func (k *kernel) placeOf(r *apply.Record, s terms.Side) (*place, error) {
 	return p, err
 }
 
-// recordedPlace is placeOf for who is told anyway that the device is gone. It does not
+// recordedPlace is placeOf for whoever is told anyway that the device is gone. It does not
 // ask for a device whose index the record has, and returns nil if the namespace is gone.
 func (k *kernel) recordedPlace(r *apply.Record, s terms.Side) (*place, error) {
 	i := &r.Interface
@@ -210,7 +210,7 @@ func (k *kernel) Observe(r *apply.Record) (*attach.Observed, error) {
 	}
 	for _, s := range []terms.Side{terms.SidePod, terms.SideHost, terms.SideIFB} {
 		if s == terms.SideIFB && !looksForIFB(r, obs) {
-			continue // who needs one after all takes one that is there
+			continue // whoever needs one after all takes one that is there
 		}
 		p, err := k.placeOf(r, s)
 		if errors.Is(err, hostif.ErrForeignDevice) {
@@ -234,7 +234,7 @@ func (k *kernel) Observe(r *apply.Record) (*attach.Observed, error) {
 	return obs, k.observeNetfilter(r, obs)
 }
 
-// observePacing reads by what TCP in the pod sizes its packets, for who limits what it sends or
+// observePacing reads by what TCP in the pod sizes its packets, for whoever limits what it sends or
 // did.
 func (k *kernel) observePacing(r *apply.Record, obs *attach.Observed) error {
 	if r.Config.Egress == nil && r.Choices[terms.Egress].Pacing == nil {
@@ -275,7 +275,7 @@ func mayUseIFB(r *apply.Record) bool {
 }
 
 // mayMoveToIFB says that the ingress queue cannot stand on the host side: a root
-// qdisc of somebody else's is there.
+// qdisc of another party's is there.
 func mayMoveToIFB(r *apply.Record, obs *attach.Observed) bool {
 	host := obs.Devices[terms.SideHost]
 	if r.Config.Ingress == nil || host == nil || host.Root() == nil {

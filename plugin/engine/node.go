@@ -99,7 +99,7 @@ func (n *Node) Known() ([]attach.ID, error) {
 const ManualNetwork = "podweir-manual"
 
 // Holder returns an attachment, other than one, that shapes an interface which is wanted:
-// two would take each other's place on the hooks. The error is that of
+// two would take each other's place on the hooks. The error comes from
 // [apply.Executor.Targets].
 func (n *Node) Holder(w *apply.Want, than attach.ID) (holder attach.ID, held bool, err error) {
 	targets, err := n.Targets(w)

@@ -15,7 +15,7 @@ import (
 type Other struct {
 	// Name is that of its end on the host, or of its device in the pod if it has none.
 	Name string `json:"device"`
-	// NetNSPath is that of the pod's network namespace, "" if it is none of those that were
+	// NetNSPath of the pod's network namespace, "" if it is none of those that were
 	// given.
 	NetNSPath string `json:"netns,omitempty"`
 	// EgressBytes and IngressBytes are what the pod sent and received since the device was made.

@@ -38,7 +38,7 @@ type Node struct {
 	Paths engine.Paths
 	// Root is the root directory of the node.
 	Root string
-	// CRISocket is that of the container runtime; the kubelet's, or looked for below the
+	// CRISocket of the container runtime; the kubelet's, or looked for below the
 	// root, if empty.
 	CRISocket string
 	// HealthAddress is where podweir's agent answers /readyz; empty asks nobody.

@@ -56,7 +56,7 @@ func (h *Handle) IFB(ifindex int) (Interface, error) {
 // EnsureIFB makes the ifb that serves the device dev, or takes the one that is
 // there, and brings it up with [IFBMTU] and the offload limits of dev, as far as
 // the kernel lets an ifb have them. IPv6 address generation is off before the
-// device comes up, should somebody raise the MTU later.
+// device comes up, should another party raise the MTU later.
 //
 // A failure leaves no new device. The ifb goes with its namespace, which is
 // cheaper than to delete it.

@@ -5,7 +5,7 @@
 // which way, and who else is there. It is the only one to say so: ADD, CHECK, the
 // agent, the delivery of the node's configuration, the commands and the doctor ask it.
 //
-// It is pure: who asks gives it what was observed, and what is known of the CNI.
+// It is pure: whoever asks gives it what was observed, and what is known of the CNI.
 package judge
 
 import (
@@ -28,12 +28,12 @@ type Program struct {
 	FilterKind string
 	// Tag is the kernel's digest of the program.
 	Tag [8]byte
-	// Ours says that podweir made it: who reads the hook finds that out by the
+	// Ours says that podweir made it: whoever reads the hook finds that out by the
 	// program's maps, its tag and its place.
 	Ours bool
 	// Current says that it is a program of podweir's, and of this build.
 	Current bool
-	// Slot is that of the slab that it serves there, 0 if none.
+	// Slot is the slab's slot that it serves there, 0 if none.
 	Slot uint32
 	// Direct says that what a filter returns is the verdict.
 	Direct bool
@@ -198,7 +198,7 @@ func kind(m terms.Mode) terms.HookKind {
 // Attach says how the program is to be attached: as a filter, or at the head of the
 // TCX list. Where nobody else is on a hook, clsact comes before TCX, whose attach waits
 // for RCU under RTNL (ruling 3). A filter runs after every TCX program and after the
-// filters before it, each of which may end the chain: once somebody else is there, it
+// filters before it, each of which may end the chain: once another program is there, it
 // has to be TCX. On the host side others may come at any time, so a program without
 // which the limit does not hold is TCX there from the beginning.
 //

@@ -59,11 +59,11 @@ func TestAttach(t *testing.T) {
 	}{
 		"nobody there":                     {auto, on(pod), clsact, nil, ""},
 		"only ours":                        {auto, on(pod, mine, myFilter), clsact, nil, ""},
-		"somebody's TCX program":           {auto, on(pod, stranger), tcx, nil, ""},
-		"somebody's filter":                {auto, on(host, filter), tcx, nil, ""},
+		"a foreign TCX program":            {auto, on(pod, stranger), tcx, nil, ""},
+		"a foreign filter":                 {auto, on(host, filter), tcx, nil, ""},
 		"that and no TCX":                  {with(auto, noTCX), on(host, filter), 0, judge.ErrHookTaken, `clsact filter "handle_egress" on ingress of veth1`},
 		"a filter that is no program":      {with(auto, noTCX), on(host, u32), 0, judge.ErrHookTaken, `clsact filter "u32"`},
-		"a namesake is somebody":           {auto, on(host, namesake), tcx, nil, ""},
+		"a namesake is foreign":            {auto, on(host, namesake), tcx, nil, ""},
 		"it was TCX before":                {with(auto, func(q *judge.Question) { q.Prior = tcx }), on(pod), tcx, nil, ""},
 		"the limit needs it, host side":    {with(auto, func(q *judge.Question) { q.Limits = true }), on(host), tcx, nil, ""},
 		"the limit needs it, pod side":     {with(auto, func(q *judge.Question) { q.Limits = true }), on(pod), clsact, nil, ""},
@@ -83,7 +83,7 @@ func TestAttach(t *testing.T) {
 		"TCX by name, and none":            {with(byName(terms.ModeTCXPodSide), noTCX), on(pod), 0, judge.ErrNoTCX, "mode tcx-podside"},
 		"clsact by name":                   {byName(terms.ModeClsactHostSide), on(host), clsact, nil, ""},
 		"clsact by name beside ours":       {byName(terms.ModeClsactHostSide), on(host, myFilter), clsact, nil, ""},
-		"clsact by name, somebody's there": {byName(terms.ModeClsactPodSide), on(pod, filter), 0, judge.ErrHookTaken, "handle_egress"},
+		"clsact by name, another is there": {byName(terms.ModeClsactPodSide), on(pod, filter), 0, judge.ErrHookTaken, "handle_egress"},
 		"clsact by name behind TCX":        {byName(terms.ModeClsactHostSide), on(host, stranger), 0, judge.ErrHookTaken, `TCX program "tracer" runs before every filter`},
 		"clsact by name, refused":          {with(byName(terms.ModeClsactHostSide), hostTCX), on(host), 0, judge.ErrHookTaken, "mode clsact-hostside is refused"},
 		"refused comes first":              {with(byName(terms.ModeClsactHostSide), hostTCX), on(host, stranger), 0, judge.ErrHookTaken, "mode clsact-hostside is refused"},
@@ -98,7 +98,7 @@ func TestAttach(t *testing.T) {
 	}
 }
 
-// A filter never stands beside somebody else's program, whatever is requested.
+// A filter never stands beside another party's program, whatever is requested.
 func TestFilterNeverBesideOthers(t *testing.T) {
 	for _, side := range []terms.Side{terms.SidePod, terms.SideHost} {
 		for _, mode := range []terms.Mode{terms.ModeAuto, terms.ModeQdisc, terms.ModeClsactPodSide, terms.ModeClsactHostSide} {
@@ -181,8 +181,8 @@ func TestDrift(t *testing.T) {
 		want  string
 	}{
 		"nothing moved":           {on(terms.SideHost, mine, cilFrom), ""},
-		"somebody behind us":      {on(terms.SideHost, mine, stranger, cilFrom), ""},
-		"somebody ahead":          {on(terms.SideHost, stranger, mine, cilFrom), "tracer (program 30) ahead of podweir"},
+		"a program behind us":     {on(terms.SideHost, mine, stranger, cilFrom), ""},
+		"a program ahead":         {on(terms.SideHost, stranger, mine, cilFrom), "tracer (program 30) ahead of podweir"},
 		"the CNI ahead":           {on(terms.SideHost, cilFrom, mine), "cil_from_contai (program 10) ends the chain: podweir sees no packet"},
 		"ours is gone":            {on(terms.SideHost, cilFrom), "podweir's program is not on the hook"},
 		"it cannot be read later": {&judge.Chain{Unread: "x"}, "the hook could not be read"},
@@ -268,7 +268,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// Who answers the same to every packet is judged without a name.
+// Whoever answers the same to every packet is judged without a name.
 func TestStandBesideConstants(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[judge.Answer]judge.Standing{

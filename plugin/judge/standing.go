@@ -21,7 +21,7 @@ const (
 	// Behind: a foreign program runs first; we cannot tell whether it ends
 	// the chain.
 	Behind Standing = "behind"
-	// Starved: somebody before us ends the chain, so we see nothing.
+	// Starved: a program before us ends the chain, so we see nothing.
 	Starved Standing = "starved"
 	// Missing: ours is not there.
 	Missing Standing = "missing"

@@ -44,16 +44,16 @@ func (d Dir) groupsPath() string { return filepath.Join(string(d), "groups.json"
 // RecordGroups leaves what who divides sees now, in place of what it saw before.
 func (d Dir) RecordGroups(all []Group) error { return Write(d.groupsPath(), all) }
 
-// ForgetGroups removes the record of who does not divide any more.
+// ForgetGroups removes the record of whoever does not divide any more.
 func (d Dir) ForgetGroups() { _ = os.Remove(d.groupsPath()) }
 
-// Groups returns the limits that somebody divides now, none if nobody does: who does writes them
+// Groups returns the limits that another party divides now, none if nobody does: who does writes them
 // every second.
 func (d Dir) Groups() ([]Group, error) {
 	return readFresh[Group](d.groupsPath())
 }
 
-// readFresh reads what somebody leaves again and again, nothing if that was too long ago.
+// readFresh reads what another party leaves again and again, nothing if that was too long ago.
 func readFresh[T any](path string) ([]T, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {

@@ -46,7 +46,7 @@ type Cause string
 
 // The causes.
 const (
-	// CauseTaken: somebody takes the limit away again and again.
+	// CauseTaken: another party takes the limit away again and again.
 	CauseTaken Cause = "taken"
 	// CauseMended: what keeps the limit was changed, and was put back.
 	CauseMended Cause = "mended"
@@ -72,7 +72,7 @@ func (c *Likely) Of(l *terms.Limit) string {
 	case c.Cause == CauseRedirected:
 		return "a program takes packets past the host side's device (bpf_redirect_peer)" + names
 	case l.Direction.Is == terms.Ingress:
-		return "a program or a filter of somebody else takes packets past the queue" + names
+		return "a program or a filter of another party takes packets past the queue" + names
 	case l.Ceiling:
 		return "a program that runs before the ceiling takes packets past it" + names
 	case l.NoCeiling != "":
@@ -112,7 +112,7 @@ func (t Taker) String() string {
 	return "software on the node"
 }
 
-// TakenAway says that somebody takes a limit away.
+// TakenAway says that another party takes a limit away.
 func TakenAway(d terms.Direction, by Taker) string {
 	return fmt.Sprintf("the %v limit is taken away again and again, by %v", d, by)
 }

@@ -25,7 +25,7 @@ const (
 type Unshaped struct {
 	Pod string `json:"pod"`
 	UID string `json:"uid"`
-	// Reason is that of the metric podweir_unshaped_pods.
+	// Reason is a value of the metric podweir_unshaped_pods.
 	Reason string    `json:"reason"`
 	Since  time.Time `json:"since"`
 	Error  string    `json:"error"`

@@ -10,7 +10,7 @@ import (
 
 // ParseEntry reads podweir's entry in the chain, with the name of its network,
 // together with a pod's annotations as a runtime would hand them over, and what is
-// set for its namespace: for who shapes without being called by a runtime. Configuration and errors are those of
+// set for its namespace: for whoever shapes without being called by a runtime. Configuration and errors are those of
 // [Parse]; an entry that is no JSON object is an error without a type.
 func ParseEntry(entry []byte, annotations PodAnnotations, namespace Namespace) (*Config, error) {
 	bad := func(err error) (*Config, error) {

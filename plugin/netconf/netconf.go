@@ -89,7 +89,7 @@ type Config struct {
 	// OnError applies to every error but a [*ContractError].
 	OnError OnError
 	// ReplaceQdisc is the operator's word to replace a root qdisc that
-	// somebody else put on a device.
+	// another party put on a device.
 	ReplaceQdisc bool
 	// LogFile is an absolute path, or empty to log to stderr alone.
 	LogFile  string
@@ -164,7 +164,7 @@ func fewNotes(notes []string) []string {
 	return append(slices.Clone(notes[:maxNotes-1]), fmt.Sprintf("%d more mistakes, which are in the log", len(notes)-maxNotes+1))
 }
 
-// ParseStrict is [Parse] for input that somebody has just written and can mend, on
+// ParseStrict is [Parse] for input that a user has just written and can mend, on
 // a command line or in an installation's settings: what Parse ignores is an error
 // too.
 func ParseStrict(command Command, stdin []byte) (*Config, error) {

@@ -49,7 +49,7 @@ type podRules struct {
 // podRules reads podAnnotations. An item that cannot be read opens nothing.
 func (p *parser) podRules() podRules {
 	const key = "podAnnotations"
-	// Who observes only has no limit: that is nothing for pods unless the operator says so.
+	// Whoever observes only has no limit: that is nothing for pods unless the operator says so.
 	preset := podRules{names: slices.DeleteFunc(slices.Clone(annotationKeys), func(k string) bool { return k == enforceAnnotation })}
 	raw := p.conf.get(key)
 	if raw == nil {

@@ -149,7 +149,7 @@ func (p *parser) readMax(sources ...*source) (first asked) {
 	return first
 }
 
-// capped tells that somebody asks for more than the maximum. The node's own default may
+// capped tells that more than the maximum is requested. The node's own default may
 // be above that of a namespace: it is for all namespaces.
 func (p *parser) capped(first, most asked) {
 	if first.by.origin == ofNode {
@@ -182,7 +182,7 @@ func (p *parser) checkPreset(by *source, most asked) {
 		return
 	}
 	preset := asked{by: by}
-	preset.rate, _ = p.rateOf(by) // an unread one is told of elsewhere
+	preset.rate, _ = p.rateOf(by) // an unread one is reported elsewhere
 	if preset.rate > most.rate {
 		p.ignoreError(preset.aboveMax(most), maxIsUsed)
 	}

@@ -165,7 +165,7 @@ func (p *parties) checkTold(t *testing.T, got *netconf.Config, err error) {
 	}
 }
 
-// TestMaxRateIsToldToTheOwner: who asks for more than the maximum learns whose it is.
+// TestMaxRateIsToldToTheOwner: whoever asks for more than the maximum learns whose it is.
 func TestMaxRateIsToldToTheOwner(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -34,7 +34,7 @@ const interimLimit units.Bytes = 1 << 20
 // The device keeps the txqueuelen that the tree's bands need: to set it back under a
 // queue makes the kernel wait for RCU with RTNL held, and the queue does not use it.
 //
-// Returns a [*ForeignRootError], which is an [ErrForeignRoot], if somebody
+// Returns a [*ForeignRootError], which is an [ErrForeignRoot], if another party
 // else's root is there. A failure leaves the kernel's default.
 func Build(h *hostif.Handle, ifindex int, tree *shaping.Tree, program Classifier) error {
 	if err := checkTree(tree); err != nil {
@@ -191,7 +191,7 @@ func Remove(h *hostif.Handle, ifindex int, kind shaping.QdiscKind, handle shapin
 }
 
 // RemoveForeignRoot removes whatever root qdisc a device has. It is for the
-// operator's word that somebody else's is to go.
+// operator's word that another party's is to go.
 func RemoveForeignRoot(h *hostif.Handle, ifindex int) error {
 	d, err := Observe(h, ifindex)
 	if err != nil {

@@ -35,7 +35,7 @@ const (
 	// gives its filters low numbers. The AWS Network Policy Agent deletes the first filter
 	// with handle 1 of a hook, whoever made it.
 	FilterHandle = 0x7077
-	// FormerHandle is that of filters which releases before made.
+	// FormerHandle is the handle of filters that earlier releases made.
 	FormerHandle = 1
 )
 
@@ -78,7 +78,7 @@ type bpfFilter struct {
 	pref    uint16
 	handle  uint32
 	program Classifier
-	// class is that of the qdisc whose classes the program answers, 0 on a hook.
+	// class of the qdisc whose classes the program answers, 0 on a hook.
 	class shaping.TCHandle
 }
 
@@ -146,7 +146,7 @@ func AttachClsact(h *hostif.Handle, ifindex int, at Place, program Classifier) (
 	return onHook(h, ifindex, at, func() error { return filterAt(at, program).add(h, ifindex) })
 }
 
-// AddToClsact is [AttachClsact] for who knows that the clsact qdisc is there.
+// AddToClsact is [AttachClsact] for whoever knows that the clsact qdisc is there.
 func AddToClsact(h *hostif.Handle, ifindex int, at Place, program Classifier) error {
 	if !strings.HasPrefix(program.Name, ProgramPrefix) {
 		return fmt.Errorf("program name %q does not begin with %q", program.Name, ProgramPrefix)
@@ -277,7 +277,7 @@ func Ours(f *Filter) bool {
 	}
 }
 
-// named says that a filter has a name as podweir's have, for who knows its place.
+// named says that a filter has a name as podweir's have, for whoever knows its place.
 func named(f *Filter) bool {
 	return f.Kind == "bpf" && strings.HasPrefix(f.Name, ProgramPrefix)
 }

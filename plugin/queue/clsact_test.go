@@ -130,7 +130,7 @@ func TestPrivilegedClsactNeverReplaces(t *testing.T) {
 	testutil.RequireQdisc(t, "clsact", "bpf")
 	d := newDevice(t)
 	ours := testutil.VerdictProgram(t, "pw_test", -1)
-	// Somebody else's, under a name of theirs, at the very place.
+	// Another party's, under a name of theirs, at the very place.
 	d.Run(t, "tc", "qdisc", "add", "dev", "eth0", "clsact")
 	d.Run(t, "tc", "filter", "add", "dev", "eth0", "ingress", "pref", "1", "handle", "1", "bpf", "bytecode", "1,6 0 0 4294967295", "flowid", "1:1")
 	at := queue.Place{Hook: terms.HookIngress, Pref: 1, Handle: 1}

@@ -34,7 +34,7 @@ const (
 const nsPerSec = 1_000_000_000
 
 // options returns the TCA_OPTIONS of a qdisc, nil if its kind has none. limit
-// is that of a TBF.
+// belongs to a TBF.
 func options(q *shaping.Qdisc, tbfLimit units.Bytes) (*nl.RtAttr, error) {
 	switch q.Kind {
 	case shaping.KindTBF:

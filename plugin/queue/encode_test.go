@@ -82,7 +82,7 @@ func TestPrioSendsTheRestToTheSecondBand(t *testing.T) {
 	}
 }
 
-// Whatever the kernel, or somebody on the socket, sends: an error or a result,
+// Whatever the kernel, or another process on the socket, sends: an error or a result,
 // never a panic.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte{})
@@ -123,7 +123,7 @@ func TestListWithAHole(t *testing.T) {
 		"a queue for each transmit": {[][]Qdisc{{qdisc("mq", 0, shaping.RootParent), qdisc("fq_codel", 0, 1), qdisc("fq_codel", 0, 2)}}, 1},
 		"hooks alone":               {[][]Qdisc{{qdisc("noqueue", 0, shaping.RootParent), hooks}}, 1},
 		"never up":                  {[][]Qdisc{nil, nil, nil}, listAttempts},
-		"somebody's bucket":         {[][]Qdisc{{bucket}, {bucket}, {bucket}}, listAttempts},
+		"a foreign bucket":          {[][]Qdisc{{bucket}, {bucket}, {bucket}}, listAttempts},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tries := 0

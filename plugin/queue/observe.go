@@ -204,7 +204,7 @@ func RootStats(h *hostif.Handle) (map[int]Stats, error) {
 	return all, nil
 }
 
-// isRoot says that a message is of a root qdisc that somebody made; one that is
+// isRoot says that a message is of a root qdisc that was set; one that is
 // too short to tell is for the parser to refuse.
 func isRoot(m []byte) bool {
 	const handleAt, parentAt = 8, 12

@@ -19,7 +19,7 @@ import (
 // Errors that callers branch on. They are wrapped with the device and what was
 // found there.
 var (
-	// ErrForeignRoot means that somebody else's root qdisc is on the device.
+	// ErrForeignRoot means that another party's root qdisc is on the device.
 	ErrForeignRoot = errors.New("root qdisc of another party")
 	// ErrRebuild means that a tree cannot be changed in place: its kinds or
 	// its handles differ.
@@ -106,7 +106,7 @@ type Filter struct {
 	// Match is what becomes of a packet that the filter matches, by its actions; Answer of
 	// every packet, unless a BPF program decides. See [judge.Program].
 	Match, Answer judge.Answer
-	// Cookie is that of the filter's action.
+	// Cookie of the filter's action.
 	Cookie string
 }
 

@@ -583,7 +583,7 @@ func TestPrivilegedChangeOfAShareRefillsNothing(t *testing.T) {
 	if most := share.Bytes(time.Since(begun)) + 5_000 + 2*1_500; sent > most || sent < share.Bytes(time.Second)/2 {
 		t.Errorf("%v left in %v with %d changes, want at most %v", sent, time.Since(begun), changes, most)
 	}
-	// Who changes the rest leaves the share as it is.
+	// Whoever changes the rest leaves the share as it is.
 	was := d.observe(t).Tree
 	to := dividedTree(share / 2)
 	to.Classes[0].Divided, to.Qdiscs[1].Rate = true, 1_000_000
@@ -594,7 +594,7 @@ func TestPrivilegedChangeOfAShareRefillsNothing(t *testing.T) {
 	}
 }
 
-// Who changes shares at every tick does not wake those who look for changes of others.
+// Whoever changes shares at every tick does not wake those who look for changes of others.
 func TestPrivilegedChangesOfAQuietHandleAreNoEvents(t *testing.T) {
 	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "htb", "pfifo_fast")

@@ -86,7 +86,7 @@ func TestPrivilegedDo(t *testing.T) {
 	}
 }
 
-// A sysctl is that of the namespace alone, also from a container, where /proc/sys is read-only.
+// A sysctl belongs to the namespace alone, also from a container, where /proc/sys is read-only.
 func TestPrivilegedSysctls(t *testing.T) {
 	const name = "net/ipv4/tcp_min_tso_segs"
 	one, other := testutil.NewNetNS(t), testutil.NewNetNS(t)

@@ -17,7 +17,7 @@ const (
 	// dividedBucket is the burst of a share, in time at the share. The bursts of all pods of a
 	// group come on top of its limit.
 	dividedBucket = 5 * time.Millisecond
-	// startPart of its group's limit is what a pod has until somebody divides.
+	// startPart of its group's limit is what a pod has until the agent divides.
 	startPart = 80
 )
 
@@ -44,7 +44,7 @@ func (b *builder) shareClass() (TCHandle, error) {
 	return class.Handle, nil
 }
 
-// startShare is what a pod has until somebody divides.
+// startShare is what a pod has until the agent divides.
 func (b *builder) startShare() units.BitRate {
 	return max(min(b.limit.Rate, b.limit.Group/startPart), units.MinRate)
 }

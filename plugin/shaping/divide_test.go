@@ -64,7 +64,7 @@ filter on 3:0 answers 3:0
 	}
 }
 
-// Who bypasses the limit would bypass the share, and what has no queue has no share.
+// Whoever bypasses the limit would bypass the share, and what has no queue has no share.
 func TestComputeWithoutAShare(t *testing.T) {
 	t.Parallel()
 	noHTB := here
@@ -96,7 +96,7 @@ func TestComputeWithoutAShare(t *testing.T) {
 }
 
 // At a share the classifier has what it has at a limit of that rate, other than the burst, which
-// is that of the class; and the ceiling stays where it is.
+// is the class's; and the ceiling stays where it is.
 func TestDividerAt(t *testing.T) {
 	t.Parallel()
 	for _, d := range terms.Directions {

@@ -13,7 +13,7 @@ const noRoom = 1
 func (b *builder) drops() bool { return b.limit.Policy != terms.PolicyFlat }
 
 // dropsWhole says that the program sees offloaded packets before the bucket cuts them
-// into segments. A sender in the pod is told of a drop only if all segments of a packet
+// into segments. A sender in the pod learns of a drop only if all segments of a packet
 // are dropped.
 func (b *builder) dropsWhole() bool {
 	p := b.params

@@ -76,7 +76,7 @@ type Pacing struct {
 
 // sysctl is one of them: what the kernel gives a new namespace (net/ipv4/tcp_ipv4.c,
 // tcp_sk_init), and what podweir sets in place of that, the same at every rate: so two limits in one
-// namespace agree, and any other value is somebody else's choice.
+// namespace agree, and any other value is another party's choice.
 type sysctl struct{ kernel, own int }
 
 var (
@@ -84,11 +84,11 @@ var (
 	minSegments = sysctl{kernel: 2, own: 12}
 )
 
-// foreign says that somebody else chose the value.
+// foreign says that another party chose the value.
 func (s sysctl) foreign(now int) bool { return now != s.kernel && now != s.own }
 
 // next is what should be there, and what was there before podweir changed it, 0 if it never
-// did. What somebody else chose stays.
+// did. What another party chose stays.
 func (s sysctl) next(now, before int, wanted bool) (next, was int) {
 	switch {
 	case s.foreign(now):
@@ -112,8 +112,8 @@ func (s sysctl) presumed(now int) int {
 }
 
 // Next is what a namespace that has p should have where TCP is paced or not, and what podweir
-// changed and has to give back: before is that of earlier looks, with 0 for what it never
-// changed. What somebody else chose stays.
+// changed and has to give back: before is what earlier looks found, with 0 for what it never
+// changed. What another party chose stays.
 func (p Pacing) Next(before Pacing, paced bool) (next, was Pacing) {
 	next.RTTLog, was.RTTLog = rttLog.next(p.RTTLog, before.RTTLog, paced)
 	next.MinSegments, was.MinSegments = minSegments.next(p.MinSegments, before.MinSegments, paced)
@@ -125,7 +125,7 @@ func (p Pacing) Presumed() Pacing {
 	return Pacing{RTTLog: rttLog.presumed(p.RTTLog), MinSegments: minSegments.presumed(p.MinSegments)}
 }
 
-// Foreign names what somebody else chose, as name=value.
+// Foreign names what another party chose, as name=value.
 func (p Pacing) Foreign() []string {
 	var all []string
 	if rttLog.foreign(p.RTTLog) {

@@ -208,7 +208,7 @@ type Params struct {
 	Rate units.BitRate
 	// Group is what the pods of the group have together, 0 if there is no group.
 	Group units.BitRate
-	// Divided says that the queue has a share of Group, which somebody changes all the time:
+	// Divided says that the queue has a share of Group, which the agent changes all the time:
 	// [Divider] has what changes with it.
 	Divided bool
 	// BurstBytes is what may leave back to back after idle: the bucket of the
@@ -231,7 +231,7 @@ type Params struct {
 	// Declined say what was requested by name and is not available, why, and what is
 	// used instead. Notes have it too.
 	Declined []string
-	// Kept are settings that somebody else chose in place of what podweir would set, as
+	// Kept are settings that another party chose in place of what podweir would set, as
 	// name=value. Notes have them too.
 	Kept []string
 	// Notes say in words why auto chose what it chose, and what does not hold.

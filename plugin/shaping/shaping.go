@@ -64,7 +64,7 @@ type Config struct {
 	// empty, are the only ones that are not. At most one of them is set.
 	Unshaped, Shaped []netip.Prefix
 	// HostTCX says that no program goes on the host side as a clsact filter:
-	// somebody else wants that qdisc, or removes the filters on it.
+	// another party wants that qdisc, or removes the filters on it.
 	HostTCX bool `json:",omitempty"`
 	// PodTCX says that no program goes on the pod side as a clsact filter, and nothing
 	// there is redirected: the pod's runtime wants the ingress qdisc of the device.
@@ -76,9 +76,9 @@ type Config struct {
 	// Observe measures and counts against the limits what passes, and holds nothing.
 	Observe bool `json:",omitempty"`
 	// Deferred are the limits that the pod asks for and that are left to
-	// somebody else; those directions have no limit here.
+	// another party; those directions have no limit here.
 	Deferred []Deferred `json:",omitempty"`
-	// Decisions are the rates that somebody else than the pod decided, for people. They
+	// Decisions are the rates that another party than the pod decided, for people. They
 	// change nothing.
 	Decisions []Decision `json:",omitempty"`
 	// Notes say what of the wish was not accepted and what is done instead, for
@@ -86,7 +86,7 @@ type Config struct {
 	Notes []string `json:",omitempty"`
 }
 
-// Deferred is a limit that somebody else enforces.
+// Deferred is a limit that another party enforces.
 type Deferred struct {
 	Direction terms.Direction
 	// Rate is the cap in bits per second.

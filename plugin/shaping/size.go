@@ -101,7 +101,7 @@ func (b *builder) size() {
 	p.MaxWait = b.leftover().Duration(p.DepthBytes)
 }
 
-// depth is that of the heavy band. Twice the bucket, so that a burst fits; but somebody's
+// depth of the heavy band. Twice the bucket, so that a burst fits; but another party's
 // burst of minutes is not a wish for a queue of minutes.
 func (b *builder) depth() units.Bytes {
 	rate := b.limit.Rate

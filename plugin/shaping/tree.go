@@ -76,7 +76,7 @@ func SegmentPeak(rate units.ByteRate) units.ByteRate {
 }
 
 // Extras are parameters of a qdisc or class that podweir never sets: what is not 0 is
-// somebody else's.
+// another party's.
 type Extras struct {
 	// PeakRate is TBF's second limit in bytes per second.
 	PeakRate units.ByteRate

@@ -68,7 +68,7 @@ type Member struct {
 	Share units.ByteRate
 	// Most is the member's own limit, 0 for none.
 	Most units.ByteRate
-	// Outside says that somebody else decides the member's rate: what it sends is taken off
+	// Outside says that another party decides the member's rate: what it sends is taken off
 	// what the others divide, and its share stays as it is.
 	Outside bool
 
@@ -121,7 +121,7 @@ func (g *Group) Equal() units.ByteRate {
 }
 
 // Saw tells what has left the member's queue since the queue was made, and whether packets
-// wait in it. A smaller number than before is that of a new queue.
+// wait in it. A smaller number than before belongs to a new queue.
 func (m *Member) Saw(sent units.Bytes, waiting bool) {
 	if !m.seen { // what a queue sends by that was there before; a tick takes half of it
 		m.recent = 2 * m.Share

@@ -138,7 +138,7 @@ func (r *Report) former(a *Attachment) bool {
 // short is as much of a container ID as tools show.
 func short(id string) string { return id[:min(len(id), 12)] }
 
-// held says that somebody takes a limit away again and again, which holds all the same:
+// held says that another party takes a limit away again and again, which holds all the same:
 // what is missing at this moment is no other problem.
 func (r *Report) held(id attach.ID) bool {
 	return slices.ContainsFunc(r.Unenforced, func(u mailbox.Unenforced) bool { return u.ID == id && u.Held })

@@ -74,7 +74,7 @@ func (o *Other) asked(d terms.Direction) string {
 // What to do about a pod that asks for a limit and has none.
 const (
 	cureMisspelt = "correct the annotation; an agent then sets the limit by itself, without one recreate the pod"
-	cureUncalled = "podweir doctor finds why podweir-cni was not called for the pod, or was not told of its limit (PW202, PW207)"
+	cureUncalled = "podweir doctor finds why podweir-cni was not called for the pod, or did not get its limit (PW202, PW207)"
 )
 
 // otherView is what people are shown of a device without a limit: a pod that is not limited

@@ -83,7 +83,7 @@ type Attachment struct {
 	// Drift names the differences to what it should be.
 	Drift []string `json:"drift,omitempty"`
 
-	// starved is that of ingress where nothing more is known because of Error.
+	// starved is the cause for ingress where nothing more is known because of Error.
 	starved    string
 	inspection *attach.Inspection
 	record     *apply.Record
@@ -99,7 +99,7 @@ type Direction struct {
 	OffloadBytes units.Bytes `json:"offloadBytes,omitempty"`
 	// Pacing is by what TCP in the pod sizes its packets, nil if podweir leaves that alone.
 	Pacing *shaping.Pacing `json:"pacing,omitempty"`
-	// Kept are settings that somebody else chose in place of podweir's, as name=value.
+	// Kept are settings that another party chose in place of podweir's, as name=value.
 	Kept []string                `json:"kept,omitempty"`
 	Hook terms.Named[terms.Hook] `json:"hook"`
 	// HookKind is zero where the hook is podweir's own.
@@ -349,7 +349,7 @@ func attachment(node *engine.Node, queues *engine.Queues, r *apply.Record) Attac
 		a.Error = err.Error()
 		if errors.Is(err, apply.ErrGone) {
 			a.Gone, a.Left, a.Error = Absent(node, r)
-			a.Interface.NamesakeIndex, _ = node.Namesake(r) // an error is that of Absent
+			a.Interface.NamesakeIndex, _ = node.Namesake(r) // an error is Absent's, too
 		}
 		if in != nil {
 			a.starved = in.Starved

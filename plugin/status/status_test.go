@@ -66,7 +66,7 @@ func TestWhatDiffersIsLookedAtUnderItsLock(t *testing.T) {
 	var looked []string
 	lock := func(_ context.Context, i attach.ID) (func(), error) {
 		if i == id("busy") {
-			return nil, errors.New("somebody else has it")
+			return nil, errors.New("another party has it")
 		}
 		held[i] = true
 		return func() { delete(held, i) }, nil

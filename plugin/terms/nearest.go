@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Nearest is the word that somebody may have meant, "" if none is near: at most a quarter
+// Nearest is the word that a user may have meant, "" if none is near: at most a quarter
 // of the letters, and at most three, are missing, superfluous, others, or swapped with the
 // next. Case makes no difference.
 func Nearest(word string, of []string) string {

@@ -98,7 +98,7 @@ const (
 	PlaceHost
 	// PlaceIFB is the root qdisc of an ifb in the pod's namespace.
 	PlaceIFB
-	// PlacePreferIFB is that of an ifb where the kernel has one that packets come
+	// PlacePreferIFB is an ifb where the kernel has one that packets come
 	// through. On other kernels the direction is policed. Profiles ask for this;
 	// PlaceIFB is the operator's word and fails where it is not available.
 	PlacePreferIFB

@@ -45,7 +45,7 @@ var (
 	}
 )
 
-// request is what somebody asks the API server for.
+// request is what a client asks the API server for.
 type request struct {
 	object, old runtime.Object
 	namespace   *core.Namespace
@@ -268,7 +268,7 @@ func TestAgentChangesNothingOfANodeButItsTaint(t *testing.T) {
 		"the last taint":             {agent, node("n1", nil), node("n1", nil, ours), ""},
 		"another node":               {agent, node("n2", nil), node("n2", nil, ours), "runs on alone"},
 		"a token of no node":         {user.DefaultInfo{Name: account}, node("n1", nil), node("n1", nil, ours), "runs on alone"},
-		"somebody else's taint":      {agent, node("n1", nil), node("n1", nil, "x", ours), "nothing else"},
+		"another party's taint":      {agent, node("n1", nil), node("n1", nil, "x", ours), "nothing else"},
 		"a taint that is added":      {agent, node("n1", nil, "x"), node("n1", nil, ours), "nothing else"},
 		"a label":                    {agent, node("n1", func(n *core.Node) { n.Labels["a"] = "c" }), node("n1", nil, ours), "nothing else"},
 		"an annotation":              {agent, node("n1", func(n *core.Node) { n.Annotations = annotations{"a": "c"} }), node("n1", nil, ours), "nothing else"},

@@ -158,7 +158,7 @@ func TestDaemonSetFitsTogether(t *testing.T) {
 	}
 }
 
-// Who has a stolen token of an agent learns of tokens only where readers have to show
+// Whoever has a stolen token of an agent learns of tokens only where readers have to show
 // them.
 func TestReviewsOnlyWhereTokensAreRead(t *testing.T) {
 	for _, c := range [][2]bool{{false, false}, {true, false}, {false, true}, {true, true}} {
@@ -183,7 +183,7 @@ func TestReviewsOnlyWhereTokensAreRead(t *testing.T) {
 	}
 }
 
-// Who reads all nodes needs the role of the readers and no other right. The agents accept
+// Whoever reads all nodes needs the role of the readers and no other right. The agents accept
 // tokens of the account that it may make tokens of, on the port that their pods name.
 // Nobody has the role by the chart alone, and no pod runs as that account.
 func TestReadersOfTheCluster(t *testing.T) {
@@ -309,7 +309,7 @@ func TestUninstallIsAChoice(t *testing.T) {
 		told := strings.Contains(only[*core.ConfigMap](t, all).Data["agent.yaml"], "daemonset: kube-system/podweir\n")
 		may := slices.ContainsFunc(all, func(o runtime.Object) bool { r, ok := o.(*rbac.Role); return ok && r.Name == "podweir" })
 		if told != clean || may != clean {
-			t.Errorf("clean %v: the agent is told of its DaemonSet: %v, may watch it: %v", clean, told, may)
+			t.Errorf("clean %v: the agent knows its DaemonSet: %v, may watch it: %v", clean, told, may)
 		}
 	}
 }
@@ -404,12 +404,12 @@ func TestAgentToleratesItsStartupTaint(t *testing.T) {
 		}
 		settings := only[*core.ConfigMap](t, all).Data["agent.yaml"]
 		if !strings.Contains(settings, "startup-taint: podweir.io/agent-not-ready\n") {
-			t.Errorf("the agent is not told of the taint:\n%s", settings)
+			t.Errorf("the agent does not know the taint:\n%s", settings)
 		}
 	}
 	all := objects(t, "1.34", nil)
 	if settings := only[*core.ConfigMap](t, all).Data["agent.yaml"]; strings.Contains(settings, "startup-taint") {
-		t.Errorf("the agent is told of a taint that nobody wants:\n%s", settings)
+		t.Errorf("the agent knows a taint that nobody wants:\n%s", settings)
 	}
 }
 

@@ -86,7 +86,7 @@ type summary struct {
 	took   time.Duration
 }
 
-// outcome is that of the whole run.
+// outcome of the whole run.
 func (s *summary) outcome() string {
 	for _, group := range s.groups {
 		for i := range group {

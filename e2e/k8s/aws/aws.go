@@ -30,7 +30,7 @@ const timeout = 3 * time.Minute
 // VPC is AWS's VPC CNI in a cluster.
 type VPC struct {
 	cluster *cluster.Cluster
-	// made is the directory that e2e/aws/setup.sh printed, files is that of
+	// made is the directory that e2e/aws/setup.sh printed, files the one of
 	// e2e/aws.
 	made, files string
 	metadata    map[string]*http.Server

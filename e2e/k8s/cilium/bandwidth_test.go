@@ -18,7 +18,7 @@ import (
 )
 
 // stockConflist is before Cilium's own: the reference plugin behind cilium-cni,
-// as somebody without podweir would chain it. Cilium must not be exclusive.
+// as a user without podweir would chain it. Cilium must not be exclusive.
 const (
 	stockConflist = "/etc/cni/net.d/00-stock.conflist"
 	stock         = `{"cniVersion": "1.0.0", "name": "cilium", "plugins": [

@@ -42,5 +42,5 @@ func (m Made) Archive() string { return filepath.Join(m.Dir, "cilium-"+m.Version
 // Chart is the directory of Cilium's own chart.
 func (m Made) Chart() string { return filepath.Join(m.Dir, "chart") }
 
-// Version is that of Cilium.
+// Version of Cilium.
 func (m Made) Version() string { return m.Image[strings.LastIndexByte(m.Image, ':')+1:] }

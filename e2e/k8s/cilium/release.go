@@ -17,7 +17,7 @@ import (
 	"github.com/podweir/podweir/e2e/k8s/cluster"
 )
 
-// namespace is that of Cilium's release.
+// namespace of Cilium's release.
 const namespace = "kube-system"
 
 // Conflist is the file that Cilium's agent writes on each node.

@@ -42,7 +42,7 @@ func TestPrivilegedSwitched(t *testing.T) {
 // policed are a pod with limits and a policy, and those that it is asked by.
 type policed struct{ shaped, near, far, foe *workload.Pod }
 
-// underPolicy makes the pods and the policy; name is that of the pod with limits.
+// underPolicy makes the pods and the policy; name is the limited pod's.
 func underPolicy(t *testing.T, name string) policed {
 	t.Helper()
 	p := policed{

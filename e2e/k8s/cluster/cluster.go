@@ -36,7 +36,7 @@ type Options struct {
 	// Nodes are the names of the nodes.
 	Nodes []string
 	// NoCNI leaves the nodes without a primary CNI: [Start] returns when they
-	// have joined, and they become ready when somebody brings one.
+	// have joined, and they become ready when a CNI is installed.
 	NoCNI bool
 	// Helm3 has [Cluster.Helm] run Helm 3 instead of Helm 4. It may change while the
 	// cluster runs.

@@ -36,7 +36,7 @@ func (c *Cluster) Memory() (uint64, error) {
 	return sum, nil
 }
 
-// cgroupMemory is that of the cgroup of a process and of the cgroups below it.
+// cgroupMemory is what the cgroup of a process uses, with the cgroups below it.
 func cgroupMemory(pid int) (uint64, error) {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err != nil {

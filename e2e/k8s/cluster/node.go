@@ -186,7 +186,7 @@ func (n *Node) WriteFile(path, content string) error {
 	return os.Rename(part, n.Path(path))
 }
 
-// PID is that of the node's first process, on this machine.
+// PID of the node's first process, on this machine.
 func (n *Node) PID() int { return n.pid }
 
 // Path is a path of the node, on this machine.

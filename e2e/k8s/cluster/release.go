@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Namespace is that of podweir's release.
+// Namespace of podweir's release.
 const Namespace = "kube-system"
 
 // The chart's defaults.

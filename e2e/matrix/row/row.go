@@ -28,7 +28,7 @@ type Row struct {
 	// CNI is the implementation in e2e/matrix/cnis; it is empty where Needs is
 	// not.
 	CNI string `json:"cni,omitempty" yaml:"cni"`
-	// Version is that of the primary CNI, Variant how it is configured, Policy
+	// Version is the primary CNI's, Variant how it is configured, Policy
 	// the engine that enforces network policy.
 	Version string `json:"version" yaml:"version"`
 	Variant string `json:"variant" yaml:"variant"`

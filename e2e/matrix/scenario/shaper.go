@@ -16,12 +16,12 @@ import (
 )
 
 // Beside a CNI that enforces the standard annotations, too, pods have two limits unless
-// somebody decides.
+// another party decides.
 
 const (
 	// twoShapers is the doctor's check of pods with two limits.
 	twoShapers = "PW403"
-	// noShaper is that of pods which each of two leaves to the other.
+	// noShaper marks pods that each of two shapers leaves to the other.
 	noShaper = "PW409"
 	// endless is the rate from which on a limit holds nothing back: that of no pod is as
 	// high.
@@ -172,7 +172,7 @@ func leftToTheCNI(ctx context.Context, r *Run) error {
 	if err := r.ownLimits(ctx, left, "those of the pod", func(in, out uint64) bool { return in == capIn && out == capOut }); err != nil {
 		return err
 	}
-	// Overridden in one direction, as somebody does by hand who misses the other.
+	// Overridden in one direction, as a user does by hand who misses the other.
 	limits := workload.Limits(capInText, capOutText)
 	limits["qos.projectcalico.org/egressBandwidth"] = "1P"
 	half, err := r.run(ctx, "half", 0, limits)

@@ -81,7 +81,7 @@ func (m *Manager) decide(p *pass) error {
 	if n := p.view.original(); n != nil {
 		p.network = n.Name
 	} else if f := m.found(p.view); p.view.node.Profile == nil && f.delivery != "" {
-		// Who was there when podweir's files were written these alone can tell.
+		// Whoever was there when podweir's files were written these alone can tell.
 		p.network, p.entry = f.network, f.entry
 	}
 	p.choice.Warning = join(p.choice.Warning, b.dispute(m.defaults))

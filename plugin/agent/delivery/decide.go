@@ -128,7 +128,7 @@ func (p *pass) compareHanded() {
 	}
 }
 
-// warnRepeated warns if a chain that somebody else wrote has podweir more than once.
+// warnRepeated warns if a chain that another party wrote has podweir more than once.
 func (p *pass) warnRepeated() {
 	n := p.view.original()
 	if n == nil {

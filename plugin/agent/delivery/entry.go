@@ -19,7 +19,7 @@ import (
 
 // beside is what of a node decides about podweir's entry in the chain.
 type beside struct {
-	// profile is that of the CNI in force, nil without one.
+	// profile belongs to the CNI in force, nil without one.
 	profile *profiles.Profile
 	// runtimes are those whose pods need podweir elsewhere than it would be.
 	runtimes profiles.Runtimes
@@ -65,7 +65,7 @@ func (b *beside) entry(defaults map[string]any) (raw []byte, notes []string, err
 
 // HandedEntry returns podweir's entry for a chain that the primary CNI writes itself,
 // with the operator's defaults. All nodes have the same chain, and podweir cannot change
-// it when somebody changes how the CNI works. So the entry is that of the careful member
+// it when another party changes how the CNI works. So the entry is made for the careful member
 // of the CNI's family, or the node's own if that member refuses a default. It is "" if the
 // defaults are not accepted.
 func HandedEntry(node *detect.Node, defaults map[string]any) string {

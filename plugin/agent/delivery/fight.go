@@ -43,11 +43,11 @@ func (e *FightError) Error() string {
 		e.File, e.Change, maxRewrites+1, e.Since.UTC().Format(time.RFC3339), fightRest)
 }
 
-// fight is what the manager remembers of who undoes what it writes.
+// fight is what the manager remembers of whoever undoes what it writes.
 type fight struct {
 	// wrote is what podweir last wrote, by path in our own file system.
 	wrote map[string][]byte
-	// rewrites are when podweir wrote again what somebody had undone.
+	// rewrites are when podweir wrote again what another party had undone.
 	rewrites []time.Time
 	// on is the fight that podweir has stopped, nil without one; about is what was wanted
 	// then, and until the time before which it is not tried again.

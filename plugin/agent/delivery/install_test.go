@@ -140,7 +140,7 @@ func TestHandedDefaults(t *testing.T) {
 	}
 }
 
-// TestTwoEntriesByHand: a chain that somebody else wrote with podweir in it twice stays as it
+// TestTwoEntriesByHand: a chain that another party wrote with podweir in it twice stays as it
 // is, and a warning says so.
 func TestTwoEntriesByHand(t *testing.T) {
 	for n, want := range []bool{false, false, true, true} {

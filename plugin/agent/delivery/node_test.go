@@ -28,7 +28,7 @@ const (
 	binDir   = "opt/cni/bin"
 	original = "10-x.conflist"
 	ours     = "00-podweir-10-x.conflist"
-	// deadline is that of what happens in milliseconds, on a machine that has much
+	// deadline is for what happens in milliseconds, on a machine that has much
 	// else to do.
 	deadline = 20 * time.Second
 )
@@ -67,7 +67,7 @@ func newHost(t *testing.T, files map[string]string) *host {
 	return h
 }
 
-// newBlindHost is for a bubble of testing/synctest, whose clock stands still while somebody
+// newBlindHost is for a bubble of testing/synctest, whose clock stands still while another party
 // waits for the kernel.
 func newBlindHost(t *testing.T, files map[string]string) *host {
 	t.Helper()

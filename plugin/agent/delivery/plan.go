@@ -27,7 +27,7 @@ type Step struct {
 	Why  string `json:"why"`
 
 	content []byte
-	// binary says that the content is that of the plugin's binary.
+	// binary says that the content is the plugin's binary.
 	binary bool
 	// ours says that what is there is podweir's, whatever the record knows.
 	ours bool
@@ -136,13 +136,13 @@ func (m *Manager) standing(p *pass) (stays, goes bool) {
 	return stays, goes
 }
 
-// patience is for how long a directory in which somebody writes again and again is left to
+// patience is for how long a directory in which another party writes again and again is left to
 // come to rest. Afterwards only what is in the files counts: an installer that rewrites its
 // file for ever, always with the same content, must not keep podweir where it is.
 const patience = 5 * settle
 
 // unsettled is how long to wait until something may go: for as long as what is
-// wanted changes, or somebody writes in the directory, nothing is decided. A file
+// wanted changes, or another party writes in the directory, nothing is decided. A file
 // that is removed and written again and again may never be seen whole.
 func (m *Manager) unsettled(p *pass, goes bool) time.Duration {
 	if !goes {
@@ -300,7 +300,7 @@ func (m *Manager) planChain(p *pass) (keep string, err error) {
 	return keep, nil
 }
 
-// madeFor says whether a file of podweir's is that of an original, by its mark or,
+// madeFor says whether a file of podweir's was made for an original, by its mark or,
 // if a person made it, by its name.
 func madeFor(f *conflist.File, original string) bool {
 	if machineMade(f) {

@@ -20,7 +20,7 @@ import (
 	"github.com/podweir/podweir/compat/detect"
 )
 
-// recordVersion is that of the record's form.
+// recordVersion is the version of the record's form.
 const recordVersion = 1
 
 // recordFile is in the state directory, and so are the files that stood where
@@ -64,7 +64,7 @@ type item struct {
 	Before *before `json:"before,omitempty"`
 }
 
-// before is a file of somebody else's in the place of podweir's.
+// before is a file of another party's in the place of podweir's.
 type before struct {
 	// Link is its target if it was a symbolic link, else Backup is the name of
 	// its copy in the state directory.
@@ -200,7 +200,7 @@ func (r *record) makeDir(dir string) error {
 }
 
 // claim notes that podweir is about to put a file at path, and keeps what is
-// there if it was not podweir's. hash is that of the file, or empty where the
+// there if it was not podweir's. hash is the file's, or empty where the
 // name alone says that a file is podweir's; ours says that what is there is
 // podweir's, although the record may not know.
 func (r *record) claim(path, hash string, ours bool) error {

@@ -21,7 +21,7 @@ import (
 // that is not a matter of files.
 //
 // An error that wraps [ErrInUse] says that podweir's binary stays, with its
-// record, because somebody else's configuration names it: without it pods would
+// record, because another party's configuration names it: without it pods would
 // fail. Remove again once that is over. [ErrRunning] says that an agent would put
 // everything back.
 func (m *Manager) Remove(ctx context.Context) error {
@@ -205,7 +205,7 @@ func (m *Manager) removeBinaries(r *record, why string) error {
 		case err != nil:
 			return fileError("read", path, err)
 		case !slices.Contains(i.SHA256, hash):
-			m.log.Warn("left: somebody replaced podweir's binary", "path", path)
+			m.log.Warn("left: another party replaced podweir's binary", "path", path)
 			r.forget(i)
 			continue
 		}

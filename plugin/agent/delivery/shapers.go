@@ -13,7 +13,7 @@ import (
 // annotated is one of the annotations that others may enforce, too.
 type annotated struct {
 	direction terms.Direction
-	// enforced says whether somebody else does.
+	// enforced says whether another party does.
 	enforced profiles.Answer
 }
 

@@ -123,7 +123,7 @@ func (m *Manager) detect(ctx context.Context, conf *conflist.Dir) bool {
 }
 
 // fingerprint changes when the decision may: with the chain that podweir joins,
-// and when somebody renames podweir's file.
+// and when another party renames podweir's file.
 func fingerprint(conf *conflist.Dir, err error) string {
 	if conf == nil {
 		return fmt.Sprint(err)

@@ -78,7 +78,7 @@ func TestLoopDividesAmongWhoSends(t *testing.T) {
 	}
 }
 
-// Somebody else wrote the limits of a queue anew, as repair does.
+// Another party wrote the limits of a queue anew, as repair does.
 func TestLoopComesBackAfterOthers(t *testing.T) {
 	q := &queue{share: 1000, busy: true}
 	l := group(q)
@@ -165,14 +165,14 @@ func TestEndLeavesEqualParts(t *testing.T) {
 	}
 }
 
-// What somebody sends whose rate nobody divides is taken off what the others have.
+// What another party sends whose rate nobody divides is taken off what the others have.
 func TestLoopTakesOffWhatIsOutside(t *testing.T) {
 	busy, other := &queue{share: 1000, busy: true}, &queue{share: 10_000_000, busy: true}
 	l := group(busy)
 	l.JoinOutside("n/ingress", 200_000_000, "outside", other)
 	ticks(l, 0, 30)
 	if busy.share < 13_000_000 || busy.share > 15_500_000 {
-		t.Errorf("share %v beside somebody who sends 10 MB/s of 25, want the rest", busy.share)
+		t.Errorf("share %v beside another party who sends 10 MB/s of 25, want the rest", busy.share)
 	}
 	sent := l.Sent()
 	if sent["0"] == 0 || sent["outside"] == 0 || l.Sent()["outside"] != 0 {

@@ -20,7 +20,7 @@ import (
 // lookEvery is how often pods that came or changed join their groups.
 const lookEvery = time.Second
 
-// longHeld is after how long at its limit somebody is told of a group.
+// longHeld is after how long at its limit another party is told of a group.
 const longHeld = 10 * time.Minute
 
 // Run divides until ctx ends; then each pod has an equal part of its group's limit. onHeld is

@@ -65,7 +65,7 @@ type Verdict struct {
 	Since time.Duration
 	// Carried is the rate since shortly before, without what does not count.
 	Carried units.BitRate
-	// Suspected says that more was carried than the limit lets through. Somebody
+	// Suspected says that more was carried than the limit lets through. Someone
 	// should look whether the limit is still the same: the next readings decide.
 	Suspected bool
 	// WantCredit says that the next readings need [Reading.Credit].
@@ -84,7 +84,7 @@ const HeldShare = 0.9
 
 const (
 	// Quiet is how long a limit has to hold until it is no longer said to be exceeded:
-	// somebody who reads the state every minute shall see it.
+	// a reader of the state every minute sees it.
 	Quiet = time.Minute
 	// creditTime is how long the credit is read after it was needed last.
 	creditTime = 10 * time.Minute

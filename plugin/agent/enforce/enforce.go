@@ -281,7 +281,7 @@ func (r *reader) pod(s *reconcile.PodState, first map[limitKey]*reconcile.KeptLi
 		if was := first[k]; was == nil || !same(was, l) {
 			continue // what was read is of the one limit or the other
 		}
-		// A device that is gone is that of a pod that ends.
+		// A device that is gone belonged to a pod that ends.
 		if err := r.direction(s, k, d); err != nil && !errors.Is(err, hostif.ErrNoDevice) {
 			failed = fmt.Errorf("%s of %s/%s: %w", l.Direction, s.Namespace, s.Name, err)
 		}

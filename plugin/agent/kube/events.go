@@ -63,7 +63,7 @@ type posted struct {
 }
 
 // NewRecorder returns a recorder for the pods of a node, which posts while
-// [Recorder.Run] runs. Run is how podweir's program is run by who reads Events; see
+// [Recorder.Run] runs. Run is how podweir's program is run by whoever reads Events; see
 // [terms.Runnable].
 func NewRecorder(client *Client, node, run string, log *slog.Logger) *Recorder {
 	return &Recorder{

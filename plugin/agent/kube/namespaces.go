@@ -47,7 +47,7 @@ type Namespaces struct {
 
 type knownNamespace struct {
 	rates netconf.Namespace
-	// answered says that the API server told of it since the agent began.
+	// answered says that the API server has sent it since the agent began.
 	answered bool
 	due      time.Time
 }
@@ -96,7 +96,7 @@ func (n *Namespaces) Rates(name string) (rates netconf.Namespace, known bool) {
 	return k.rates, k.answered
 }
 
-// Ask is [Namespaces.Rates] for who can wait until ctx ends.
+// Ask is [Namespaces.Rates] for whoever can wait until ctx ends.
 func (n *Namespaces) Ask(ctx context.Context, name string) netconf.Namespace {
 	rates, known := n.Rates(name)
 	if known {

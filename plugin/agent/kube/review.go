@@ -48,7 +48,7 @@ func (c *Client) MayGet(ctx context.Context, token, path string) (bool, error) {
 	return err == nil && may.Status.Allowed, err
 }
 
-// MayRead asks the API server whether a token was made for an audience and is that of an
+// MayRead asks the API server whether a token was made for an audience and belongs to an
 // account, as system:serviceaccount:kube-system:podweir-reader. A pod can have a token
 // of its own account for any audience, so that both have to fit. It needs create on
 // tokenreviews.

@@ -559,7 +559,7 @@ func TestKubeconfig(t *testing.T) {
 }
 
 // A token is good if it was made for the agents and belongs to their readers' account:
-// neither somebody else's for that audience nor that account's for the API server.
+// neither another party's for that audience nor that account's for the API server.
 func TestMayRead(t *testing.T) {
 	c := newCluster(t)
 	for token, want := range map[string]bool{

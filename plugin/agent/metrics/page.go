@@ -14,7 +14,7 @@ import (
 // format is Prometheus' text format 0.0.4, which every version of it reads.
 var format = expfmt.NewFormat(expfmt.TypeTextPlain)
 
-// ContentType is that of what Write writes.
+// ContentType of what Write writes.
 var ContentType = string(format)
 
 // Write answers a scrape. What cannot be read is left out and logged.

@@ -33,7 +33,7 @@ type Limiter struct {
 	// Rates returns what is set on a Namespace, within the time of the context; nil
 	// knows of none.
 	Rates func(ctx context.Context, namespace string) netconf.Namespace
-	// Claimed says whether somebody else knows what a pod asks for now, by its UID, and
+	// Claimed says whether another party knows what a pod asks for now, by its UID, and
 	// shapes it: [Limiter.Adopt] leaves it to them. Nil means nobody.
 	Claimed func(uid string) bool
 	// Paths has the failure records.

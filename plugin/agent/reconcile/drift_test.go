@@ -25,7 +25,7 @@ import (
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
-// Whatever somebody takes away or changes, the pod is mended because of the
+// Whatever another party takes away or changes, the pod is mended because of the
 // kernel's own event.
 func TestPrivilegedDriftIsMended(t *testing.T) {
 	n := newNode(t)

@@ -155,7 +155,7 @@ func TestPrivilegedRateIsWatched(t *testing.T) {
 		{name: "ingress without a queue", direction: "ingress", keys: map[string]any{"policy": "flat"}, harm: "tc qdisc del dev veth2 root", onNode: true, exceeded: true},
 		{
 			// Where some flows have no limit the root has a way past it.
-			name: "ingress past the queue by a filter of somebody else's on its root", direction: "ingress", keys: map[string]any{"policy": "elephants"},
+			name: "ingress past the queue by a filter of another party on its root", direction: "ingress", keys: map[string]any{"policy": "elephants"},
 			harm: `root=$(tc qdisc show dev veth2 root | sed -n '1s/^qdisc [a-z]* \([0-9a-f]*:\).*/\1/p')
 				tc filter add dev veth2 parent $root protocol all prio 1 bpf bytecode '1,6 0 0 4294967295' flowid $root$(test prio = $(tc qdisc show dev veth2 root | awk '{print $2; exit}') && echo 1)`,
 			onNode: true, exceeded: true,
@@ -241,7 +241,7 @@ func TestPrivilegedRateIsWatched(t *testing.T) {
 	}
 }
 
-// What somebody's program hands to the pod past the host side's device, the queue on it
+// What a foreign program hands to the pod past the host side's device, the queue on it
 // and every counter of it is seen at the pod's own.
 func TestPrivilegedRateOfRedirectPeer(t *testing.T) {
 	testutil.RequireRoot(t)

@@ -14,7 +14,7 @@ import (
 
 const (
 	// fightMends is how many mends of one direction within [mendWindow] are taken for
-	// somebody who takes the limit away, and not for one who changes a device.
+	// a party that takes the limit away, and not for one who changes a device.
 	fightMends = 3
 	// fightAtOnce is how soon after a mend another one is taken for that already, where
 	// nothing else holds the limit: each mend takes some ten milliseconds, in which a

@@ -333,7 +333,7 @@ func (a *agent) has(t *testing.T, p *pod, limits int) reconcile.PodState {
 	return a.state(p)
 }
 
-// rate is that of the tbf on a device, by tc(8), empty if there is none.
+// rate of the tbf on a device, by tc(8), empty if there is none.
 func rate(t *testing.T, ns *testutil.NetNS, dev string) string {
 	t.Helper()
 	found := regexp.MustCompile(`qdisc tbf .* rate (\S+)`).FindStringSubmatch(ns.Run(t, "tc", "qdisc", "show", "dev", dev))

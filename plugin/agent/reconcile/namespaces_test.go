@@ -142,7 +142,7 @@ func TestPrivilegedRuntimeWithoutAnnotations(t *testing.T) {
 }
 
 // TestPrivilegedObserve: what the operator says of a node and a Namespace reaches pods
-// that run, there and back. Who takes the program away that observes is no tamperer: it
+// that run, there and back. Whoever takes the program away that observes is no tamperer: it
 // is put back.
 func TestPrivilegedObserve(t *testing.T) {
 	n := newNode(t)

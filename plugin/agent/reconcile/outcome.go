@@ -41,7 +41,7 @@ const (
 	// Held: an attachment that the agent does not know the pod of, such as
 	// one by hand, shapes its interface.
 	Held
-	// Refused: it cannot be shaped without touching what is somebody else's.
+	// Refused: it cannot be shaped without touching what is another party's.
 	Refused
 	// Failed: something went wrong; it is tried again.
 	Failed
@@ -123,7 +123,7 @@ type PodState struct {
 	// queue not counted.
 	At       time.Time
 	Duration time.Duration
-	// Tampered are the limits that somebody takes away, again and again.
+	// Tampered are the limits that another party takes away, again and again.
 	Tampered []Tampering
 	// Mends are the newest of each direction, within the last minute.
 	Mends []Mend

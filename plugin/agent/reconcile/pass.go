@@ -15,7 +15,7 @@ import (
 	"github.com/podweir/podweir/plugin/engine"
 )
 
-// pass asks for a look at every pod that the API server told of, and at every
+// pass asks for a look at every pod that the API server has named, and at every
 // attachment that is none of theirs.
 func (r *Reconciler) pass(ctx context.Context) error {
 	pods := make(map[string]bool)

@@ -3,7 +3,7 @@
 
 // Package reconcile keeps the pods of a node shaped as they ask for: those that
 // ran before podweir came, those whose annotations change, and those whose
-// programs, queues or devices somebody else changed. It is never in the way of
+// programs, queues or devices another party changed. It is never in the way of
 // a packet. It needs CAP_NET_ADMIN, CAP_BPF and CAP_SYS_ADMIN.
 package reconcile
 

@@ -286,7 +286,7 @@ func TestPrivilegedPodThatCannotBeShaped(t *testing.T) {
 	n.configure("egressQueue", "tbf")
 	p := n.newPod(t)
 	p.ns.Run(t, "tc", "qdisc", "add", "dev", "eth0", "root", "handle", "7:", "htb")
-	// Policing is not available either, behind a filter of somebody else's without TCX.
+	// Policing is not available either, behind a filter of another party's without TCX.
 	n.withoutTCX(t)
 	p.ns.Run(t, "tc", "qdisc", "add", "dev", "eth0", "clsact")
 	p.ns.Run(t, "tc", "filter", "add", "dev", "eth0", "egress", "bpf", "bytecode", "1,6 0 0 0,")

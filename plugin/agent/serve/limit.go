@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Limits of the connections to one port. Who comes last is served, and somebody else's
+// Limits of the connections to one port. Whoever comes last is served, and another party's
 // connection is reset for it: a full house would keep out the kubelet and Prometheus.
 const (
 	// MaxConnections is how many there are in all.
@@ -146,7 +146,7 @@ func (l *limiter) state(conn net.Conn, s http.ConnState) {
 }
 
 // reset ends a connection without the time that an orderly end takes in the kernel, and
-// waits a little for who serves it.
+// waits a little for whoever serves it.
 func (c *limited) reset() {
 	c.forget()
 	if tcp, ok := c.Conn.(*net.TCPConn); ok {

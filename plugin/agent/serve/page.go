@@ -25,14 +25,14 @@ type snapshot struct {
 	gz []byte
 }
 
-// Page answers many readers over HTTP with one page that is made when somebody asks and
+// Page answers many readers over HTTP with one page that is made when a reader asks and
 // kept compressed: a slow reader holds that page, and nothing that another reader or the
 // agent waits for. It makes one page at a time.
 type Page struct {
 	contentType string
 	write       func(w io.Writer) error
 	log         *slog.Logger
-	// one is full while somebody makes a page or looks whether there is one.
+	// one is full while a reader makes a page or looks whether there is one.
 	one  chan struct{}
 	last *snapshot
 }
@@ -83,7 +83,7 @@ func (p *Page) make() (*snapshot, error) {
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	made, err := p.get(r.Context())
 	if r.Context().Err() != nil {
-		return // who asked is gone
+		return // whoever asked is gone
 	}
 	if err != nil {
 		p.log.Error("request failed", "path", r.URL.Path, "error", err)
@@ -96,7 +96,7 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if acceptsGzip(r.Header.Values("Accept-Encoding")) {
 		head.Set("Content-Encoding", "gzip")
 		head.Set("Content-Length", strconv.Itoa(len(made.gz)))
-		_, _ = w.Write(made.gz) // who asked is gone if this fails
+		_, _ = w.Write(made.gz) // whoever asked is gone if this fails
 		return
 	}
 	if err := made.plain(w); err != nil && r.Context().Err() == nil {
@@ -121,7 +121,7 @@ func acceptsGzip(values []string) bool {
 		for part := range strings.SplitSeq(v, ",") {
 			name, quality, _ := strings.Cut(part, ";")
 			name, quality = strings.TrimSpace(name), strings.ReplaceAll(quality, " ", "")
-			// q=0 is no, in as many digits as somebody likes.
+			// q=0 is no, in as many digits as the client likes.
 			no := strings.HasPrefix(quality, "q=") && strings.Trim(quality, "q=0.") == ""
 			if name == "gzip" && !no {
 				return true

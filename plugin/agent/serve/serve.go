@@ -4,7 +4,7 @@
 // Package serve answers HTTP for the agent, on three ports: metrics for Prometheus, on
 // addresses that others reach; on the loopback, for the kubelet, whether the agent
 // lives, whether it works, and profiles if the operator wants them; and the state of the
-// node, over TLS and only to who shows a token, for the command that asks all nodes.
+// node, over TLS and only to whoever shows a token, for the command that asks all nodes.
 package serve
 
 import (
@@ -116,7 +116,7 @@ func ParseLoopback(address string) (port int, err error) {
 	return port, nil
 }
 
-// Limits of a request. An answer is some 60 kB, and twenty times that for who does not
+// Limits of a request. An answer is some 60 kB, and twenty times that for whoever does not
 // accept gzip; a profile takes 30 s by default.
 const (
 	headerTimeout   = 5 * time.Second
@@ -260,7 +260,7 @@ func Metrics(c Config) http.Handler {
 	return mux
 }
 
-// Node answers [NodePath] to those whom [Config.ReviewNode] allows. Who has no token
+// Node answers [NodePath] to those whom [Config.ReviewNode] allows. Whoever has no token
 // learns not even which paths there are.
 func Node(c Config) http.Handler {
 	mux := http.NewServeMux()
@@ -307,5 +307,5 @@ func answer(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = w.Write([]byte(text)) // who asked is gone if this fails
+	_, _ = w.Write([]byte(text)) // whoever asked is gone if this fails
 }

@@ -124,7 +124,7 @@ func TestHandler(t *testing.T) {
 		{metrics, http.MethodGet, "/metrics", http.StatusOK, "metric 1\n"},
 		{metrics, http.MethodPost, "/metrics", http.StatusMethodNotAllowed, ""},
 		{metrics, http.MethodGet, "/", http.StatusNotFound, ""},
-		// Who reaches the node from outside learns nothing else.
+		// Whoever reaches the node from outside learns nothing else.
 		{metrics, http.MethodGet, "/healthz", http.StatusNotFound, ""},
 		{metrics, http.MethodGet, "/readyz", http.StatusNotFound, ""},
 		{metrics, http.MethodGet, "/debug/pprof/", http.StatusNotFound, ""},
@@ -345,7 +345,7 @@ func TestGuardPauses(t *testing.T) {
 	})
 }
 
-// Who floods with tokens has no other's forgotten, and does not keep a source out that
+// Whoever floods with tokens has no other's forgotten, and does not keep a source out that
 // had one which is allowed.
 func TestGuardFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -380,7 +380,7 @@ func TestGuardFlood(t *testing.T) {
 	})
 }
 
-// The state of the node is on a port of its own: over TLS alone, and to who has no token
+// The state of the node is on a port of its own: over TLS alone, and to whoever has no token
 // it tells nothing, not even which paths there are.
 func TestNodeIsForReadersAlone(t *testing.T) {
 	t.Parallel()
@@ -421,7 +421,7 @@ func TestNodeIsForReadersAlone(t *testing.T) {
 	if body, _ := fetch(t, "127.0.0.1", "http://"+s.metrics+serve.NodePath); body != "404 page not found\n" {
 		t.Errorf("the port of metrics answers %q about the node", body)
 	}
-	// Somebody else's port is no reason for an agent not to work.
+	// Another party's port is no reason for an agent not to work.
 	var log strings.Builder
 	other := start(t, func(c *serve.Config) {
 		c.NodeAddress, c.ReviewNode, c.Node = s.node, review, http.NotFoundHandler()
@@ -482,7 +482,7 @@ func TestTLS(t *testing.T) {
 }
 
 // patient is how long what is served at once may take on a machine that has much else to
-// do. Who waited for silent connections would wait for minutes.
+// do. Whoever waited for silent connections would wait for minutes.
 const patient = 10 * time.Second
 
 // left says how many connections the other end still has, once there are no more than so
@@ -512,7 +512,7 @@ func open(t *testing.T, conns []net.Conn) (n int) {
 	return n
 }
 
-// Who opens connections and says nothing has a few, and keeps nobody out.
+// Whoever opens connections and says nothing has a few, and keeps nobody out.
 func TestIdleConnectionsAreLimited(t *testing.T) {
 	t.Parallel()
 	s := startWith(t, 5*time.Minute, nil)

@@ -87,7 +87,7 @@ func (d *DaemonSets) List(ctx context.Context) ([]Object, string, error) {
 	if err := json.NewDecoder(body).Decode(&list); err != nil {
 		return nil, "", fmt.Errorf("DaemonSet %s/%s: read the list: %w", d.namespace, d.name, err)
 	}
-	// Half an answer, or somebody else's, must not look like an empty list.
+	// Half an answer, or another party's, must not look like an empty list.
 	if list.Kind != "DaemonSetList" || list.Metadata.ResourceVersion == "" {
 		return nil, "", fmt.Errorf("DaemonSet %s/%s: the answer is no list of DaemonSets but %q", d.namespace, d.name, list.Kind)
 	}
@@ -130,7 +130,7 @@ func (d *DaemonSets) Watch(ctx context.Context, version string, f func(Event)) e
 			return fmt.Errorf("DaemonSet %s/%s: watch: %w", d.namespace, d.name, err)
 		}
 		if m.Metadata.Name != d.name {
-			continue // a bookmark, or somebody else's
+			continue // a bookmark, or another party's
 		}
 		switch e.Type {
 		case "ADDED", "MODIFIED":

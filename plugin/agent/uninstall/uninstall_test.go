@@ -473,7 +473,7 @@ func FuzzDaemonSets(f *testing.F) {
 		err = d.Watch(t.Context(), "7", func(e uninstall.Event) { gone = gone || e.Kind == uninstall.Gone })
 		// A name or a kind may be written in escapes.
 		if plain := !strings.Contains(raw, `\`); gone && plain && (!strings.Contains(raw, "DELETED") || !strings.Contains(raw, "podweir")) {
-			t.Errorf("a deletion is seen that nobody told of; the watch ends with %v", err)
+			t.Errorf("a deletion is seen that no event announced; the watch ends with %v", err)
 		}
 	})
 }

@@ -21,7 +21,7 @@ const (
 	Gone
 )
 
-// Event is one change that the API server told of.
+// Event is one change that the API server announced.
 type Event struct {
 	Kind   EventKind
 	Object Object

@@ -48,7 +48,7 @@ const (
 	agentLabel  = "app.kubernetes.io/name=podweir,app.kubernetes.io/component=agent"
 )
 
-// rights says where the rights are that somebody lacks. It comes first: causes are cut.
+// rights says where the rights are that a user lacks. It comes first: causes are cut.
 const rights = " (the chart's Role NAME-reader has the rights)"
 
 // client asks agents through the API server.

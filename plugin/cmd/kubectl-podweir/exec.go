@@ -19,7 +19,7 @@ func newExec(o *options) *cobra.Command {
 		Use:   "exec NODE -- COMMAND [ARGUMENT]...",
 		Short: "Run a command of podweir's on a node, in the agent's pod",
 		Long: "Run a command in the pod of the agent on a node, by kubectl exec: the nodes have no podweir on their PATH. Who runs\n" +
-			"it needs the right to create pods/exec there. The exit status is that of the command.",
+			"it needs the right to create pods/exec there. The exit status is the command's.",
 		Example: "  kubectl podweir exec n7 -- podweir repair --dry-run\n  kubectl podweir exec n7 -- podweir gc",
 		Args:    cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {

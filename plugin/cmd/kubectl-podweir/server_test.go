@@ -193,7 +193,7 @@ func (f *fakeCluster) encode(node string, look int) []byte {
 	return b.Bytes()
 }
 
-// answer is that of the nth look. The first pod of a node has a heavy flow that fills its
+// answer to the nth look. The first pod of a node has a heavy flow that fills its
 // limit; looks are 2 s apart by the node's clock.
 func (f *fakeCluster) answer(node string, look int) *cluster.Answer {
 	state := &view.Status{Schema: view.Schema, Time: time.Date(2026, 11, 24, 3, 0, 2*look, 0, time.UTC)}

@@ -20,7 +20,7 @@ import (
 	"github.com/podweir/podweir/plugin/version"
 )
 
-// checkCluster says what is wrong with the settings for who reads all nodes.
+// checkCluster says what is wrong with the settings for whoever reads all nodes.
 func checkCluster(o *options, fail func(format string, args ...any)) {
 	address, reader := o.v.GetString("cluster-address"), o.v.GetString("cluster-reader")
 	if address == "" {

@@ -230,7 +230,7 @@ func (n *nodeCheck) tell(rep *doctor.Report, known ...error) {
 			failing = append(failing, failure(c))
 		}
 	}
-	for i := range failing { // the report is for who reads all nodes
+	for i := range failing { // the report is for whoever reads all nodes
 		failing[i] = strings.ReplaceAll(failing[i], terms.ByKubectl, n.o.runByReaders())
 	}
 	text := strings.Join(failing, "; ")

@@ -32,7 +32,7 @@ func main() {
 	}
 }
 
-// message is what a user is told of an error.
+// message is what a user reads of an error.
 func message(err error, user int) string {
 	text := terms.Runnable(show.OneLine(err), runBy())
 	if errors.Is(err, fs.ErrPermission) && user != 0 {

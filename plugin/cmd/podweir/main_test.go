@@ -151,7 +151,7 @@ func TestPrivilegedAttachStatusDetach(t *testing.T) {
 	if out = c.must(t, "status", "-o", "wide"); !strings.Contains(out, "10 Mbit/s") || !strings.Contains(out, where) {
 		t.Errorf("status -o wide prints %q", out)
 	}
-	// Somebody takes the queue away: exit status 1, and what differs.
+	// The queue is taken away: exit status 1, and what differs.
 	c.pod.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
 	out, err := c.do(t, "status")
 	if err == nil || !strings.Contains(out, "DIFFERS ") || !strings.Contains(out, "cause  egress build-queue: eth0: no root qdisc, want tbf ") ||

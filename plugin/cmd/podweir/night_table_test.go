@@ -24,7 +24,7 @@ import (
 // nightCase is a state of a node whose cause is to be found. The page "Troubleshoot" is
 // made from it.
 type nightCase struct {
-	// name is that of its transcript, symptom what a reader has heard of it.
+	// name of its transcript, symptom what a reader has heard of it.
 	name, symptom string
 	// install are further arguments of podweir install; calico says that Calico is the
 	// node's CNI.

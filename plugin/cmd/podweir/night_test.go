@@ -71,7 +71,7 @@ func newNightNode(t *testing.T, k *nightCase) *nightNode {
 		n.put(t, name, content)
 	}
 	n.put(t, "proc/sys/kernel/osrelease", release())
-	// What is in /sys/class/net depends on the namespace of who mounts it.
+	// What is in /sys/class/net depends on the namespace of whoever mounts it.
 	sys := filepath.Join(n.root, "sys")
 	must.OK(t, errors.Join(os.Mkdir(sys, 0o700), n.node.Do(func() error { return unix.Mount("sysfs", sys, "sysfs", unix.MS_RDONLY, "") })))
 	t.Cleanup(func() { _ = unix.Unmount(sys, unix.MNT_DETACH) })
@@ -155,7 +155,7 @@ func pluginMain() {
 	pins, run, _ := strings.Cut(os.Getenv(envPlugin), ":")
 	p := cni.Plugin{Stdout: os.Stdout, Stderr: os.Stderr, Paths: engine.Paths{Pins: pins, Run: run}}
 	if err := skel.PluginMainFuncsWithError(p.Funcs(), cni.SupportedVersions, ""); err != nil {
-		_ = err.Print() // who started it reads the record of the failure
+		_ = err.Print() // whoever started it reads the record of the failure
 	}
 }
 

@@ -107,7 +107,7 @@ func TestPrivilegedStatusOfDevicesWithoutAnEndOnTheHost(t *testing.T) {
 	c.must(t, "status")
 }
 
-// The address of a flow's other end is that of a pod, as the runtime tells; pods with
+// The address of a flow's other end is a pod's, as the runtime says; pods with
 // hostNetwork have the node's.
 func TestPodsByAddress(t *testing.T) {
 	root, runtime := t.TempDir(), &critest.Runtime{}

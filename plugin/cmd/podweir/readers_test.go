@@ -29,7 +29,7 @@ import (
 // takes a second.
 const envIdle = "PODWEIR_TEST_IDLE"
 
-// strangers are connections to the agent that somebody else has.
+// strangers are others' connections to the agent.
 type strangers struct {
 	node  *testNode
 	conns []net.Conn
@@ -107,7 +107,7 @@ func (a *agentProcess) tellsReaders(t *testing.T, pods int) {
 	}
 }
 
-// TestPrivilegedAgentUnderReaders: who opens thousands of connections, or reads slowly,
+// TestPrivilegedAgentUnderReaders: whoever opens thousands of connections, or reads slowly,
 // keeps out neither Prometheus nor the kubelet and takes no memory from the agent.
 func TestPrivilegedAgentUnderReaders(t *testing.T) {
 	mark.Slow(t, "it makes 110 pods")

@@ -20,7 +20,7 @@ import (
 type Live struct {
 	Table view.Top
 	Out   io.Writer
-	// Format is that of the output; Count is how many tables are written, 0 for no end.
+	// Format of the output; Count is how many tables are written, 0 for no end.
 	Format string
 	Count  int
 	// Look returns the rates since the last look, and when that was; the first look is

@@ -27,7 +27,7 @@ type linkAttr struct {
 }
 
 // AttachTCXHead makes a link that has the program run first on a hook of the
-// device with this index in the caller's network namespace. revision is that of
+// device with this index in the caller's network namespace. revision belongs to
 // the list the caller saw, 0 for whatever it is; if it is another one by now,
 // the error wraps [unix.ESTALE]. It waits for RCU under RTNL, 11 to 16 ms
 // on Linux 6.18.

@@ -22,7 +22,7 @@ import (
 const Schema = 1
 
 // Audience is what a token has to be made for that an agent accepts: it is good for
-// nothing else, should somebody get hold of it.
+// nothing else, should anyone get hold of it.
 const Audience = "podweir"
 
 // Answer is what an agent tells of its node.

@@ -206,7 +206,7 @@ func Table(pods []Pod) string {
 	return b.String()
 }
 
-// limitWidth is that of a column with a limit.
+// limitWidth of a column with a limit.
 const limitWidth = 13
 
 // Limit is the limits of a direction in words: how many interfaces have each, if several

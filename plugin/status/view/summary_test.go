@@ -233,7 +233,7 @@ Decided by maxRate: ns/pod-01 egress has 200 kbit/s in place of 50 Mbit/s.
 	}
 }
 
-// Among many pods only those that somebody may ask about have a line.
+// Among many pods only those that a user may ask about have a line.
 func TestStatusLinesOfManyPods(t *testing.T) {
 	t.Parallel()
 	carried := make([]uint64, 30)

@@ -28,11 +28,11 @@ type Status struct {
 	Pods []Pod     `json:"pods"`
 	// Groups are the limits that the pods of a namespace have together on the node.
 	Groups []Group `json:"groups,omitempty"`
-	// Rates are what the pods carry, where somebody looked twice.
+	// Rates are what the pods carry, where it was read twice.
 	Rates []PodRate `json:"-"`
-	// Others are the devices of pods without a limit, where somebody looked for them.
+	// Others are the devices of pods without a limit, where they were looked for.
 	Others []Other `json:"-"`
-	// Losses are where others than podweir lost packets of the node, where somebody looked.
+	// Losses are where others than podweir lost packets of the node, where it was looked for.
 	Losses []Loss `json:"-"`
 	// Unread says what is not known because a file of podweir's is damaged.
 	Unread []string `json:"unread,omitempty"`
@@ -74,7 +74,7 @@ type Other struct {
 	AskedEgress, AskedIngress string
 	// EgressBytes and IngressBytes are what it sent and received since the device was made.
 	EgressBytes, IngressBytes uint64
-	// EgressBitsPerSecond and IngressBitsPerSecond are known where somebody looked twice.
+	// EgressBitsPerSecond and IngressBitsPerSecond are known where it was read twice.
 	EgressBitsPerSecond, IngressBitsPerSecond float64
 }
 
@@ -91,7 +91,7 @@ const (
 	Differs State = "differs"
 	// Unknown: it could not be found out.
 	Unknown State = "unknown"
-	// Tampered: somebody takes the limit away again and again, and it holds all the same.
+	// Tampered: another party takes the limit away again and again, and it holds all the same.
 	Tampered State = "tampered"
 	// Observed: its limits are measured and not enforced, as the operator wants it.
 	Observed State = "observed"

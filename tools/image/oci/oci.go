@@ -78,7 +78,7 @@ type platform struct {
 	OS           string `json:"os"`
 }
 
-// manifest is that of an image, or an index of manifests.
+// manifest of an image, or an index of manifests.
 type manifest struct {
 	SchemaVersion int               `json:"schemaVersion"`
 	MediaType     string            `json:"mediaType"`

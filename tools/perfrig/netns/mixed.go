@@ -164,7 +164,7 @@ func (m *mixture) both(ctx context.Context, name string, l lab.HTTPLoad) (span, 
 			return s, fmt.Errorf("%s loop: %w", name, err)
 		}
 	}
-	// What is asked late is answered late; the wire is that of the load's time.
+	// What is asked late is answered late; the wire's counters are of the load's time.
 	s.to = wiremeter.Now() + l.Duration
 	if err := wiremeter.Until(ctx, s.to); err != nil {
 		return s, err

@@ -84,7 +84,7 @@ func (r *run) promise(d traffic.Direction, s *wiremeter.Series) {
 	r.set(d.String()+"_excess_ms", s.Excess(float64(r.cell.Rate))/perSecond*1000)
 }
 
-// direction is that of the workload.
+// direction of the workload.
 func (r *run) direction() traffic.Direction {
 	if r.cell.Workload.Direction == "ingress" {
 		return traffic.Ingress

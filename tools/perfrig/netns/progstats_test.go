@@ -13,7 +13,7 @@ import (
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
-// TestPerPacket: the time of the statistics is that of the runs, of which a
+// TestPerPacket: the time of the statistics is the time of the runs, of which a
 // packet may take two.
 func TestPerPacket(t *testing.T) {
 	m := &programMeter{overhead: 20}

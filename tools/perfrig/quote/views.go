@@ -63,7 +63,7 @@ func rivals(p *page, sources []string) (string, error) {
 	t := report.Rivals(r, report.RivalRates(r)...)
 	return fmt.Sprintf("![p99 of a small request beside bulk into the pod, by limiter and cap, with the range of the samples](%s)\n\n"+
 		"One TCP flow into a pod, [measured](%s) on %s, Linux %s, %d x %s, podweir %s.\n"+
-		"A copy is the limiter that Cilium or Calico sets on a pod, made without their agents. The worst second is that of the whole flow, with\n"+
+		"A copy is the limiter that Cilium or Calico sets on a pod, made without their agents. The worst second is taken over the whole flow, with\n"+
 		"its start. The connection beside the flow carries 200 small requests a second: the mean of the samples' p99, their range, and in brackets\n"+
 		"that of a pod without a limit.\n\n%s",
 		p.link(rivalsChart), p.link(name), r.Campaign.Started.Format("2006-01-02"), m.Kernel, m.CPUs, m.CPU, m.Commit, t.Markdown()), nil

@@ -24,7 +24,7 @@ type Machine struct {
 	Kernel    string `json:"kernel"`
 	CPU       string `json:"cpu"`
 	CPUs      int    `json:"cpus"`
-	// Clang is that of the BPF object, Commit that of the checkout as
+	// Clang is the compiler of the BPF object, Commit the checkout's as
 	// tools/version.sh has it.
 	Clang  string `json:"clang"`
 	Commit string `json:"commit"`

@@ -116,7 +116,7 @@ func TestLoadBars(t *testing.T) {
 	}
 }
 
-// TestLoadBarsOfAFlood: no share is told of a call among flows without number, but it
+// TestLoadBarsOfAFlood: a call has no share among flows without number, but it
 // is compared with a plain queue.
 func TestLoadBarsOfAFlood(t *testing.T) {
 	w := &spec.Workload{Name: "load-x", Kind: spec.Ordinary, Direction: "ingress", Mix: &spec.Mix{CallShare: 0.03, Flood: "ports"}}

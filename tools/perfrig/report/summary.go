@@ -255,7 +255,7 @@ func beside(bars []judged, phase string) string {
 	return strings.Join(each, "; ")
 }
 
-// number is that of the bar's metric in the bar's cell: the mean, of worst
+// number is the bar's metric in the bar's cell: the mean, of worst
 // seconds the largest, and of segments those of ten seconds.
 func (b *judged) number() float64 {
 	s := stats.Summarise(values(b.r, &b.Cell, b.Metric))

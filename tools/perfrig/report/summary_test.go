@@ -65,7 +65,7 @@ func TestSummaryOfManyIsARange(t *testing.T) {
 	}
 }
 
-// TestSummaryHasWhatIsOfNoKind: a bar that somebody adds is told.
+// TestSummaryHasWhatIsOfNoKind: a bar that is added is told.
 func TestSummaryHasWhatIsOfNoKind(t *testing.T) {
 	table := Summary()
 	if len(table.Rows) != len(Kinds()) {

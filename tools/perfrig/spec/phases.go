@@ -15,7 +15,7 @@ const (
 	// runtimeBurst is the burst, in bits, that containerd hands down with every
 	// bandwidth annotation, math.MaxUint32: the reference plugin "as shipped".
 	runtimeBurst = 4294967295
-	// tunedBurst is that of somebody who knows tc: 64 kB. The plugin's latency
+	// tunedBurst is what someone who knows tc sets: 64 kB. The plugin's latency
 	// of 25 ms cannot be set.
 	tunedBurst = 64 * 1024 * 8
 )

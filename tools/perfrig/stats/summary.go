@@ -10,7 +10,7 @@ import (
 	"slices"
 )
 
-// Confidence is that of every interval.
+// Confidence of every interval.
 const Confidence = 0.95
 
 // Summary describes the samples of one number.
@@ -61,7 +61,7 @@ func moments(samples []float64) (mean, variance float64) {
 }
 
 // criticalT is how many standard errors the interval of [Confidence] reaches to either
-// side, by Student's t. With t = √degrees × tan θ the density is that of a power of
+// side, by Student's t. With t = √degrees × tan θ the density is a power of
 // cos θ, which is summed up from the middle.
 func criticalT(degrees float64) float64 {
 	above, _ := math.Lgamma((degrees + 1) / 2)
