@@ -143,7 +143,7 @@ func TestPrivilegedPacketsOfThePodAreSmall(t *testing.T) {
 	)
 	ways := map[string]float64{"device": 4} // and how many segments the packets have at most
 	if _, err := os.Stat("/proc/sys/net/ipv4/tcp_tso_rtt_log"); err == nil {
-		ways["auto"] = 9
+		ways["auto"] = 13
 	}
 	for _, congestion := range []string{"cubic", "bbr"} {
 		load := Load{Name: "TCP 4 " + congestion, Flows: 4, Congestion: congestion}

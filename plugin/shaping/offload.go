@@ -34,9 +34,10 @@ const (
 	// which begins with packets of 64 KiB all the same, waits three times as long as with a bounded
 	// device (measured: docs/explanation/how-a-packet-travels.md).
 	pacedFrom units.BitRate = 50_000_000
-	// pacedTold is somewhat more than what two packets of twelve segments have on the wire: with
-	// less than three under way most are smaller. 8 flows wait 21 ms at 100 Mbit/s (measured).
-	pacedTold units.Bytes = 42_000
+	// pacedTold is what two packets of twelve segments have on the wire. With a sixth more the
+	// processor has a tenth less to do, and 2 to 3 % of the responses of 16 web clients at
+	// 100 Mbit/s wait for a timer, where 1 % do (measured: docs/contributing/fair-bands.md).
+	pacedTold units.Bytes = 36_000
 )
 
 // Packets says how podweir keeps the packets of TCP in a pod small.
