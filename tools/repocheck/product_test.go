@@ -44,7 +44,9 @@ func TestImportsOfTheCNIBinary(t *testing.T) {
 // One name never means two images: nodes keep an image under the name that they have.
 func TestImageIsTaggedByVersion(t *testing.T) {
 	t.Parallel()
-	out, err := exec.Command("make", "-s", "--no-print-directory", "-C", root, "--eval=tag: ; @echo $(IMAGE)", "tag", "VERSION=1.2.3-4-gabc").CombinedOutput()
+	cmd := exec.Command("make", "-s", "-C", root, "--eval=tag: ; @echo $(IMAGE)", "tag", "VERSION=1.2.3-4-gabc")
+	cmd.Env = append(os.Environ(), "MAKEFLAGS=", "MAKELEVEL=0") // not those of the make that runs the tests
+	out, err := cmd.Output()
 	if name := strings.TrimSpace(string(out)); err != nil || !strings.HasSuffix(name, ":1.2.3-4-gabc") {
 		t.Errorf("make image makes %q, %v, want the version as its tag", name, err)
 	}
