@@ -30,7 +30,7 @@ func (l *Lab) needBPFFS() error {
 	l.onClose("bpffs", func(context.Context) error {
 		entries, err := os.ReadDir(bpffsPath)
 		if err != nil || len(entries) > 0 {
-			return err // another party uses it by now
+			return err // another test uses it by now
 		}
 		return unix.Unmount(bpffsPath, 0)
 	})

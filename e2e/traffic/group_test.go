@@ -277,7 +277,7 @@ func TestPrivilegedGroupWithoutAnAgent(t *testing.T) {
 			away := min(processors.Stop(), longestAway)
 			all := g.sum(t, d, killed, end)
 			second, used := float64(all.Worst(time.Second))*8/groupLimit, all.BitsPerSec()/groupLimit
-			t.Logf("worst second %.4f of the limit, %.4f in all; the ceiling dropped %d packets while another party divided, and %d of the %.0f kB afterwards",
+			t.Logf("worst second %.4f of the limit, %.4f in all; the ceiling dropped %d packets while an agent divided, and %d of the %.0f kB afterwards",
 				second, used, divided-before, g.dropped(t, d)-divided, used*groupLimit*(end-killed).Seconds()/8e3)
 			if allowed := 1.02 + away.Seconds(); second > allowed {
 				t.Errorf("%.4f of the limit in a second, want at most %.4f", second, allowed)
@@ -292,8 +292,8 @@ func TestPrivilegedGroupWithoutAnAgent(t *testing.T) {
 	}
 }
 
-// A pod takes its queue away and another party makes it anew, before who divides looks again: the queue
-// begins with the first share, which is not what was set, and gets that.
+// A pod removes its queue, and a repair makes it anew before the loop looks again. The new queue begins
+// with the first share, and gets the one that was set.
 func TestPrivilegedGroupWhoseQueueIsMadeAnew(t *testing.T) {
 	testutil.RequireQdisc(t, "htb", "tbf")
 	g := newGroup(t, newRig(t), groupLimit, groupLimit)

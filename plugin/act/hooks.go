@@ -118,7 +118,7 @@ func addFilter(dev *Device, at queue.Place, program queue.Classifier) (made bool
 }
 
 // settleClsact corrects the record, which was written before there was a clsact qdisc
-// and says that it is podweir's: another party may have been faster.
+// and says that it is podweir's: another process may have been faster.
 func (i *Interface) settleClsact(dev *Device, made bool) error {
 	expected := dev.Seen.NoClsact
 	dev.Seen.NoClsact, dev.Seen.madeClsact = false, dev.Seen.madeClsact || made

@@ -210,7 +210,7 @@ func (p *directionPlan) planSlot(have *Dataplane, wrong string) {
 }
 
 // treeStands says that the queue is kept. A new one begins with the first share, and so does its slot:
-// whoever divides sees that, and sets both.
+// the agent's loop sees that, and sets both.
 func (p *directionPlan) treeStands() bool {
 	_, inPlace := TreeDiff(p.state.Params.Tree, &p.obs.Device(p.state.Params.Side).Tree)
 	return inPlace

@@ -40,7 +40,7 @@ func (s *Share) Bytes() uint64 {
 // Lost says that the slot is another direction's by now, or nobody's.
 func (s *Share) Lost() bool { return atomic.LoadUint64(&s.Owner) != s.whose }
 
-// Changed says that another party wrote another configuration since [Share.Set].
+// Changed says that another process wrote another configuration since [Share.Set].
 func (s *Share) Changed() bool { return atomic.LoadUint32(&s.Active) != s.wrote }
 
 // Set writes what the direction has at another share, and makes the meters those of that:

@@ -73,7 +73,7 @@ func (u *Undivided) Look(time.Duration) (sent units.Bytes, waiting bool, err err
 // Set changes nothing: the direction has its own limit alone.
 func (*Undivided) Set(units.ByteRate) error { return nil }
 
-// Changed is false: there is nothing that another party could change.
+// Changed is false: there is nothing that another process could change.
 func (*Undivided) Changed() bool { return false }
 
 // Undivided returns the directions of an attachment that are in a group and have no share.
@@ -194,7 +194,7 @@ func (s *Share) Look(now time.Duration) (sent units.Bytes, waiting bool, err err
 	return s.sent, seen.BacklogPackets > 0, nil
 }
 
-// ErrBusy says that another party is about to change the attachment.
+// ErrBusy says that another process of podweir is about to change the attachment.
 var ErrBusy = errors.New("the attachment is being changed")
 
 // Set gives the queue and its classifier another share, at least [units.MinRate]. The error
@@ -225,5 +225,5 @@ func (s *Share) Close() {
 	}
 }
 
-// Changed says that another party wrote the limits of the classifier since [Share.Set].
+// Changed says that another process wrote the limits of the classifier since [Share.Set].
 func (s *Share) Changed() bool { return s.slot.Changed() }

@@ -4,9 +4,7 @@
 package mailbox
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"time"
@@ -41,35 +39,26 @@ type Group struct {
 
 func (d Dir) groupsPath() string { return filepath.Join(string(d), "groups.json") }
 
-// RecordGroups leaves what who divides sees now, in place of what it saw before.
+// RecordGroups replaces the record of the groups that the agent divides.
 func (d Dir) RecordGroups(all []Group) error { return Write(d.groupsPath(), all) }
 
-// ForgetGroups removes the record of whoever does not divide any more.
+// ForgetGroups removes that record: no agent divides any more.
 func (d Dir) ForgetGroups() { _ = os.Remove(d.groupsPath()) }
 
-// Groups returns the limits that another party divides now, none if nobody does: who does writes them
+// Groups returns the limits that an agent divides now, none without one: the agent writes them
 // every second.
 func (d Dir) Groups() ([]Group, error) {
 	return readFresh[Group](d.groupsPath())
 }
 
-// readFresh reads what another party leaves again and again, nothing if that was too long ago.
+// readFresh reads what an agent writes again and again, nothing if it is too old.
 func readFresh[T any](path string) ([]T, error) {
-	f, err := os.Open(path)
+	st, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	st, err := f.Stat()
 	if err != nil || !fresh(st) {
 		return nil, err
 	}
-	var all []T
-	if err := json.NewDecoder(f).Decode(&all); err != nil {
-		return nil, fmt.Errorf("%s: %w", f.Name(), err)
-	}
-	return all, nil
+	return readJSON[T](path)
 }

@@ -78,8 +78,7 @@ type Config struct {
 	// Deferred are the limits that the pod asks for and that are left to
 	// another party; those directions have no limit here.
 	Deferred []Deferred `json:",omitempty"`
-	// Decisions are the rates that another party than the pod decided, for people. They
-	// change nothing.
+	// Decisions are the rates that the pod did not decide, for people. They change nothing.
 	Decisions []Decision `json:",omitempty"`
 	// Notes say what of the wish was not accepted and what is done instead, for
 	// people. They change nothing.

@@ -68,7 +68,7 @@ type Member struct {
 	Share units.ByteRate
 	// Most is the member's own limit, 0 for none.
 	Most units.ByteRate
-	// Outside says that another party decides the member's rate: what it sends is taken off
+	// Outside says that the group does not decide the member's rate: what it sends is taken off
 	// what the others divide, and its share stays as it is.
 	Outside bool
 

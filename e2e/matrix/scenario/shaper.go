@@ -16,7 +16,7 @@ import (
 )
 
 // Beside a CNI that enforces the standard annotations, too, pods have two limits unless
-// another party decides.
+// the operator chooses one.
 
 const (
 	// twoShapers is the doctor's check of pods with two limits.

@@ -67,7 +67,7 @@ func newHost(t *testing.T, files map[string]string) *host {
 	return h
 }
 
-// newBlindHost is for a bubble of testing/synctest, whose clock stands still while another party
+// newBlindHost is for a bubble of testing/synctest, whose clock stands still while a goroutine
 // waits for the kernel.
 func newBlindHost(t *testing.T, files map[string]string) *host {
 	t.Helper()

@@ -33,7 +33,7 @@ type Queue interface {
 	// Set changes its share to a rate, in bytes per second. The error wraps [engine.ErrBusy] if it is to
 	// be tried at the next tick.
 	Set(rate units.ByteRate) error
-	// Changed says that another party changed what Set did.
+	// Changed says that another process changed what Set did.
 	Changed() bool
 }
 

@@ -78,7 +78,7 @@ func TestLoopDividesAmongWhoSends(t *testing.T) {
 	}
 }
 
-// Another party wrote the limits of a queue anew, as repair does.
+// Another process wrote the limits of a queue anew, as a repair does.
 func TestLoopComesBackAfterOthers(t *testing.T) {
 	q := &queue{share: 1000, busy: true}
 	l := group(q)
@@ -144,8 +144,8 @@ func TestLoopBoundsItsChanges(t *testing.T) {
 	if changes() != 60 {
 		t.Errorf("%d changes in the first tick, want 60, which are 3,000 in a second", changes())
 	}
-	ticks(l, 1, 2) // it keeps what it had for a tick
-	if large.share >= 25_000_000 {
+	ticks(l, 1, 2)                 // 180 changes, and the first tick of its own begins the ledger
+	if large.share != 15_625_000 { // half of what it had, and a quarter more
 		t.Errorf("the share that becomes smaller is %v, want it changed before those that grow", large.share)
 	}
 	if ticks(l, 3, 2); changes() > 300 {
@@ -165,14 +165,14 @@ func TestEndLeavesEqualParts(t *testing.T) {
 	}
 }
 
-// What another party sends whose rate nobody divides is taken off what the others have.
+// What a queue sends whose rate the group does not decide is taken off what the others have.
 func TestLoopTakesOffWhatIsOutside(t *testing.T) {
 	busy, other := &queue{share: 1000, busy: true}, &queue{share: 10_000_000, busy: true}
 	l := group(busy)
 	l.JoinOutside("n/ingress", 200_000_000, "outside", other)
 	ticks(l, 0, 30)
 	if busy.share < 13_000_000 || busy.share > 15_500_000 {
-		t.Errorf("share %v beside another party who sends 10 MB/s of 25, want the rest", busy.share)
+		t.Errorf("share %v beside a queue outside that sends 10 MB/s of 25, want the rest", busy.share)
 	}
 	sent := l.Sent()
 	if sent["0"] == 0 || sent["outside"] == 0 || l.Sent()["outside"] != 0 {

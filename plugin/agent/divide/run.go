@@ -20,11 +20,11 @@ import (
 // lookEvery is how often pods that came or changed join their groups.
 const lookEvery = time.Second
 
-// longHeld is after how long at its limit another party is told of a group.
+// longHeld is how long a group is at its limit before it is reported.
 const longHeld = 10 * time.Minute
 
 // Run divides until ctx ends; then each pod has an equal part of its group's limit. onHeld is
-// called once for a group that has been at its limit for ten minutes; nil for nobody.
+// called once for a group that has been at its limit for ten minutes; it may be nil.
 func Run(ctx context.Context, paths engine.Paths, log *slog.Logger, onHeld func(*mailbox.Group)) error {
 	r := &running{
 		paths: paths, log: log, onHeld: onHeld, loop: New(log),
@@ -57,7 +57,7 @@ type running struct {
 	known map[attach.ID]*joined
 
 	onHeld func(*mailbox.Group)
-	// groups are those that were told of at told.
+	// groups are the groups as tell recorded them at the time told, zero if there were none.
 	groups map[key]*mailbox.Group
 	told   time.Time
 }

@@ -17,9 +17,10 @@ import (
 // atLimitPart of a group's limit is what pods send together that are at it, as for one pod.
 const atLimitPart = 0.9
 
-// tell leaves for others what the groups did since it was called last.
+// tell records what the groups did since it was called last.
 func (r *running) tell(now time.Time) {
 	if len(r.groups) == 0 && len(r.loop.groups) == 0 && !r.anyOutside() {
+		r.told = time.Time{} // what comes next is not of the time without groups
 		return
 	}
 	passed := now.Sub(r.told)
