@@ -31,16 +31,19 @@ const (
 	// before it knows how fast it may be. Where that is a long time, for so long.
 	fairDepth    units.Bytes = 250_000
 	maxFairDepth             = 200 * time.Millisecond
-	// What a heavy packet shall wait, at least: so long, and as long as fairQueue
-	// takes, but no fewer and no more bytes than these. TCP keeps the queue at some
-	// three quarters of it. One flow at 100 Mbit/s sends 0.3 % of its segments again
-	// for that, with 200 kB 0.5 % and with 125 kB 0.7 % (measured); 0.5 % is promised. Out of
-	// a pod it sends nothing again, so there maxToldBytes are the most, and three quarters
-	// of that and of the time where its packets are small: with half, one flow at 100 Mbit/s
-	// used 0.94 to 0.96 of it, and with all, few flows are less fair (measured). Light packets go first, so heavy ones can wait
-	// twice as long. Beyond 200 ms, Linux's shortest retransmission timeout, a new TCP
-	// connection sends its segments again. Where TCP bulk loses more, the programs make
-	// the wait longer.
+	// The queue that heavy packets wait in: fairQueue of the limit, within the Fair bytes
+	// below; a packet waits for that queue, and for fairWait at least.
+	// TCP keeps it at some three quarters full. At 100 Mbit/s its size decides what one
+	// flow sends again: 0.3 % of the segments with 250 kB, 0.5 % with 200 kB and 0.7 %
+	// with 125 kB (measured); 0.5 % is promised.
+	//
+	// Out of a pod TCP sends nothing again, so the queue is at most maxToldBytes; where its
+	// packets are small, three quarters of that and of the time: with half, one flow at
+	// 100 Mbit/s used 0.94 to 0.96 of it, and with all, few flows are less fair (measured).
+	//
+	// Light packets go first, so heavy ones may wait this long. Beyond 200 ms, Linux's
+	// shortest retransmission timeout, a new TCP connection sends its segments again.
+	// Where TCP bulk loses more, the programs make the wait longer.
 	fairWait                 = 10 * time.Millisecond
 	fairQueue                = 75 * time.Millisecond
 	minFairBytes units.Bytes = 30_000
@@ -101,8 +104,9 @@ func (b *builder) size() {
 	p.MaxWait = b.leftover().Duration(p.DepthBytes)
 }
 
-// depth of the heavy band. Twice the bucket, so that a burst fits; but another party's
-// burst of minutes is not a wish for a queue of minutes.
+// depth of the heavy band: twice the bucket, so that a burst fits. A runtime may send a
+// burst of minutes; that does not ask for a queue of minutes, so the bucket counts up to
+// maxBurstDepth.
 func (b *builder) depth() units.Bytes {
 	rate := b.limit.Rate
 	twice := min(2*b.params.BurstBytes, max(rate.Bytes(maxBurstDepth), 2*minBucket))
