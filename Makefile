@@ -185,8 +185,8 @@ release-plugin: ## Build kubectl podweir for all platforms into bin/release-plug
 	tools/plugin.sh '$(VERSION)' '$(CREATED)' $(PLUGIN_PLATFORMS)
 
 .PHONY: release-check
-# These install the chart as it is, on nodes that have no other image.
-hosted hosted-push release-check: IMAGE = localhost/podweir/podweir:$(shell sed -n 's/^  tag: //p' chart/values.yaml)
+# The chart as it is names this image.
+release-check: IMAGE = localhost/podweir/podweir:$(shell sed -n 's/^  tag: //p' chart/values.yaml)
 release-check: image release-plugin ## Put what a release has into bin/release and check it; pushes nothing.
 	cd e2e/k8s/components && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/bin/tools/helm helm.sh/helm/v3/cmd/helm
 	tools/release.sh '$(RELEASE)' bin/tools/helm
@@ -273,29 +273,8 @@ test-cluster: setup-cluster image plugin bin/tools/gotestsum ## Install the char
 		-- -count=1 -timeout $(if $(filter all,$(TIER)),90m,30m)
 	cat bin/cluster.again
 
-# A row of the CNI matrix that needs a registry, and where the nodes of a cluster
-# that exists find the images.
-ROW      ?= kindnet-default-as-it-comes
-REGISTRY ?=
-# Directory for the logs of rows, also of those that pass, and for a hosted row's result.
+# Directory for the logs of rows, also of those that pass.
 ROW_LOGS ?=
-
-.PHONY: hosted-driver
-hosted-driver:
-	cd e2e/matrix/hosted && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/bin/tools/ . sigs.k8s.io/kind
-	cd e2e/k8s && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(CURDIR)/bin/tools/work ./work
-
-.PHONY: hosted
-hosted: hosted-driver image ## Run one ROW of the CNI matrix that needs a registry (docker, helm, kubectl and a network with registries).
-	bin/tools/hosted -registry '$(REGISTRY)' -out '$(ROW_LOGS)' '$(ROW)'
-
-.PHONY: hosted-push
-hosted-push: hosted-driver image ## Push both images of a ROW that runs in a cloud to REGISTRY.
-	e2e/matrix/hosted/push.sh '$(IMAGE)' '$(REGISTRY)'
-
-.PHONY: hosted-plan
-hosted-plan: hosted-driver ## Print every command of every ROW that needs a registry, and run none.
-	bin/tools/hosted -list | xargs -n1 bin/tools/hosted -dry-run -registry registry.example
 
 # Rows of "make matrix", as regular expressions for whole names; all that can run
 # here if empty.

@@ -107,7 +107,7 @@ func list(m *row.Matrix, asJSON bool) error {
 	for _, r := range m.Rows {
 		where := r.Tier
 		if r.Needs != "" {
-			where = "needs a " + r.Needs + ": " + r.Job
+			where = "needs a " + r.Needs
 		}
 		fmt.Printf("%-24s %s, %s, policy %s (%s)\n", r.Name, r.Version, r.Variant, r.Policy, where)
 	}

@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"gopkg.in/yaml.v3"
 
 	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/e2e/k8s/cilium"
@@ -84,42 +83,6 @@ func TestRowsDoWhatOthersLeaveToThem(t *testing.T) {
 				t.Errorf("row %s leaves out %q and names no row that does it: %s", r.Name, step, reason)
 			}
 		}
-	}
-}
-
-// TestJobsRunTheRowsThatNeedSomething compares matrix.yaml with the rows of the jobs, and
-// these with the choices of the workflow.
-func TestJobsRunTheRowsThatNeedSomething(t *testing.T) {
-	text, err := os.ReadFile("hosted/hosted.yaml")
-	must.OK(t, err)
-	var hosted struct {
-		CNIs []struct {
-			Name, Job string
-			Versions  []string
-			Variants  []struct{ Name string }
-		}
-	}
-	must.OK(t, yaml.Unmarshal(text, &hosted))
-	workflow, err := os.ReadFile("../../.github/workflows/cni-matrix.yml")
-	must.OK(t, err)
-	want, choices := map[string]string{}, "options: [none"
-	for _, c := range hosted.CNIs {
-		want[c.Name] = c.Job
-		if c.Job == "cloud" {
-			choices += ", " + c.Name + "-" + c.Versions[0] + "-" + c.Variants[0].Name
-		}
-	}
-	got := map[string]string{}
-	for _, r := range matrix(t).Rows {
-		if r.Needs != "" {
-			got[strings.TrimSuffix(r.Name, "-1.16-and-later")] = r.Job
-		}
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("rows that need something are not those of hosted.yaml (-hosted +matrix):\n%s", diff)
-	}
-	if !strings.Contains(string(workflow), choices+"]\n") {
-		t.Errorf("the workflow does not offer %s]", choices)
 	}
 }
 

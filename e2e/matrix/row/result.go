@@ -110,11 +110,11 @@ func (m *Matrix) tables(results []Result, neighbours []Pin) string {
 				r.delivery(), res.Verdict(), stands, when(res))
 		}
 	}
-	b.WriteString("\nThese have not run. They need a registry of images or a cloud, and do not count as tested; a job of `.github/workflows/cni-matrix.yml` is prepared for each.\n\n" +
-		"| row | primary CNI | variant | policy | needs | job | what covers it meanwhile |\n| --- | --- | --- | --- | --- | --- | --- |\n")
+	b.WriteString("\nThese have not run. They need a registry of images or a cloud, and do not count as tested.\n\n" +
+		"| row | primary CNI | variant | policy | needs | what covers it meanwhile |\n| --- | --- | --- | --- | --- | --- |\n")
 	for _, r := range m.Rows {
 		if r.Needs != "" {
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | `%s` | %s |\n", r.Name, r.Version, r.Variant, r.Policy, r.Needs, r.Job, r.Elsewhere)
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", r.Name, r.Version, r.Variant, r.Policy, r.Needs, r.Elsewhere)
 		}
 	}
 	if neighbours != nil {

@@ -63,10 +63,9 @@ type Row struct {
 	Pods int `json:"pods,omitempty" yaml:"pods"`
 	// Skip are steps that this row leaves out, with the reason.
 	Skip map[string]string `json:"skip,omitempty" yaml:"skip"`
-	// Needs is registry or cloud where the row cannot run here; Job is the job in
-	// the workflow that runs it, Elsewhere a proof that replaces it meanwhile.
+	// Needs is registry or cloud where the row cannot run here, Elsewhere a proof that
+	// replaces it meanwhile.
 	Needs     string `json:"needs,omitempty" yaml:"needs"`
-	Job       string `json:"job,omitempty" yaml:"job"`
 	Elsewhere string `json:"elsewhere,omitempty" yaml:"elsewhere"`
 }
 
@@ -145,8 +144,8 @@ func (r *Row) check() error {
 	}
 	if r.Needs != "" {
 		oneOf("needs", r.Needs, "registry", "cloud")
-		if r.CNI != "" || r.Job == "" {
-			errs = append(errs, errors.New("a row that needs something has a job and no cni"))
+		if r.CNI != "" {
+			errs = append(errs, errors.New("a row that needs something has no cni"))
 		}
 		return errors.Join(errs...)
 	}

@@ -16,7 +16,7 @@ import (
 const text = `rows:
   - {name: a.1, cni: ptp, version: v1, variant: plain, tier: fast, real: all, doctor: {PW109: it is so}}
   - {name: a-2, cni: ptp, version: v1, variant: plain, real: all}
-  - {name: cloud, version: v1, variant: plain, needs: cloud, job: eks, elsewhere: nothing}
+  - {name: cloud, version: v1, variant: plain, needs: cloud, elsewhere: nothing}
 `
 
 func parse(t *testing.T, text string) *row.Matrix {
@@ -35,8 +35,8 @@ func TestParseRefusesWhatNoRowCanBe(t *testing.T) {
 		`tier "slow" is not accepted`:     `rows: [{name: a, cni: p, version: v, variant: v, real: r, tier: slow}]`,
 		`delivery "mail" is not accepted`: `rows: [{name: a, cni: p, version: v, variant: v, real: r, delivery: mail}]`,
 		`doctor PW1 has no reason`:        `rows: [{name: a, cni: p, version: v, variant: v, real: r, doctor: {PW1: ""}}]`,
-		`has a job and no cni`:            `rows: [{name: a, cni: p, version: v, variant: v, needs: cloud}]`,
-		`needs "luck" is not accepted`:    `rows: [{name: a, version: v, variant: v, needs: luck, job: j}]`,
+		`has no cni`:                      `rows: [{name: a, cni: p, version: v, variant: v, needs: cloud}]`,
+		`needs "luck" is not accepted`:    `rows: [{name: a, version: v, variant: v, needs: luck}]`,
 		`want small letters`:              `rows: [{name: A, cni: p, version: v, variant: v, real: r}]`,
 	} {
 		if _, err := row.Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
@@ -92,7 +92,7 @@ func TestPage(t *testing.T) {
 	for _, want := range []string{
 		"before\n<!-- begin rows -->\n| row |", "| a.1 | v0 | plain | none | `chain` | 1 steps passed, 1 left out |",
 		"| 2026-11-22, c0ffee |\n", "| not run: the kernel lacks ipvlan |",
-		"| cloud | v1 | plain |  | cloud | `eks` | nothing |\n", "| example.org/cni | v1.2.0 | v1.4.1 | 2026-11-01 | 2 minor |\n<!-- end rows -->\nafter\n",
+		"| cloud | v1 | plain |  | cloud | nothing |\n", "| example.org/cni | v1.2.0 | v1.4.1 | 2026-11-01 | 2 minor |\n<!-- end rows -->\nafter\n",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the page lacks %q:\n%s", want, got)
