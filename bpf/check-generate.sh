@@ -22,8 +22,7 @@ fi
 
 kept=$(mktemp -d)
 trap 'rm -rf "${kept}"' EXIT
-generated=(podweir_bpfel.go podweir_bpfel.o bpftest/bpftest_bpfel.go bpftest/bpftest_bpfel.o
-  image/generated.go image/instructions.bin)
+generated=(podweir_bpfel.o bpftest/bpftest_bpfel.o image/generated.go image/instructions.bin)
 cp --parents "${generated[@]}" "${kept}"
 rm "${generated[@]}"
 if ! go generate ./...; then

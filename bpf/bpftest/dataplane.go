@@ -4,6 +4,7 @@
 package bpftest
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -46,7 +47,7 @@ func RequireRoot(tb testing.TB) {
 // ends.
 func Load(tb testing.TB) *Dataplane {
 	tb.Helper()
-	spec, err := loadBpftest()
+	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
 	if err != nil {
 		tb.Fatalf("parse the test object: %v", err)
 	}
