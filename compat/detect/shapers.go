@@ -36,7 +36,7 @@ func (n *Node) OtherShapers() Others {
 	}
 	for _, p := range profiles.All() {
 		if p.Shaper != 0 && n.makesPods(p.Family) {
-			return Others{By: p.Shaper, Egress: p.SharesAnnotations, Ingress: p.SharesAnnotations, Why: p.Title + " enforces kubernetes.io/*-bandwidth, too"}
+			return Others{By: terms.Shaper(p.Shaper), Egress: p.SharesAnnotations, Ingress: p.SharesAnnotations, Why: p.Title + " enforces kubernetes.io/*-bandwidth, too"}
 		}
 	}
 	return Others{Egress: profiles.No, Ingress: profiles.No}

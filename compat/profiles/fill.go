@@ -78,20 +78,7 @@ func InPod(p *Profile, keys map[string]any) bool {
 
 // fill adds the keys that the profile demands.
 func (p *Profile) fill(keys map[string]any) (notes []string) {
-	given := func(names ...string) bool {
-		return slices.ContainsFunc(names, func(n string) bool { return keys[n] != nil })
-	}
-	for _, d := range []struct {
-		key string
-		at  *Attach
-	}{{"egressMode", &p.Egress}, {"ingressMode", &p.Ingress}} {
-		// On queues of its own podweir stands by default; naming the mode would
-		// only rule out what is to be tried next.
-		if d.at.Mode != 0 && d.at.Mode != terms.ModeQdisc && !given(d.key, "mode") {
-			keys[d.key] = d.at.Mode.String()
-		}
-	}
-	if p.NoHostFilter() && !given("hostHook") {
+	if p.NoHostFilter() && keys["hostHook"] == nil {
 		keys["hostHook"] = hookTCX
 	}
 	if p.Ingress.Place == terms.PlaceIFB {

@@ -5,9 +5,9 @@
 // is recognised, which hooks and queues of a pod's interface it owns, and where
 // podweir may attach beside it.
 //
-// Comments name the sources, with the versions that were read. What no source
-// says is left at unknown and listed in [Profile.Unknowns]; code that reads a
-// profile treats unknown as the case that can do harm.
+// The data is in profiles.yaml, with the sources. What no source says is unknown there, and
+// listed in [Profile.Unknowns]; code that reads a profile treats unknown as the case that
+// can do harm.
 package profiles
 
 import (
@@ -41,6 +41,12 @@ func (a Answer) String() string {
 // MarshalText writes an answer as text.
 func (a Answer) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
+// UnmarshalText reads yes, no or unknown.
+func (a *Answer) UnmarshalText(text []byte) (err error) {
+	*a, err = word(string(text), Unknown, No)
+	return err
+}
+
 // Is turns a known truth into an answer.
 func Is(yes bool) Answer {
 	if yes {
@@ -58,7 +64,7 @@ type HookUse struct {
 	// program has its kind here: "u32 filter".
 	Programs []string
 	// EndsChain says whether the programs behind it on this hook never run.
-	EndsChain Answer
+	EndsChain Answer `yaml:"endsChain"`
 	// Note says when and how.
 	Note string
 }
@@ -72,15 +78,15 @@ type QdiscUse struct {
 	When string
 }
 
-// Attach is where podweir attaches for one direction of the pod.
+// Attach is where podweir attaches for one direction of the pod: on a queue of its own, if
+// the operator does not say otherwise.
 type Attach struct {
-	Mode terms.Mode
 	// Place is for ingress.
 	Place terms.Place
 	// Refused are the modes that must not be used beside this CNI, each with
 	// its reason.
 	Refused map[terms.Mode]string
-	// Why says why here.
+	// Why says why here, for ingress.
 	Why string
 }
 
@@ -115,19 +121,19 @@ type ConflistPolicy struct {
 	// File is the name it writes, without the directory.
 	File string
 	// MayBeExclusive says that it can be configured to rename all other files.
-	MayBeExclusive bool
+	MayBeExclusive bool `yaml:"mayBeExclusive"`
 	// BinDirs are directories in use instead of /opt/cni/bin.
-	BinDirs []string
+	BinDirs []string `yaml:"binDirs"`
 	// ReadySocket is a socket that is listened on only while the CNI serves
 	// pods; empty if there is no such sign.
-	ReadySocket string
+	ReadySocket string `yaml:"readySocket"`
 	// HandedDo are the commands by which the CNI takes our chain into its own
 	// file; empty if it cannot.
-	HandedDo []string
+	HandedDo []string `yaml:"handedDo"`
 	// HandedAgainDo are those that change podweir's entry in a chain that has it.
-	HandedAgainDo []string
+	HandedAgainDo []string `yaml:"handedAgainDo"`
 	// ShareDo are the commands that end its exclusive mode.
-	ShareDo []string
+	ShareDo []string `yaml:"shareDo"`
 }
 
 // Conflict is a known way for the two to harm each other.
@@ -171,6 +177,36 @@ type Signal struct {
 	Means Meaning
 }
 
+// The facts of a node that conditions use. detect fills them.
+const (
+	// FactCiliumDatapath is veth, netkit or netkit-l2.
+	FactCiliumDatapath = "cilium datapath mode"
+	// FactCiliumRouting is BPF or Legacy: how packets reach a pod.
+	FactCiliumRouting = "cilium host routing"
+	// FactCiliumAttach is tcx or tc.
+	FactCiliumAttach = "cilium attach mode"
+	// FactCiliumEndpointRoutes is yes or no.
+	FactCiliumEndpointRoutes = "cilium endpoint routes"
+	// FactCiliumChaining is the chaining mode of cilium-cni, empty if it is the
+	// main plugin.
+	FactCiliumChaining = "cilium chaining mode"
+	// FactNPA is yes or no: whether the AWS Network Policy Agent enforces.
+	FactNPA = "aws network policy agent enforces"
+	// FactFelixQueues is yes or no: whether a Felix runs that enforces bandwidth
+	// annotations, and so owns the root qdisc of the host side.
+	FactFelixQueues = "felix owns root qdiscs"
+	// FactCalicoDataplane is bpf or tables.
+	FactCalicoDataplane = "calico dataplane"
+	// FactFlannelDelegate is the type that the flannel plugin calls.
+	FactFlannelDelegate = "flannel delegate"
+	// FactDistribution is k3s, rke2 or gke, empty for any other.
+	FactDistribution = "distribution"
+	// FactBridge is the bridge that the first plugin names.
+	FactBridge = "bridge"
+	// FactNetwork is the name of the network in force.
+	FactNetwork = "network name"
+)
+
 // Condition demands a fact of the node.
 type Condition struct{ Fact, Value string }
 
@@ -196,87 +232,28 @@ type Profile struct {
 
 	Device     terms.DeviceKind
 	Hooks      []HookUse
-	RootQdiscs []QdiscUse
+	RootQdiscs []QdiscUse `yaml:"rootQdiscs"`
 	// Bypass says whether packets to the pod skip the egress side of the host
 	// device, queue included.
 	Bypass    Answer
-	BypassWhy string
+	BypassWhy string `yaml:"bypassWhy"`
 	// SharesAnnotations says whether it enforces kubernetes.io/*-bandwidth
 	// itself.
-	SharesAnnotations Answer
+	SharesAnnotations Answer `yaml:"sharesAnnotations"`
 	// Shaper is set if it enforces them by itself and not by a chained plugin, which
 	// podweir would take the place of.
-	Shaper terms.Shaper
+	Shaper Shaper
 
 	Egress, Ingress Attach
 	Conflist        ConflistPolicy
 	Conflicts       []Conflict
 	// Tried are the rows of the CNI matrix that ran with it and passed.
 	Tried []string
-	// Read are the rulings that one of the sources says. All others are guessed, but for
-	// what was tried: they follow from how such software usually works.
-	Read []Ruling
+	// PlacesRead says that one of the sources says where podweir attaches. Otherwise, and
+	// if it was not tried, that is guessed: it follows from how such software usually works.
+	PlacesRead bool `yaml:"placesRead"`
 	// Unknowns lists what no source said.
 	Unknowns []string
-}
-
-// Ruling is one statement of a profile.
-type Ruling string
-
-// The rulings whose evidence differs from profile to profile.
-const (
-	RulingSigns    Ruling = "signs"
-	RulingDevice   Ruling = "device"
-	RulingBypass   Ruling = "bypass"
-	RulingHooks    Ruling = "hooks"
-	RulingQdiscs   Ruling = "root qdiscs"
-	RulingShares   Ruling = "annotations"
-	RulingEgress   Ruling = "egress"
-	RulingIngress  Ruling = "ingress"
-	RulingConflist Ruling = "conflist"
-)
-
-// Evidence is how a ruling is known.
-type Evidence string
-
-// The kinds of evidence.
-const (
-	Tried   Evidence = "tried"
-	Read    Evidence = "read"
-	Guessed Evidence = "guessed"
-)
-
-// everyRuling is for a CNI whose sources were read for each of them.
-var everyRuling = []Ruling{
-	RulingSigns, RulingDevice, RulingBypass, RulingHooks, RulingQdiscs, RulingShares, RulingEgress, RulingIngress, RulingConflist,
-}
-
-// byMatrix are the rulings that a row of the CNI matrix tries: it finds the profile,
-// measures both directions, and sees the conflist rewritten.
-var byMatrix = []Ruling{RulingSigns, RulingDevice, RulingBypass, RulingEgress, RulingIngress, RulingConflist}
-
-// Evidence returns how a ruling of the profile is known.
-func (p *Profile) Evidence(r Ruling) Evidence {
-	switch {
-	case len(p.Tried) > 0 && slices.Contains(byMatrix, r):
-		return Tried
-	case slices.Contains(p.Read, r):
-		return Read
-	default:
-		return Guessed
-	}
-}
-
-// All returns every profile, the more specific ones of a family first. The
-// caller may keep and change the list, not what it points to.
-func All() []*Profile {
-	var out []*Profile
-	for _, family := range [][]*Profile{
-		aws(), cilium(), gke(), calico(), k3s(), flannel(), kindnet(), kubeRouter(), antrea(), kubeOVN(), ovnKubernetes(), terway(), multus(), azure(), reference(),
-	} {
-		out = append(out, family...)
-	}
-	return out
 }
 
 // Find returns the profile with this name, nil if there is none.

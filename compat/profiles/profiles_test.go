@@ -100,8 +100,8 @@ func TestPlacesAreSafe(t *testing.T) {
 			t.Errorf("%s: bypass %v, ingress queue on %s, want %s", p.Name, p.Bypass, p.Ingress.Place, want)
 		}
 		for name, a := range map[string]profiles.Attach{"egress": p.Egress, "ingress": p.Ingress} {
-			if !slices.Contains(modes, a.Mode) || a.Refused[a.Mode] != "" || a.Why == "" {
-				t.Errorf("%s %s: mode %q because %q, refused %v", p.Name, name, a.Mode, a.Why, a.Refused)
+			if a.Refused[terms.ModeQdisc] != "" || name == "ingress" && a.Why == "" {
+				t.Errorf("%s %s: because %q, refused %v", p.Name, name, a.Why, a.Refused)
 			}
 			for mode, why := range a.Refused {
 				if !slices.Contains(modes, mode) || why == "" {
@@ -222,31 +222,6 @@ func TestCiliumPage(t *testing.T) {
 	}
 }
 
-// TestEvidence: what is not stated is guessed, and what no source says is not read.
-func TestEvidence(t *testing.T) {
-	for _, tc := range []struct {
-		profile *profiles.Profile
-		ruling  profiles.Ruling
-		want    profiles.Evidence
-	}{
-		{profiles.Other(), profiles.RulingSigns, profiles.Guessed},
-		{profiles.Other(), profiles.RulingHooks, profiles.Guessed},
-		{profiles.Find("azure-vnet"), profiles.RulingConflist, profiles.Guessed},
-		{profiles.Find("antrea"), profiles.RulingConflist, profiles.Read},
-		{profiles.Find("ptp"), profiles.RulingConflist, profiles.Tried},
-		{profiles.Find("ptp"), profiles.RulingShares, profiles.Read},
-	} {
-		if got := tc.profile.Evidence(tc.ruling); got != tc.want {
-			t.Errorf("%s, %s: %s, want %s", tc.profile.Name, tc.ruling, got, tc.want)
-		}
-	}
-	for _, p := range profiles.All() {
-		if strings.HasPrefix(p.BypassWhy, "no source says") && p.Evidence(profiles.RulingBypass) != profiles.Guessed {
-			t.Errorf("%s: bypass is %s, and no source says", p.Name, p.Evidence(profiles.RulingBypass))
-		}
-	}
-}
-
 func TestOwns(t *testing.T) {
 	for _, tc := range []struct {
 		profile, program string
@@ -292,7 +267,7 @@ func TestReferencePage(t *testing.T) {
 const intro = `# Profiles of primary CNIs
 
 What podweir knows of the CNIs it runs beside. Directions are the pod's. The data, with all signs by which a CNI is recognised and the sources
-with the versions that were read, is in [the package](../../compat/profiles/profiles.go). This page is made from it: ` + "`go test ./compat/profiles -update`" + `. ` + "`podweir doctor`" + ` says which profile fits a node.
+with the versions that were read, is in [profiles.yaml](../../compat/profiles/profiles.yaml). This page is made from it: ` + "`go test ./compat/profiles -update`" + `. ` + "`podweir doctor`" + ` says which profile fits a node.
 
 *Known by* is the weakest evidence of the two rulings on queues: *tried* (a row of [what was run](support.md#cnis-in-a-real-cluster) ran with it), *read* (a source says it) or *guessed* (it follows from how such
 software usually works). Where nothing is known podweir takes the place that does no harm. A profile with * is assumed while the facts that tell its family apart are missing. Egress is always a queue on the pod-side device. *Handed or chain* is handed if Cilium is exclusive. *Shares* says whether the CNI enforces ` + "`kubernetes.io/…-bandwidth`" + ` itself.
@@ -323,7 +298,7 @@ func render() []byte {
 			name += "*"
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %v | `%s` | %s |\n",
-			name, p.Title, p.Device, p.Ingress.Place, older, p.SharesAnnotations, orUnknown(p.Conflist.File), weakest(p))
+			name, p.Title, p.Device, p.Ingress.Place, older, p.SharesAnnotations, orUnknown(p.Conflist.File), known(p))
 	}
 	for _, part := range []struct {
 		title, header string
@@ -359,14 +334,16 @@ func writeTogether(b *bytes.Buffer, title, header string, all []*profiles.Profil
 	}
 }
 
-// weakest is the evidence of the rulings on queues.
-func weakest(p *profiles.Profile) profiles.Evidence {
-	for _, e := range []profiles.Evidence{profiles.Guessed, profiles.Read} {
-		if p.Evidence(profiles.RulingEgress) == e || p.Evidence(profiles.RulingIngress) == e {
-			return e
-		}
+// known says how the places of podweir's queues are known.
+func known(p *profiles.Profile) string {
+	switch {
+	case len(p.Tried) > 0:
+		return "tried"
+	case p.PlacesRead:
+		return "read"
+	default:
+		return "guessed"
 	}
-	return profiles.Tried
 }
 
 func held(p *profiles.Profile) []string {

@@ -8,6 +8,18 @@ import (
 	"strings"
 )
 
+// handedEntry is podweir's entry in the commands of profiles.yaml. It has no settings of
+// the operator's; see [Profile.WithEntry].
+const handedEntry = `{"type":"podweir-cni","capabilities":{"bandwidth":true,"io.kubernetes.cri.pod-annotations":true},"hostHook":"tcx","ingressPlace":"prefer-ifb"}`
+
+// ciliumUpgrade changes one setting of the release that runs: without its version
+// Helm would take the newest.
+const ciliumUpgrade = "helm upgrade cilium cilium/cilium --version " + AnyRelease + " --namespace kube-system --reuse-values --set "
+
+// CiliumWithoutManager is the command that turns Cilium's bandwidth manager off;
+// see [Command].
+const CiliumWithoutManager = ciliumUpgrade + "bandwidthManager.enabled=false"
+
 // AnyRelease is the placeholder in commands for the version of the CNI that runs;
 // [Command] replaces it.
 const AnyRelease = "VERSION"
