@@ -171,7 +171,7 @@ func TestSpliceRefuses(t *testing.T) {
 		"podweir in it":     {"a.conflist", `{"name":"n","plugins":[{"type":"x"},{"type":"podweir-cni"}]}`, entry, "podweir is in the chain already"},
 		"spliced":           {"a.conflist", `{"podweir":{},"name":"n","plugins":[{"type":"x"}]}`, entry, "podweir is in the chain already"},
 		"only drop-ins":     {"a.conflist", `{"name":"n"}`, entry, "without a plugin there is nothing to chain to"},
-		"two bandwidths":    {"a.conflist", `{"name":"n","plugins":[{"type":"bandwidth"},{"type":"bandwidth"}]}`, entry, "at most one bandwidth plugin"},
+		"two bandwidths":    {"a.conflist", `{"name":"n","plugins":[{"type":"ptp"},{"type":"bandwidth"},{"type":"bandwidth"}]}`, entry, "at most one bandwidth plugin"},
 		"bandwidth alone":   {"a.conf", `{"name":"n","type":"bandwidth"}`, entry, "a plugin that makes an interface"},
 		"entry no object":   {"a.conflist", ok, `"x"`, "podweir's entry"},
 		"entry not podweir": {"a.conflist", ok, `{"type":"x"}`, "podweir's entry"},
@@ -532,6 +532,7 @@ func FuzzSplice(f *testing.F) {
 		`{"cniVersion":"1.0.0","name":"n","plugins":[{"type":"ptp","mtu":1e3},{"type":"bandwidth","capabilities":{"bandwidth":true}}]}`,
 		"{\n  \"name\": \"cbr0\",\n  \"plugins\": [\n    {\n      \"type\": \"flannel\"\n    }\n  ]\n}\n",
 		`{"name":"n","type":"ptp","Type":"b","plugins":1}`,
+		`{"name":"n","plugins":[{"type":"bandwidth"}]}`,
 		` { "x" : "}{][,\"" , "name":"n" ,"plugins" : [{"type":"a"} , {"type":"b"}] } `,
 		`{"podweir":{"source":"a","sha256":""},"name":"n","plugins":[{"type":"a"},{"type":"podweir-cni"}]}`,
 	} {

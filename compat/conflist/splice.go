@@ -106,6 +106,9 @@ func Join(n *Network, entry []byte, own *Network, installed func(plugin string) 
 	if len(n.Plugins) == 0 {
 		return nil, &Error{File: n.File, Thing: "plugins", Accepted: "at least one: without a plugin there is nothing to chain to"}
 	}
+	if n.Plugins[0].Type == bandwidthType {
+		return nil, &Error{File: n.File, Thing: "first plugin", Value: bandwidthType, Accepted: "a plugin that makes an interface"}
+	}
 	source := Hash(n.raw)
 	takenOut := n.takenOutOf(own)
 	if n, err = n.withoutGone(takenOut, installed); err != nil {
@@ -188,9 +191,6 @@ func encodeMark(mark *Mark) ([]byte, error) {
 // spliceSingle makes a list of a single plugin, as runtimes do: the plugin is
 // the first entry, and name and cniVersion are repeated.
 func spliceSingle(n *Network, mark *Mark, entry []byte) ([]byte, error) {
-	if n.Plugins[0].Type == bandwidthType {
-		return nil, &Error{File: n.File, Thing: "type", Value: bandwidthType, Accepted: "a plugin that makes an interface"}
-	}
 	value, err := encodeMark(mark)
 	if err != nil {
 		return nil, err
