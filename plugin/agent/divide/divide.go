@@ -23,6 +23,11 @@ const (
 	// mostChanges is how many shares are changed in a second at most. Larger ones wait: what
 	// others had before they get them must be gone.
 	mostChanges = 3000
+	// looksPerTick is how many busy queues the kernel is asked about at a tick. With more of
+	// them on the node, groups take turns. mostTurns ticks are how long one waits at most: the
+	// ledger comes to zero in that time ([share.Group]).
+	looksPerTick = 10
+	mostTurns    = 5
 )
 
 // Queue is one direction of a pod.
@@ -57,12 +62,17 @@ type member struct {
 type group struct {
 	shares  *share.Group
 	members []*member
+	// waited is the number of ticks since the last turn, busy that of queues that had sent
+	// something until then.
+	waited, busy int
 }
 
 // Loop divides. It is not safe for concurrent use.
 type Loop struct {
 	log    *slog.Logger
 	groups map[string]*group
+	// looks are how many busy queues may be asked about now; less than 0 after a large group.
+	looks int
 }
 
 // New returns a loop without groups.
@@ -130,24 +140,11 @@ func (l *Loop) Sent() map[string]units.Bytes {
 
 // Divide does one tick. now is of any monotonic clock.
 func (l *Loop) Divide(now time.Duration) {
+	for _, g := range l.turns() {
+		l.divide(g, now)
+	}
 	var changed []*member
 	for _, g := range l.groups {
-		for _, m := range g.members {
-			if m.lost {
-				continue
-			}
-			sent, waiting, err := m.queue.Look(now)
-			if err != nil {
-				l.lose(m, err)
-				continue
-			}
-			m.Saw(sent, waiting)
-			if !m.looked || sent < m.seen { // what a queue sent before, and what one in its place did
-				m.told = sent
-			}
-			m.seen, m.looked = sent, true
-		}
-		g.shares.Divide(now)
 		for _, m := range g.members {
 			if !m.lost && !m.Outside && (!m.written || m.set != m.Share || m.queue.Changed()) {
 				changed = append(changed, m)
@@ -155,6 +152,57 @@ func (l *Loop) Divide(now time.Duration) {
 		}
 	}
 	l.apply(changed, int(mostChanges*Tick/time.Second))
+}
+
+// turns are the groups that are divided at this tick: those that send nothing, which
+// cost nothing, and of the others those that waited longest.
+func (l *Loop) turns() []*group {
+	var now, busy []*group
+	total := 0
+	for _, g := range l.groups {
+		g.waited++
+		total += g.busy
+		if g.busy == 0 {
+			now = append(now, g)
+		} else {
+			busy = append(busy, g)
+		}
+	}
+	slices.SortFunc(busy, func(a, b *group) int { return cmp.Compare(b.waited, a.waited) })
+	most := max(looksPerTick, (total+mostTurns-1)/mostTurns)
+	l.looks = min(l.looks+most, most)
+	for _, g := range busy {
+		if l.looks <= 0 {
+			break
+		}
+		l.looks -= g.busy
+		now = append(now, g)
+	}
+	return now
+}
+
+// divide looks at the queues of a group and divides its limit.
+func (l *Loop) divide(g *group, now time.Duration) {
+	g.waited, g.busy = 0, 0
+	for _, m := range g.members {
+		if m.lost {
+			continue
+		}
+		sent, waiting, err := m.queue.Look(now)
+		if err != nil {
+			l.lose(m, err)
+			continue
+		}
+		if waiting || m.looked && sent != m.seen {
+			g.busy++
+		}
+		m.Saw(sent, waiting)
+		if !m.looked || sent < m.seen { // what a queue sent before, and what one in its place did
+			m.told = sent
+		}
+		m.seen, m.looked = sent, true
+	}
+	g.shares.Divide(now)
 }
 
 // apply changes so many shares at most, those that become smaller first.

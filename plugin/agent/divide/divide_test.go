@@ -153,6 +153,45 @@ func TestLoopBoundsItsChanges(t *testing.T) {
 	}
 }
 
+// Groups with more busy queues than may be asked about at a tick take turns; idle ones, and
+// a group by itself, do not wait.
+func TestGroupsTakeTurns(t *testing.T) {
+	l := divide.New(slog.New(slog.DiscardHandler))
+	looks := make(map[string]int)
+	for _, g := range []struct {
+		name string
+		n    int
+		busy bool
+	}{{"a", 8, true}, {"b", 8, true}, {"c", 16, true}, {"idle", 8, false}} {
+		for i := range g.n {
+			q := &counted{queue: queue{share: 1000, busy: g.busy}, name: g.name, looks: looks}
+			l.Join(g.name, 200_000_000, g.name+fmt.Sprint(i), q, q.share, 0)
+		}
+	}
+	ticks(l, 0, 101)
+	for name, least := range map[string]int{"a": 20, "b": 20, "c": 20, "idle": 101} {
+		per := map[string]int{"a": 8, "b": 8, "c": 16, "idle": 8}[name]
+		if turns := looks[name] / per; turns < least || name != "idle" && turns > 40 {
+			t.Errorf("group %s had %d turns in 100 ticks, want at least %d, and at most 40 of a busy one", name, turns, least)
+		}
+	}
+	if busy := looks["a"] + looks["b"] + looks["c"]; busy > 101*10+2*32 {
+		t.Errorf("%d looks at busy queues in 100 ticks, want 10 a tick", busy)
+	}
+}
+
+// counted is a queue that counts how often its group was looked at.
+type counted struct {
+	queue
+	name  string
+	looks map[string]int
+}
+
+func (c *counted) Look(now time.Duration) (units.Bytes, bool, error) {
+	c.looks[c.name]++
+	return c.queue.Look(now)
+}
+
 func TestEndLeavesEqualParts(t *testing.T) {
 	all := []*queue{{share: 24_000_000, busy: true}, {share: 1000}, {share: 1000}, {share: 1000}}
 	l := group(all...)
