@@ -44,6 +44,8 @@ const (
 	// headroomPart of what a member sends is added for one in whose queue nothing waits, so
 	// that it can send more.
 	headroomPart = 4
+	// halving is in what time the rate of a member that stops counts half as much.
+	halving = 20 * time.Millisecond
 	// longestTick bounds the time between two ticks in what is computed.
 	longestTick = time.Minute
 )
@@ -165,13 +167,14 @@ func (g *Group) Divide(now time.Duration) []*Member {
 // enter writes a tick into the ledger, and takes what each member sent for what it wants.
 func (g *Group) enter(passed time.Duration) {
 	var sent units.Bytes
+	halved := max((passed+halving/2)/halving, 1)
 	for _, m := range g.members {
 		bytes := m.sent - m.sentBefore
 		m.sentBefore = m.sent
 		sent += bytes
-		// The highest rate of late, and half as much with each tick: a member that pauses
-		// for a tick is not parked at once, and one that stops is soon.
-		m.recent = max(rateOf(bytes, passed), m.recent/2)
+		// The highest rate of late, and less with each tick: a member that pauses for a tick is
+		// not parked at once, and one that stops is soon.
+		m.recent = max(rateOf(bytes, passed), m.recent>>halved)
 		m.demand = m.recent + m.recent/headroomPart
 		if m.waiting {
 			m.demand = endless

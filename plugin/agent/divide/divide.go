@@ -51,9 +51,10 @@ type member struct {
 	// classifier has the same.
 	set     units.ByteRate
 	written bool
-	// seen is what had left the queue at the last tick, told what had when it was asked for.
-	seen, told units.Bytes
-	looked     bool
+	// seen is what had left the queue when it was looked at, told what had by the last [Loop.Sent].
+	seen, told     units.Bytes
+	seenAt, toldAt time.Duration
+	looked         bool
 	// lost says that the queue cannot be looked at or changed any more.
 	lost  bool
 	group *group
@@ -127,12 +128,27 @@ func (l *Loop) Has(id string) bool {
 	return false
 }
 
+// Sent is what left a queue, and in what time: between two ticks at which it was looked at.
+type Sent struct {
+	Bytes units.Bytes
+	In    time.Duration
+}
+
+// bitsPerSecond is 0 if the queue was not looked at.
+func (s Sent) bitsPerSecond() float64 {
+	if s.In <= 0 {
+		return 0
+	}
+	return float64(s.Bytes) * 8 / s.In.Seconds()
+}
+
 // Sent returns what has left each queue since it was asked for last, by the queues' names.
-func (l *Loop) Sent() map[string]units.Bytes {
-	all := make(map[string]units.Bytes)
+func (l *Loop) Sent() map[string]Sent {
+	all := make(map[string]Sent)
 	for _, g := range l.groups {
 		for _, m := range g.members {
-			all[m.id], m.told = m.seen-m.told, m.seen
+			all[m.id] = Sent{m.seen - m.told, m.seenAt - m.toldAt}
+			m.told, m.toldAt = m.seen, m.seenAt
 		}
 	}
 	return all
@@ -198,9 +214,9 @@ func (l *Loop) divide(g *group, now time.Duration) {
 		}
 		m.Saw(sent, waiting)
 		if !m.looked || sent < m.seen { // what a queue sent before, and what one in its place did
-			m.told = sent
+			m.told, m.toldAt = sent, now
 		}
-		m.seen, m.looked = sent, true
+		m.seen, m.seenAt, m.looked = sent, now, true
 	}
 	g.shares.Divide(now)
 }

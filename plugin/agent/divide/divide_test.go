@@ -214,7 +214,7 @@ func TestLoopTakesOffWhatIsOutside(t *testing.T) {
 		t.Errorf("share %v beside a queue outside that sends 10 MB/s of 25, want the rest", busy.share)
 	}
 	sent := l.Sent()
-	if sent["0"] == 0 || sent["outside"] == 0 || l.Sent()["outside"] != 0 {
+	if sent["0"].Bytes == 0 || sent["outside"] != (divide.Sent{Bytes: 5_800_000, In: 29 * divide.Tick}) || l.Sent()["outside"] != (divide.Sent{}) {
 		t.Errorf("%v was sent, want of both, and nothing since", sent)
 	}
 	if l.Leave("outside"); l.Has("outside") {
@@ -232,7 +232,7 @@ func TestLoopSentSinceItJoined(t *testing.T) {
 			q.sent = 7
 			l.Divide(time.Duration(i) * divide.Tick)
 		}
-		if got := l.Sent()["0"]; got > want {
+		if got := l.Sent()["0"].Bytes; got > want {
 			t.Errorf("tick %d: %v sent, want at most what the limit allows, %v", i, got, want)
 		}
 	}

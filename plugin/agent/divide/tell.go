@@ -61,7 +61,7 @@ func (r *running) anyOutside() bool {
 }
 
 // sum adds up what the queues of each group sent in the time that passed; before is what was told.
-func (r *running) sum(sent map[string]units.Bytes, before map[key]*mailbox.Group, now time.Time, passed time.Duration) map[key]*mailbox.Group {
+func (r *running) sum(sent map[string]Sent, before map[key]*mailbox.Group, now time.Time, passed time.Duration) map[key]*mailbox.Group {
 	groups, bytes, most := make(map[key]*mailbox.Group), make(map[key]units.Bytes), make(map[key]units.Bytes)
 	type podOf struct {
 		key
@@ -75,6 +75,13 @@ func (r *running) sum(sent map[string]units.Bytes, before map[key]*mailbox.Group
 		}
 		return k, groups[k]
 	}
+	add := func(k key, g *mailbox.Group, pod string, of Sent) {
+		bytes[k] += of.Bytes
+		g.Sent += units.BitRate(of.bitsPerSecond())
+		if of.Bytes > most[k] {
+			most[k], g.Largest = of.Bytes, pod
+		}
+	}
 	for _, j := range r.known {
 		for name, s := range j.shares {
 			k, g := group(s.Namespace, s.Direction, s.Group)
@@ -82,18 +89,12 @@ func (r *running) sum(sent map[string]units.Bytes, before map[key]*mailbox.Group
 				shared[podOf{k, s.Pod}] = true
 				g.Pods++
 			}
-			bytes[k] += sent[name]
-			if sent[name] > most[k] {
-				most[k], g.Largest = sent[name], s.Pod
-			}
+			add(k, g, s.Pod, sent[name])
 		}
 		for name, o := range j.outside {
 			k, g := group(o.Namespace, o.Direction, o.Group)
 			g.Outside = append(g.Outside, o.Pod)
-			bytes[k] += sent[name]
-			if sent[name] > most[k] {
-				most[k], g.Largest = sent[name], o.Pod
-			}
+			add(k, g, o.Pod, sent[name])
 		}
 	}
 	for k, g := range groups {
@@ -103,7 +104,6 @@ func (r *running) sum(sent map[string]units.Bytes, before map[key]*mailbox.Group
 		if was == nil {
 			was = &mailbox.Group{}
 		}
-		g.Sent = units.BitRate(float64(bytes[k]) * 8 / passed.Seconds())
 		g.SentBytes, g.Held = was.SentBytes+bytes[k], was.Held
 		if bytes[k] > 0 {
 			g.LargestPart = float64(most[k]) / float64(bytes[k])

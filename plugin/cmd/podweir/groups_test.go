@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/plugin/agent/cri/critest"
+	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
+)
+
+// TestPrivilegedAgentOfManyGroups: 110 pods of 20 namespaces with limits, two busy pods in each, cost the agent
+// little memory. What it takes of a processor is logged: a machine that is busy elsewhere decides nothing.
+func TestPrivilegedAgentOfManyGroups(t *testing.T) {
+	mark.Slow(t, "it makes 110 pods")
+	testutil.RequireQdisc(t, "htb", "tbf")
+	const groups, pods = 20, 110
+	n := newTestNode(t)
+	for g := range groups {
+		n.api.PutNamespace(fmt.Sprint("group-", g), map[string]string{"podweir.io/node-ingress-rate": "10M", "podweir.io/node-egress-rate": "10M"})
+	}
+	var into []*sender
+	for i := range pods {
+		ns, host := testutil.NewNetNS(t), fmt.Sprintf("veth%d", i)
+		testutil.VethPair(t, testutil.End{NetNS: ns, Name: "eth0"}, testutil.End{NetNS: n.NetNS, Name: host})
+		pod := n.podOf(i, nil)
+		pod.Namespace = fmt.Sprint("group-", i%groups)
+		must.OK(t, n.runtime.Add(critest.Sandbox{ID: fmt.Sprintf("sandbox-%d", i), UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, NetNS: ns.Path()}))
+		n.api.Put(pod)
+		if i < 2*groups {
+			into = append(into, newSender(t, n.NetNS, host))
+		}
+	}
+	a := n.startAs(t, []string{"nice", "-n", "-20"})
+	mail := engine.Paths{Run: n.run}.Mail()
+	a.until(t, 3*time.Minute, "all limits are divided", func() (bool, string) {
+		all, err := mail.Groups()
+		divided := 0
+		for i := range all {
+			divided += all[i].Pods
+		}
+		return divided == 2*pods, fmt.Sprintf("%d queues are in %d groups, %v", divided, len(all), err)
+	})
+	a.until(t, 30*time.Second, "the agent is ready", func() (bool, string) { return a.ready(t.Context()) })
+	// One pod of each namespace without an end, the other one now and then.
+	begun := time.Now()
+	often(t, 4*time.Millisecond, func() {
+		burst := time.Since(begun)%(240*time.Millisecond) < 40*time.Millisecond
+		for i, s := range into {
+			if i < groups || burst {
+				s.fill()
+			}
+		}
+	})
+	a.sample(t, 2*time.Second)
+	from, before := time.Now(), a.processorTime(t)
+	a.sample(t, 10*time.Second)
+	took := 100 * (a.processorTime(t) - before).Seconds() / time.Since(from).Seconds()
+	all, err := mail.Groups()
+	must.OK(t, err)
+	used := 0.0
+	for i := range all {
+		used += float64(all[i].Sent) / float64(all[i].Limit) / groups
+	}
+	t.Logf("%d limits, %.2f of them used; the agent took %.2f %% of a processor", len(all), used, took)
+	if len(all) != 2*groups || used < 0.5 {
+		t.Errorf("%d limits, of which the pods use %.2f, want %d, and most of each", len(all), used, 2*groups)
+	}
+	if a.most > mostMemory {
+		t.Errorf("the agent has up to %d bytes, want at most %d", a.most, mostMemory)
+	}
+}
+
+// processorTime is what all threads of the agent took.
+func (a *agentProcess) processorTime(t *testing.T) (sum time.Duration) {
+	t.Helper()
+	all, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", a.cmd.Process.Pid))
+	must.OK(t, err)
+	for _, path := range all {
+		var took time.Duration
+		b, err := os.ReadFile(path)
+		must.OK(t, err)
+		_, err = fmt.Sscan(string(b), &took)
+		must.OK(t, err)
+		sum += took
+	}
+	return sum
+}
+
+// sender sends frames through a device.
+type sender struct {
+	fd int
+	to unix.SockaddrLinklayer
+}
+
+func newSender(t *testing.T, ns *testutil.NetNS, device string) *sender {
+	t.Helper()
+	s := &sender{to: unix.SockaddrLinklayer{Ifindex: ns.Interface(t, device).Index, Halen: 6}}
+	must.OK(t, ns.Do(func() (err error) {
+		s.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+		return err
+	}))
+	t.Cleanup(func() { _ = unix.Close(s.fd) })
+	return s
+}
+
+// fill sends as many full frames of a protocol for experiments as 10 Mbit/s take in 8 ms, or as the queue takes.
+func (s *sender) fill() {
+	var frame [1500]byte
+	for i := range 12 {
+		frame[i] = 0xff
+	}
+	frame[12], frame[13] = 0x88, 0xb5
+	for range 7 {
+		if unix.Sendto(s.fd, frame[:], 0, &s.to) != nil {
+			return
+		}
+	}
+}
