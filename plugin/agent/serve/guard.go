@@ -18,19 +18,17 @@ import (
 // told.
 type Review func(ctx context.Context, token, path string) (allowed bool, err error)
 
-// Times and limits of reviews. The API server is called as rarely as that, whoever sends
-// tokens to whom.
+// Times and limits of reviews. The API server is called as rarely as that, and a source that
+// floods keeps no other one waiting.
 const (
 	// allowedLives and refusedLives are how long an answer counts.
 	allowedLives = time.Minute
 	refusedLives = 10 * time.Second
 	// staleLives is how long a token that was allowed is while nobody can be asked.
 	staleLives = 10 * time.Minute
-	// reviewPause is the time between two tokens of one source that are not known, and
-	// between any two of them.
-	reviewPause    = time.Second
-	reviewPauseAll = 200 * time.Millisecond
-	reviewTimeout  = 5 * time.Second
+	// reviewPause is the time between two tokens of one source that are not known.
+	reviewPause   = time.Second
+	reviewTimeout = 5 * time.Second
 	// maxKnown bounds the answers, and the sources, that are remembered.
 	maxKnown = 64
 	// maxToken is longer than a token of a service account, in bytes.
@@ -48,12 +46,8 @@ type guard struct {
 	mu sync.Mutex
 	// known are the answers, by the digest of the token: tokens are not kept.
 	known map[[sha256.Size]byte]verdict
-	// asked is when a token of a source was reviewed last, last that of any.
+	// asked is when a token of a source was reviewed last.
 	asked map[netip.Addr]time.Time
-	last  time.Time
-	// trusted is when a source last had a token that is allowed: a flood from others
-	// does not keep its next token waiting.
-	trusted map[netip.Addr]time.Time
 }
 
 type verdict struct {
@@ -73,7 +67,6 @@ func newGuard(next http.Handler, token func(http.Header) string, review Review, 
 	return &guard{
 		next: next, token: token, review: review, log: log,
 		known: make(map[[sha256.Size]byte]verdict), asked: make(map[netip.Addr]time.Time),
-		trusted: make(map[netip.Addr]time.Time),
 	}
 }
 
@@ -102,26 +95,22 @@ func (g *guard) status(ctx context.Context, token, path string, from netip.Addr)
 	g.mu.Lock()
 	old, known := g.known[key]
 	age := now.Sub(old.at)
-	switch {
-	case known && old.allowed && age < allowedLives:
-		g.trust(from, now)
-		g.mu.Unlock()
-		return http.StatusOK
-	case known && !old.allowed && age < refusedLives:
-		g.mu.Unlock()
-		return http.StatusForbidden
-	case !known || !old.allowed:
-		trusted := now.Sub(g.trusted[from]) < staleLives
-		if now.Sub(g.asked[from]) < reviewPause || !trusted && now.Sub(g.last) < reviewPauseAll {
-			g.mu.Unlock()
-			return http.StatusTooManyRequests
-		}
-		dropOldest(g.asked, itself)
-		if g.asked[from] = now; !trusted {
-			g.last = now
+	early := false
+	if !known || !old.allowed {
+		if early = now.Sub(g.asked[from]) < reviewPause; !early {
+			dropOldest(g.asked, itself)
+			g.asked[from] = now
 		}
 	}
 	g.mu.Unlock()
+	switch {
+	case known && old.allowed && age < allowedLives:
+		return http.StatusOK
+	case known && !old.allowed && age < refusedLives:
+		return http.StatusForbidden
+	case early:
+		return http.StatusTooManyRequests
+	}
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
 	allowed, err := g.review(ctx, token, path)
@@ -135,23 +124,12 @@ func (g *guard) status(ctx context.Context, token, path string, from netip.Addr)
 	g.mu.Lock()
 	dropOldest(g.known, verdict.worth)
 	g.known[key] = verdict{allowed, now}
-	if allowed {
-		g.trust(from, now)
-	}
 	g.mu.Unlock()
 	if !allowed {
 		g.log.Debug("token refused", "path", path, "from", from.String())
 		return http.StatusForbidden
 	}
 	return http.StatusOK
-}
-
-// trust remembers a source whose token is allowed.
-func (g *guard) trust(from netip.Addr, now time.Time) {
-	if _, known := g.trusted[from]; !known {
-		dropOldest(g.trusted, itself)
-	}
-	g.trusted[from] = now
 }
 
 // worth sorts what is dropped: what was refused goes before all that still counts.

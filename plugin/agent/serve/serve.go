@@ -192,11 +192,10 @@ func listen(ctx context.Context, address string, h http.Handler, log *slog.Logge
 	if err != nil {
 		return nil, fmt.Errorf("serve HTTP: %w", err)
 	}
-	limited := &limiter{Listener: l}
-	return &port{listener: limited, http: &http.Server{
+	return &port{listener: &limiter{Listener: l}, http: &http.Server{
 		Handler: h, ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout,
 		WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
-		ConnState: limited.state, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		// HTTP/2 would let one connection have hundreds of requests.
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
 	}}, nil
