@@ -56,8 +56,7 @@ func newTop(o *options) *cobra.Command {
 		Use:   "top",
 		Short: "Show live rates and the heavy flows of each pod",
 		Long: "Show what each pod of the cluster carries of its limit, a row for each direction, as podweir top does for one\n" +
-			"node. In a terminal: s sorts, / filters by name, f shows heavy flows, i shows idle pods, p pauses, q quits. Nodes\n" +
-			"that did not answer are rows of their own. Exit status 2 if one did not at the last look.",
+			"node. Nodes that did not answer are rows of their own. Exit status 2 if one did not at the last look.",
 		Example: "  kubectl podweir top\n  kubectl podweir top --filter team-a/ --flows --count 1",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -20,8 +20,8 @@ func newTop(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Show live rates and the heavy flows of each pod",
-		Long: "Show what each pod carries of its limit, a row for each direction. In a terminal: s sorts, / filters by\n" +
-			"name, f shows heavy flows, i shows idle pods, p pauses, q quits. Into a pipe it writes plain tables.",
+		Long: "Show what each pod carries of its limit, a row for each direction, until Ctrl-C. A terminal\n" +
+			"shows the first rows of the order; into a pipe it writes whole tables.",
 		Example: "  podweir top\n  podweir top --filter team-a/ --flows\n  podweir top --count 1 | head",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -31,17 +31,12 @@ type Live struct {
 	screen *os.File
 }
 
-// Run looks and shows until the context ends, the reader presses q, or all tables are
-// written.
+// Run looks and shows until the context ends or all tables are written.
 func (l *Live) Run(ctx context.Context) error {
 	if l.Count < 0 {
 		return fmt.Errorf("--count %d is not accepted, want a number of tables, or 0 for no end", l.Count)
 	}
-	keys, restore, err := l.open()
-	if err != nil {
-		return err
-	}
-	defer restore()
+	defer l.open()()
 	if _, _, err := l.Look(ctx); err != nil {
 		return err
 	}
@@ -51,16 +46,6 @@ func (l *Live) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case key := <-keys:
-			if l.Table.Key(key) {
-				return nil
-			}
-			if shown > 0 {
-				if err := l.draw(nil); err != nil {
-					return err
-				}
-			}
-			continue
 		case <-tick.C:
 		}
 		rates, at, err := l.Look(ctx)
@@ -93,7 +78,7 @@ func (l *Live) draw(rates []view.PodRate) error {
 	b.WriteString("\x1b[H") // home; each line clears its rest, the end all below
 	for i, line := range l.Table.Screen(width, height) {
 		if i > 0 {
-			b.WriteString("\r\n")
+			b.WriteString("\n")
 		}
 		b.WriteString(line + "\x1b[K")
 	}
@@ -102,45 +87,14 @@ func (l *Live) draw(rates []view.PodRate) error {
 	return err
 }
 
-// open takes the terminal, if there is one at both ends: keys come at once, and the table
-// has a screen of its own. Restore gives it back.
-func (l *Live) open() (keys <-chan rune, restore func(), err error) {
+// open gives the table a screen of its own, if the output is a terminal. What it returns
+// gives the former one back.
+func (l *Live) open() (restore func()) {
 	out, ok := l.Out.(*os.File)
-	in := int(os.Stdin.Fd())
-	if !ok || Machine(l.Format) || !term.IsTerminal(int(out.Fd())) || !term.IsTerminal(in) {
-		return nil, func() {}, nil
-	}
-	old, err := term.MakeRaw(in)
-	if err != nil {
-		return nil, nil, fmt.Errorf("take the terminal: %w", err)
+	if !ok || Machine(l.Format) || !term.IsTerminal(int(out.Fd())) {
+		return func() {}
 	}
 	l.screen = out
 	_, _ = out.WriteString("\x1b[?1049h\x1b[?25l\x1b[H\x1b[J") // other screen, no cursor
-	read := make(chan rune)
-	go readKeys(os.Stdin, read)
-	return read, func() {
-		_, _ = out.WriteString("\x1b[?25h\x1b[?1049l")
-		_ = term.Restore(in, old)
-	}, nil
-}
-
-// readKeys sends the keys that a terminal reports, until it ends.
-func readKeys(in io.Reader, keys chan<- rune) {
-	b := make([]byte, 64)
-	for {
-		n, err := in.Read(b)
-		if err != nil {
-			return
-		}
-		switch string(b[:n]) {
-		case "\x1b[A", "\x1bOA":
-			keys <- view.KeyUp
-		case "\x1b[B", "\x1bOB":
-			keys <- view.KeyDown
-		default:
-			for _, r := range string(b[:n]) {
-				keys <- r
-			}
-		}
-	}
+	return func() { _, _ = out.WriteString("\x1b[?25h\x1b[?1049l") }
 }

@@ -17,7 +17,7 @@ import (
 // Sorts are the orders of rows: by share of the limit, rate, drops, or name.
 var Sorts = []string{"share", "rate", "drops", "name"}
 
-// Top is the live table of what pods carry: it takes rates and keys, and returns lines.
+// Top is the live table of what pods carry: it takes rates and returns lines.
 type Top struct {
 	// Sort is one of [Sorts].
 	Sort string
@@ -32,21 +32,16 @@ type Top struct {
 	// Where are the pods, "this node" if empty.
 	Where string
 
-	paused, editing bool
-	offset          int
-	rates           []PodRate
-	drops           map[rateKey][]float64
-	at              time.Time
+	rates []PodRate
+	drops map[rateKey][]float64
+	at    time.Time
 }
 
 // sparks is how many looks the column of drops shows.
 const sparks = 6
 
-// Observe takes the rates of a look. A table that is paused does not change.
+// Observe takes the rates of a look.
 func (t *Top) Observe(rates []PodRate, at time.Time) {
-	if t.paused {
-		return
-	}
 	rates = append(slices.Clip(rates), groupRates(rates)...)
 	drops := map[rateKey][]float64{}
 	for i := range rates {
@@ -57,56 +52,6 @@ func (t *Top) Observe(rates []PodRate, at time.Time) {
 	t.rates, t.drops, t.at = rates, drops, at
 }
 
-// The keys that are not letters.
-const (
-	KeyUp     = '\u2191'
-	KeyDown   = '\u2193'
-	KeyEnter  = '\r'
-	KeyEscape = '\x1b'
-	KeyDelete = '\x7f'
-	keyCtrlC  = '\x03'
-)
-
-// Key takes a key that was pressed, and says whether it ends the table.
-func (t *Top) Key(key rune) (quit bool) {
-	if t.editing {
-		switch {
-		case key == KeyEnter:
-			t.editing = false
-		case key == KeyEscape:
-			t.editing, t.Filter = false, ""
-		case key == KeyDelete || key == '\b':
-			if r := []rune(t.Filter); len(r) > 0 {
-				t.Filter = string(r[:len(r)-1])
-			}
-		case key == keyCtrlC:
-			return true
-		case key >= ' ' && key != KeyUp && key != KeyDown:
-			t.Filter += string(key)
-		}
-		return false
-	}
-	switch key {
-	case 'q', keyCtrlC:
-		return true
-	case 's':
-		t.Sort = Sorts[(slices.Index(Sorts, t.Sort)+1)%len(Sorts)]
-	case 'i':
-		t.Idle = !t.Idle
-	case 'f':
-		t.Flows = !t.Flows
-	case 'p', ' ':
-		t.paused = !t.paused
-	case '/':
-		t.editing, t.Filter, t.offset = true, "", 0
-	case 'j', KeyDown:
-		t.offset++
-	case 'k', KeyUp:
-		t.offset = max(t.offset-1, 0)
-	}
-	return false
-}
-
 // idleShare is the share of a limit below which a pod is idle.
 const idleShare = 0.001
 
@@ -115,21 +60,11 @@ func idle(r *PodRate) bool {
 	return r.State == "" && r.Share() < idleShare && r.DropsPerSecond == 0 && r.WaitingBytes == 0
 }
 
-// Screen is the table for a terminal: height lines of at most width columns, the rows that
-// do not fit left out. The line of keys is the last.
+// Screen is the table for a terminal: at most height lines of at most width columns, the
+// rows that do not fit left out.
 func (t *Top) Screen(width, height int) []string {
 	rows, hidden := t.rows()
-	room := max(height-3, 1)
-	t.offset = min(t.offset, max(len(rows)-room, 0))
-	lines := append([]string{t.title(hidden), topHead()}, rows[t.offset:min(t.offset+room, len(rows))]...)
-	for len(lines) < height-1 {
-		lines = append(lines, "")
-	}
-	last := "q quit  s sort  i idle  f flows  / filter  p pause  j k scroll"
-	if t.editing {
-		last = "filter by name, Enter to end: " + t.Filter + "_"
-	}
-	lines = append(lines, last)
+	lines := append([]string{t.title(hidden), topHead()}, rows[:min(max(height-2, 1), len(rows))]...)
 	for i := range lines {
 		if r := []rune(lines[i]); len(r) > width {
 			lines[i] = string(r[:max(width, 0)])
@@ -152,11 +87,8 @@ func (t *Top) title(hidden int) string {
 	if hidden > 0 {
 		parts = append(parts, fmt.Sprintf("%d idle not shown", hidden))
 	}
-	if t.Filter != "" && !t.editing {
+	if t.Filter != "" {
 		parts = append(parts, fmt.Sprintf("filter %q", t.Filter))
-	}
-	if t.paused {
-		parts = append(parts, "PAUSED")
 	}
 	return strings.Join(parts, "  ")
 }
