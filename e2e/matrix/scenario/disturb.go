@@ -16,7 +16,6 @@ import (
 
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/e2e/k8s/cluster"
-	"github.com/podweir/podweir/e2e/k8s/snapshot"
 	"github.com/podweir/podweir/e2e/k8s/workload"
 	"github.com/podweir/podweir/e2e/matrix/cnis"
 )
@@ -69,7 +68,7 @@ func agentKilled(ctx context.Context, r *Run) error {
 	if err != nil {
 		return err
 	}
-	return r.underLoad(ctx, "meanwhile", func(ctx context.Context) error {
+	return r.disturbed(ctx, func(ctx context.Context) error {
 		if _, err := node.Exec(ctx, "pkill", "-KILL", "-x", "podweir"); err != nil {
 			return err
 		}
@@ -192,38 +191,6 @@ func answered(ctx context.Context, from, to *workload.Pod) (n [2]int) {
 	return n
 }
 
-// order reads the TCX hooks of the device, on the node, of the pod that stays. No program
-// may run before podweir's.
-func (r *Run) order(ctx context.Context, when string) error {
-	node := r.early.Node
-	attached, err := r.attachments(ctx, node)
-	if err != nil {
-		return err
-	}
-	found, err := snapshot.Hooks(node.Netns())
-	if err != nil {
-		return err
-	}
-	ours := func(program string) bool { return strings.HasPrefix(program, "pw_") }
-	for _, h := range found {
-		if !slices.ContainsFunc(attached, func(a attachment) bool {
-			return a.Pod == "default/"+r.early.Name && a.Interface.HostName == h.Device
-		}) {
-			continue
-		}
-		names := make([]string, len(h.Programs))
-		for i, p := range h.Programs {
-			names[i], _, _ = strings.Cut(p, " ")
-		}
-		seen := fmt.Sprintf("TCX %s of %s %s: %s, revision %d", h.Way, h.Device, when, strings.Join(names, ", "), h.Revision)
-		r.note("%s", seen)
-		if i := slices.IndexFunc(names, ours); i > 0 {
-			return expect("podweir's program runs first", errors.New(seen))
-		}
-	}
-	return nil
-}
-
 // bornLimited makes a pod and looks at its caps. It stays until podweir goes.
 func (r *Run) bornLimited(ctx context.Context, name string) error {
 	p, err := r.run(ctx, name, 0, workload.Limits(capInText, capOutText))
@@ -331,7 +298,7 @@ func upgraded(ctx context.Context, r *Run) error {
 	if err != nil {
 		return err
 	}
-	err = r.underLoad(ctx, "meanwhile", func(ctx context.Context) error {
+	err = r.disturbed(ctx, func(ctx context.Context) error {
 		// All agents at once, not one after the other as by default: the pod's node is
 		// one of them either way, and an agent takes ten seconds to go.
 		if err := r.upgrade(ctx, "image.tag=0.1.0-next", "logLevel=debug", "updateStrategy.rollingUpdate.maxUnavailable=100%"); err != nil {

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/podweir/podweir/e2e/k8s/cluster"
+	"github.com/podweir/podweir/e2e/k8s/snapshot"
+)
+
+// device is what the pod that stays has its network by, at one end.
+type device struct {
+	ns   cluster.Netns
+	name string
+}
+
+// ends are the devices of the pod that stays: the node's, and its own.
+func (r *Run) ends(ctx context.Context) (host, pod device, err error) {
+	attached, err := r.attachments(ctx, r.early.Node)
+	for _, a := range attached {
+		if a.Pod == "default/"+r.early.Name {
+			return device{r.early.Node.Netns(), a.Interface.HostName}, device{r.early.NS, a.Interface.PodName}, err
+		}
+	}
+	return device{}, device{}, errors.Join(err, errors.New("podweir does not limit "+r.early.Name))
+}
+
+// hooks are those of TCX that have programs.
+func (d device) hooks() ([]snapshot.Hook, error) {
+	found, err := snapshot.Hooks(d.ns)
+	return slices.DeleteFunc(found, func(h snapshot.Hook) bool { return h.Device != d.name }), err
+}
+
+// order notes the TCX hooks, on the node, of the pod that stays. No program may run before
+// podweir's.
+func (r *Run) order(ctx context.Context, when string) error {
+	host, _, err := r.ends(ctx)
+	if err != nil {
+		return err
+	}
+	found, err := host.hooks()
+	for _, h := range found {
+		seen := fmt.Sprintf("TCX %s of %s %s: %s, revision %d", h.Way, h.Device, when, strings.Join(h.Programs, ", "), h.Revision)
+		r.note("%s", seen)
+		if slices.IndexFunc(h.Programs, func(p string) bool { return strings.HasPrefix(p, "pw_") }) > 0 {
+			err = errors.Join(err, expect("podweir's program runs first", errors.New(seen)))
+		}
+	}
+	return err
+}
+
+// ourFilter is a filter with a program of podweir's as tc shows it.
+var ourFilter = regexp.MustCompile(`pref \d+ bpf .*\bpw_.*tag \w+`)
+
+// ours are the programs of podweir's on the hooks of a device, with their tags and places.
+func (d device) ours(ctx context.Context) (seen []string, err error) {
+	if d.name == "" {
+		return nil, nil // such as the host's end of a macvlan
+	}
+	found, err := d.hooks()
+	for _, h := range found {
+		for i, p := range h.Programs {
+			if strings.HasPrefix(p, "pw_") {
+				seen = append(seen, fmt.Sprintf("TCX %s %d: %s", h.Way, i, p))
+			}
+		}
+	}
+	for _, way := range []string{"ingress", "egress"} {
+		out, failed := exec.CommandContext(ctx, "nsenter", "--net="+d.ns.Path(), "tc", "filter", "show", "dev", d.name, way).Output()
+		err = errors.Join(err, failed)
+		for _, f := range ourFilter.FindAllString(string(out), -1) {
+			seen = append(seen, "filter "+way+" "+programID.ReplaceAllString(f, ""))
+		}
+	}
+	return seen, err
+}
+
+// programID is what another program of the same code does not share.
+var programID = regexp.MustCompile(` id \d+`)
+
+// programs are those of podweir's at both ends of the pod that stays.
+func (r *Run) programs(ctx context.Context) ([]string, error) {
+	host, pod, err := r.ends(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	for side, d := range map[string]device{"node": host, "pod": pod} {
+		seen, failed := d.ours(ctx)
+		err = errors.Join(err, failed)
+		for _, s := range seen {
+			all = append(all, side+" "+s)
+		}
+	}
+	slices.Sort(all)
+	return all, err
+}
+
+// disturbed does something to podweir's agents under load. Afterwards the pod has the same
+// programs of podweir's in the same places: its limits would hold without the ceiling, too,
+// as long as it leaves its queue alone.
+func (r *Run) disturbed(ctx context.Context, f func(context.Context) error) error {
+	before, err := r.programs(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.underLoad(ctx, "meanwhile", f); err != nil {
+		return err
+	}
+	r.note("%d programs of podweir's compared", len(before))
+	err = cluster.Eventually(ctx, 20*time.Second, func(ctx context.Context) error {
+		after, err := r.programs(ctx)
+		if err == nil && !slices.Equal(before, after) {
+			err = fmt.Errorf("%q", after)
+		}
+		return err
+	})
+	return expect(fmt.Sprintf("podweir's programs are %q again", before), err)
+}
