@@ -14,6 +14,10 @@ import (
 
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
 	"github.com/podweir/podweir/plugin/testutil/must"
@@ -215,6 +219,50 @@ func TestPrivilegedIngressByIFBHoldsTheCap(t *testing.T) {
 				t.Errorf("%.2f of the cap arrived before the ifb, so nothing was tested", sent)
 			}
 		})
+	}
+}
+
+// The queue of ingress moves to an ifb and back, as where Cilium gets other settings, while
+// three times the cap arrive.
+func TestPrivilegedQueueMovesUnderAFlood(t *testing.T) {
+	testutil.RequireQdisc(t, "ifb")
+	const capacity = 20 * mbit
+	beside(t, capacity)
+	r := newRig(t)
+	pod := shaped(t, r, capacity, nil)
+	var node *engine.Node
+	must.OK(t, r.Lab.Node().Do(func() (err error) {
+		node, err = engine.Open(engine.DefaultPaths)
+		return err
+	}))
+	t.Cleanup(node.Close)
+	processors, err := lab.WatchProcessors()
+	must.OK(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	o, err := pod.Start(ctx, Ingress, UDP, 3*capacity, time.Minute)
+	must.OK(t, err)
+	until(t, time.Second)
+	id := attach.ID{Network: "net1", ContainerID: pod.ContainerID, IfName: pod.IfName}
+	for _, place := range []terms.Place{terms.PlaceIFB, terms.PlaceHost, terms.PlaceIFB} {
+		if _, err := node.Set(t.Context(), id, func(c *shaping.Config) error {
+			c.Ingress.Place = place
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		until(t, 1100*time.Millisecond)
+	}
+	from := o.Started + 500*time.Millisecond
+	series, err := pod.Wire(Ingress, from, wiremeter.Now())
+	must.OK(t, err)
+	worst, shorter := series.Worst(time.Second), series.Worst(100*time.Millisecond)
+	away := min(processors.Stop(), longestAway)
+	t.Logf("worst second %.4f of the cap, worst 100 ms %.3f", float64(worst)*8/capacity, float64(shorter)*80/capacity)
+	// Each queue may be one packet late, and the new one begins with its burst.
+	const packets = 2 * 1514
+	if most := capacity/8*(1.01+away.Seconds()) + packets; float64(worst) > most {
+		t.Errorf("%d bytes in a second, want %.0f at most", worst, most)
 	}
 }
 

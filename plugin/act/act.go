@@ -143,8 +143,12 @@ func (i *Interface) ifbIndex() (int, error) {
 	return d.Index, nil
 }
 
-// configure gives a direction its slot and its limits.
+// configure gives a direction its slot and its limits, and takes the slot that it has no use for
+// any more.
 func (i *Interface) configure(p *shaping.Params) error {
+	if !p.NeedsSlot() {
+		return i.giveBackSlot(p.Direction)
+	}
 	index := 0
 	if p.Redirect {
 		var err error

@@ -35,6 +35,10 @@ func (i *Interface) TearDown(d terms.Direction) error {
 	if all != nil {
 		return all // what is still attached still looks its slot up
 	}
+	return i.giveBackSlot(d)
+}
+
+func (i *Interface) giveBackSlot(d terms.Direction) error {
 	if err := i.Slab.GiveBack(i.Pins, d, i.subnets(), i.Record.Interface.HostIndex); err != nil {
 		return err
 	}
@@ -161,7 +165,10 @@ func (i *Interface) removeStray(state *attach.DirectionState) error {
 			return err
 		}
 	}
-	return nil
+	if state.KeepsIFB() {
+		return nil
+	}
+	return i.tearDownSide(terms.Ingress, terms.SideIFB)
 }
 
 func (i *Interface) removeStrayOf(state *attach.DirectionState, dev *Device) error {

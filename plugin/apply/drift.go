@@ -12,12 +12,13 @@ import (
 )
 
 // drifted tells what differs for no reason of ours.
-func (e *Executor) drifted(id attach.ID, prior, rec *Record, gone []terms.Direction, plan []attach.Action) {
+func (e *Executor) drifted(id attach.ID, prior, rec *Record, in *attach.Inspection) {
 	if e.Drifted == nil || prior == nil || !reflect.DeepEqual(prior.Config, rec.Config) {
 		return
 	}
-	left := slices.DeleteFunc(slices.Clone(plan), func(a attach.Action) bool {
-		return slices.Contains(gone, a.Direction) || a.OtherBuild || ours(a.Direction, plan)
+	left := slices.DeleteFunc(slices.Clone(in.Steps), func(a attach.Action) bool {
+		return slices.Contains(in.Remade, a.Direction) || in.Before[a.Direction].Place != in.Choices[a.Direction].Place ||
+			a.OtherBuild || ours(a.Direction, in.Steps)
 	})
 	if len(left) > 0 {
 		e.Drifted(id, left)

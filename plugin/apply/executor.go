@@ -262,7 +262,7 @@ func (e *Executor) ensure(w *Want, iface attach.Interface, prior *Record, origin
 		}
 		return nil, err
 	}
-	e.drifted(w.ID, prior, rec, in.Remade, in.Steps)
+	e.drifted(w.ID, prior, rec, in)
 	want, plan := in.Want, in.Plan
 	if w.Strict {
 		if err := declined(want); err != nil {

@@ -259,12 +259,19 @@ func (w *world) removeStray(a attach.Action) {
 			dev.Tree, dev.Classifier, dev.OwnTree = shaping.Tree{}, nil, false
 		}
 	}
+	if !a.State.KeepsIFB() {
+		delete(w.devices, terms.SideIFB)
+	}
 }
 
 func (w *world) id() uint32 { w.lastID++; return w.lastID }
 
 // configure gives a direction a slot, if it has none, and its limits.
 func (w *world) configure(d terms.Direction, p *shaping.Params) {
+	if !p.NeedsSlot() {
+		delete(w.dataplanes, d)
+		return
+	}
 	dp := w.dataplanes[d]
 	if dp == nil {
 		dp = &attach.Dataplane{}
@@ -274,7 +281,7 @@ func (w *world) configure(d terms.Direction, p *shaping.Params) {
 		dp.Slot = w.id()
 	}
 	dp.ProgramName, dp.Side, dp.Datapath = p.ProgramName(), p.Side, p.Datapath
-	if p.Redirect {
+	if dp.RedirectIndex = 0; p.Redirect {
 		dp.RedirectIndex = w.devices[terms.SideIFB].Index
 	}
 }

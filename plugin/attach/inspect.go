@@ -5,6 +5,7 @@ package attach
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/podweir/podweir/plugin/shaping"
@@ -101,8 +102,26 @@ func (in *Inspection) decide(prior *Prior) error {
 	}
 	in.Want, in.Choices, in.Unheld = want, choices, want.unheld(in.Observed)
 	in.Steps = Plan(want, in.Observed)
+	for d, is := range choices {
+		was := in.Before[d]
+		first := slices.IndexFunc(in.Steps, func(a Action) bool { return a.Direction == d })
+		if was.Place != is.Place && first >= 0 {
+			in.Steps[first].Reason = another(&was, &is) + ": " + in.Steps[first].Reason
+		}
+	}
 	in.Plan = append(in.remakes(prior), in.Steps...)
 	return nil
+}
+
+// another says why a direction is limited in another way than before.
+func another(was, is *Choice) string {
+	switch {
+	case is.Degraded() && is.Note != was.Note:
+		return is.Note
+	case was.Degraded() && !is.Degraded():
+		return "what is wanted is available again; it was not: " + was.Note
+	}
+	return "another way of limiting it"
 }
 
 // remakes says why directions are made again.
@@ -119,12 +138,8 @@ func (in *Inspection) remakes(prior *Prior) []Action {
 			if in.request.Config.Observe {
 				a.Reason = "the limit is to be observed only, and was enforced"
 			}
-		case is.Degraded() && is.Note != was.Note:
-			a.Reason = is.Note
-		case was.Degraded() && !is.Degraded():
-			a.Reason = "what is wanted is available again; it was not: " + was.Note
 		default:
-			a.Reason = "another way of limiting it"
+			a.Reason = another(&was, &is)
 		}
 		all = append(all, a)
 	}

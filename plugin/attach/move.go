@@ -10,10 +10,10 @@ import (
 	"github.com/podweir/podweir/plugin/terms"
 )
 
-// moved lists the directions that cannot be changed where they are, because
-// another place or other parts are requested, or nothing at all. They are torn
-// down by the record that made them, before the new one is written: whoever
-// comes after a crash in between still knows how.
+// moved lists the directions that cannot be changed while they are in force, because
+// other parts are requested, or nothing at all. They are torn down by the record that made
+// them, before the new one is written: whoever comes after a crash in between still knows
+// how. A queue in another place is made beside the old one, which the plan removes.
 func moved(before, now *shaping.Config) []terms.Direction {
 	var all []terms.Direction
 	other := before.Observe != now.Observe || !slices.Equal(before.Unshaped, now.Unshaped) || !slices.Equal(before.Shaped, now.Shaped)
@@ -22,8 +22,7 @@ func moved(before, now *shaping.Config) []terms.Direction {
 		if old == nil {
 			continue
 		}
-		if l == nil || other || old.Mode != l.Mode || !samePlace(old.Place, l.Place) || old.Queue != l.Queue ||
-			old.Policy != l.Policy || old.NoCeiling != l.NoCeiling {
+		if l == nil || other || old.Mode != l.Mode || old.Queue != l.Queue || old.Policy != l.Policy || old.NoCeiling != l.NoCeiling {
 			all = append(all, d)
 		}
 	}
@@ -40,17 +39,13 @@ func switched(prior *Prior, now Choices, gone []terms.Direction) []terms.Directi
 	for _, d := range terms.Directions {
 		was, made := prior.Choices[d]
 		is, stays := now[d]
-		other := was.Settled != is.Settled || was.Queue != is.Queue || was.Place != is.Place
+		other := was.Settled != is.Settled || was.Queue != is.Queue
 		if made && stays && other && !slices.Contains(gone, d) {
 			all = append(all, d)
 		}
 	}
 	return all
 }
-
-// samePlace says that a queue can stay where it is: whether an ifb is demanded or
-// preferred makes no difference to a queue that stands on one.
-func samePlace(a, b terms.Place) bool { return a == b || a.IFB() && b.IFB() }
 
 // without takes what was made for these directions, by these choices, out of what was
 // observed: it will be gone.

@@ -142,13 +142,28 @@ func (p *directionPlan) run() {
 	if params.Side == terms.SideIFB {
 		p.planIFB()
 	}
-	p.planSlot(have, wrong)
+	// The slot has the ifb that the redirect sends to: it learns of a move away from one when
+	// nothing is sent there any more.
+	leavesIFB := p.moves(have) && params.Side != terms.SideIFB
+	if !leavesIFB {
+		p.planSlot(have, wrong)
+	}
 	p.planTree(have)
 	p.planOffload()
 	p.planHooks(have)
 	if strays := p.obs.strays(p.direction, p.state); strays != "" {
 		p.add(RemoveStray, "%s: of no use", strays)
 	}
+	if leavesIFB {
+		p.planSlot(have, wrong)
+	}
+}
+
+// moves says that the queue of ingress goes from the host's side to an ifb or back, with all
+// else as it is. The new one is made first: packets meet both for a while, and none meets neither.
+func (p *directionPlan) moves(have *Dataplane) bool {
+	return p.direction == terms.Ingress && p.state.Params.Tree != nil && p.state.Params.Side != have.Side &&
+		(have.Side == terms.SideIFB || have.Side == terms.SideHost)
 }
 
 func (p *directionPlan) planIFB() {
@@ -161,12 +176,6 @@ func (p *directionPlan) planIFB() {
 	case ifb.Offload.cuts(p.obs.Device(terms.SideHost).Offload):
 		p.add(MakeIFB, "%s cuts packets of more than %v, and the pod's peer sends them", ifb.Name, ifb.Offload.least())
 	}
-}
-
-// needsSlot says that a program of the direction has limits to look up.
-func (p *directionPlan) needsSlot() bool {
-	params := p.state.Params
-	return params.ProgramName() != "" || params.Redirect || params.HasCeiling()
 }
 
 // leaves says that the redirect has to go at once.
@@ -182,7 +191,7 @@ func (p *directionPlan) wrong(have *Dataplane) string {
 		return fmt.Sprintf(chainBehind, p.obs.Device(terms.SidePod).Name)
 	case have.Slot != 0 && have.ProgramName != want:
 		return fmt.Sprintf("program is %q, want %q", have.ProgramName, want)
-	case have.Side != 0 && have.Side != p.state.Params.Side:
+	case have.Side != 0 && have.Side != p.state.Params.Side && !p.moves(have):
 		return fmt.Sprintf("%v is limited on the %v side, want the %v side", p.direction, have.Side, p.state.Params.Side)
 	}
 	return ""
@@ -195,7 +204,9 @@ func (p *directionPlan) planSlot(have *Dataplane, wrong string) {
 		want = want.AtShareOf(&have.Datapath)
 	}
 	switch {
-	case !p.needsSlot():
+	case p.moves(have):
+		p.add(UpdateDataplane, "%v is limited on the %v side, want the %v side", p.direction, have.Side, params.Side)
+	case !params.NeedsSlot():
 	case have.Slot == 0 && wrong != "":
 		p.add(LoadDataplane, "%s", wrong)
 	case have.Slot == 0:
@@ -319,6 +330,11 @@ func (s *DirectionState) KeepsRoot(side terms.Side) bool {
 	return side != QueueSide(s.Params.Direction) || s.Params.Tree != nil && s.Params.Side == side
 }
 
+// KeepsIFB says that the ifb belongs to what should be, or to the other direction.
+func (s *DirectionState) KeepsIFB() bool {
+	return s.Params.Direction != terms.Ingress || s.Params.Side == terms.SideIFB
+}
+
 // strays names what podweir has left on a device for a direction and does not need there:
 // the record of it was lost, or another party moved it. state is nil if nothing is needed.
 func (o *Observed) strays(d terms.Direction, state *DirectionState) string {
@@ -334,6 +350,9 @@ func (o *Observed) strays(d terms.Direction, state *DirectionState) string {
 		if root := dev.OwnRoot(); root != nil && side == QueueSide(d) && (state == nil || !state.KeepsRoot(side)) {
 			all = append(all, fmt.Sprintf("%s on %s", describe(root), dev.Name))
 		}
+	}
+	if ifb := o.Device(terms.SideIFB); ifb.Exists && state != nil && !state.KeepsIFB() {
+		all = append(all, "device "+ifb.Name)
 	}
 	return strings.Join(all, ", ")
 }

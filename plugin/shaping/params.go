@@ -275,6 +275,9 @@ func (p *Params) CeilingSide() terms.Side {
 	return terms.SidePod
 }
 
+// NeedsSlot says that a program of the direction has limits to look up.
+func (p *Params) NeedsSlot() bool { return p.ProgramName() != "" || p.Redirect || p.HasCeiling() }
+
 // LeaveGuard records why there is no guard.
 func (p *Params) LeaveGuard(why string) {
 	p.Guard, p.NoGuard = false, why+": a process in the pod that sets skb->priority chooses its band"
