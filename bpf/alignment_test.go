@@ -28,7 +28,7 @@ import (
 // every kernel does so where strict alignment is requested. Programs that are not
 // refused do not need what the loader says.
 func TestPrivilegedProgramsNeedAnyAlignment(t *testing.T) {
-	mark.NightlyKernels(t, "it loads every program twice, which takes an emulated processor minutes")
+	mark.NightlyKernels(t, "it takes an emulated processor minutes")
 	bpftest.RequireRoot(t)
 	spec, err := bpf.LoadPodweir()
 	must.OK(t, err)

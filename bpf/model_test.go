@@ -74,7 +74,7 @@ func TestPrivilegedDataplaneEqualsModel(t *testing.T) {
 				name := fmt.Sprintf("%s %v at %.0e bit/s", program, policy, bits)
 				t.Run(name, func(t *testing.T) {
 					if bits != 10e6 {
-						mark.NightlyKernels(t, "10 Mbit/s shows that the kernel computes as the model does; the ends are about the numbers")
+						mark.NightlyKernels(t, "10 Mbit/s decides; the ends are about the numbers")
 					}
 					longRun(t, d.For(t), bits, policy, program)
 				})

@@ -558,8 +558,8 @@ func hookFindings() []finding {
 		}, want: doctor.Warn, seen: "no agent divides ingress of namespace default; the shares of its pods amount to 20 Mbit/s", fix: "PW614"},
 		{name: "without a share", code: "PW614", node: aws, change: func(n *node) {
 			grouped(n)
-			n.kernel.attached[0].Share = 0
-		}, want: doctor.Warn, seen: "default/web ingress: it has no share", fix: "PW614"},
+			n.kernel.attached[0].Share, n.kernel.attached[0].NoShare = 0, "the kernel has no HTB"
+		}, want: doctor.Warn, seen: "default/web ingress: it has no share of the limit of its namespace, only its own limit: the kernel has no HTB", fix: "PW614"},
 		{name: "a group without a ceiling", code: "PW614", node: aws, change: func(n *node) {
 			grouped(n)
 			n.kernel.attached[0].NoGroupCeiling = "no hook is behind a queue on an ifb"

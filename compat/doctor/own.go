@@ -4,6 +4,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -71,7 +72,8 @@ func checkGroups(f *Facts) Finding {
 			case a.Group == 0 || a.Failure != "" || a.Gone || a.Observed():
 				continue
 			case a.Share == 0:
-				bad, pods = append(bad, a.name()+": it has no share of the limit of its namespace, only its own limit"), append(pods, a.Pod)
+				why := cmp.Or(a.NoShare, "its queue is not whole")
+				bad, pods = append(bad, a.name()+": it has no share of the limit of its namespace, only its own limit: "+why), append(pods, a.Pod)
 			case a.NoGroupCeiling != "":
 				bad, pods = append(bad, a.name()+": nothing holds the limit while no agent divides it: "+a.NoGroupCeiling), append(pods, a.Pod)
 			}

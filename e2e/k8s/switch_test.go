@@ -33,7 +33,7 @@ type change struct {
 // the value delivery, with a pod under load, and pods that are made during each
 // change.
 func TestPrivilegedDeliveryChanged(t *testing.T) {
-	mark.Nightly(t, "it takes minutes: every change of the delivery")
+	mark.Nightly(t, "it takes minutes")
 	uninstall(t)
 	install(t, "delivery=chain")
 	node := suite.Members[0]

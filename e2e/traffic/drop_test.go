@@ -23,7 +23,7 @@ import (
 // A sender in the pod learns of every packet that is dropped on its way out, as by
 // a plain queue: then TCP slows down at once, and sends nothing twice over the network.
 func TestPrivilegedSenderIsToldOfDrops(t *testing.T) {
-	mark.Kernels(t, "it judges counters, and the filter on prio only runs where the kernel has it")
+	mark.Kernels(t, "the filter on prio only runs where the kernel has it")
 	const (
 		capacity = 5 * mbit
 		payload  = 1400

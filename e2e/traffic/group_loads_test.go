@@ -97,7 +97,7 @@ func awhile(t *testing.T, g *groupOf, d Direction) {
 // What pods of a group have together stays within their limit under each load.
 func TestPrivilegedGroupUnderLoads(t *testing.T) {
 	testutil.RequireQdisc(t, "htb", "tbf")
-	mark.Nightly(t, "eleven loads in both directions take minutes")
+	mark.Nightly(t, "it takes minutes")
 	for _, l := range []groupLoad{
 		{name: "come and go", limit: groupLimit, own: groupLimit, most: 1.01, put: comeAndGo},
 		{name: "100M each", limit: groupLimit, own: groupLimit / 2, most: 1.01, put: comeAndGo},

@@ -7,14 +7,18 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/e2e/lab"
@@ -27,6 +31,7 @@ import (
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 	"github.com/podweir/podweir/plugin/testutil/must"
 	"github.com/podweir/podweir/plugin/units"
 )
@@ -415,21 +420,29 @@ func (g *groupOf) fairness(t *testing.T, d Direction, from, to time.Duration) fl
 	return sum * sum / (float64(len(g.pods)) * squares)
 }
 
-// The agent's part finds the pods of a namespace with a limit by itself, takes what is there after a restart,
-// and leaves equal parts when it ends.
-func TestPrivilegedGroupOfANamespace(t *testing.T) {
-	testutil.RequireQdisc(t, "htb", "tbf")
+// groupOfNamespace makes pods of a namespace with a limit into them, and what runs the agent's part
+// until stop is called.
+func groupOfNamespace(t *testing.T, pods int, also netconf.Namespace) (g *groupOf, run func() (stop func())) {
+	t.Helper()
 	r := newRig(t)
-	namespace := r.Lab.Name()
-	if err := mailbox.Dir(engine.DefaultPaths.Run).RecordNamespace(namespace, netconf.Namespace{netconf.AnnotationDomain + "node-ingress-rate": "200M"}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = mailbox.Dir(engine.DefaultPaths.Run).RecordNamespace(namespace, nil) })
+	namespace := netconf.Namespace{netconf.AnnotationDomain + "node-ingress-rate": "200M"}
+	maps.Copy(namespace, also)
+	mail := mailbox.Dir(engine.DefaultPaths.Run)
+	must.OK(t, mail.RecordNamespace(r.Lab.Name(), namespace))
+	t.Cleanup(func() { _ = mail.RecordNamespace(r.Lab.Name(), nil) })
 	network, err := r.Lab.Network("group", lab.PodweirEntry(nil))
-	if err != nil {
-		t.Fatal(err)
+	must.OK(t, err)
+	g = &groupOf{rig: r}
+	for range pods {
+		pod, err := network.Pod(t.Context(), lab.PodOptions{Namespace: r.Lab.Name()})
+		must.OK(t, err)
+		target := &Target{Pod: pod, rig: r}
+		must.OK(t, target.freshMeters())
+		t.Cleanup(func() { _ = target.closeMeters() })
+		g.pods = append(g.pods, target)
+		g.ids = append(g.ids, attach.ID{Network: network.Name, ContainerID: pod.ContainerID, IfName: pod.IfName})
 	}
-	run := func() (stop func()) {
+	return g, func() (stop func()) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var done sync.WaitGroup
 		done.Go(func() {
@@ -437,39 +450,106 @@ func TestPrivilegedGroupOfANamespace(t *testing.T) {
 		})
 		return func() { cancel(); done.Wait() }
 	}
-	g := &groupOf{rig: r}
-	for range 3 {
-		pod, err := network.Pod(t.Context(), lab.PodOptions{Namespace: namespace})
-		if err != nil {
-			t.Fatal(err)
-		}
-		target := &Target{Pod: pod, rig: r}
-		if err := target.freshMeters(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = target.closeMeters() })
-		g.pods = append(g.pods, target)
-	}
-	used := func(what string, pods []*Target, from time.Duration) float64 {
-		only := &groupOf{rig: r, pods: pods}
-		share := only.sum(t, Ingress, from, wiremeter.Now()).BitsPerSec() / groupLimit
+}
+
+// has waits until the first pod has a part of the limit.
+func (g *groupOf) has(t *testing.T, what string, least, most float64) {
+	t.Helper()
+	testutil.Eventually(t, 10*time.Second, what, func() bool {
+		from := wiremeter.Now()
+		until(t, 300*time.Millisecond)
+		share := g.pods[0].mustWire(t, from).BitsPerSec() / groupLimit
 		t.Logf("%s: %.4f of the limit", what, share)
-		return share
-	}
+		return share > least && share < most
+	})
+}
+
+func (t *Target) mustWire(tb testing.TB, from time.Duration) *wiremeter.Series {
+	tb.Helper()
+	wire, err := t.Wire(Ingress, from, wiremeter.Now())
+	must.OK(tb, err)
+	return wire
+}
+
+// The agent's part finds the pods of a namespace with a limit by itself, takes what is there after a restart,
+// and leaves equal parts when it ends.
+func TestPrivilegedGroupOfANamespace(t *testing.T) {
+	mark.Kernels(t, "kernels change classes of HTB differently")
+	testutil.RequireQdisc(t, "htb", "tbf")
+	g, run := groupOfNamespace(t, 3, nil)
 	g.bulk(t, Ingress, g.pods[:1])
 	for _, life := range []string{"first", "after a restart"} {
 		stop := run()
-		testutil.Eventually(t, 10*time.Second, "one pod has the limit", func() bool {
-			from := wiremeter.Now()
-			until(t, 300*time.Millisecond)
-			return used(life, g.pods[:1], from) > 0.97
-		})
+		g.has(t, life+", one pod has the limit", 0.97, 1.1)
 		stop()
-		testutil.Eventually(t, 10*time.Second, "it has a third", func() bool {
-			from := wiremeter.Now()
-			until(t, 300*time.Millisecond)
-			share := used(life+", ended", g.pods[:1], from)
-			return share > 0.3 && share < 0.35
-		})
+		g.has(t, life+", ended, it has a third", 0.3, 0.35)
 	}
+}
+
+// Limits that are observed only change nothing on any queue, also where pods have them together, and
+// nobody divides among such pods. Enforced and observed again, the queue comes and goes.
+func TestPrivilegedObservedGroupHasNoQueue(t *testing.T) {
+	mark.Kernels(t, "kernels change classes of HTB differently")
+	testutil.RequireQdisc(t, "htb", "tbf")
+	g, run := groupOfNamespace(t, 2, netconf.Namespace{netconf.AnnotationDomain + "enforce": "observe"})
+	var node *engine.Node
+	var links *netlink.Handle
+	must.OK(t, g.rig.Lab.Node().Do(func() (err error) { // its thread divides from then on
+		if links, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
+			return err
+		}
+		node, err = engine.Open(engine.DefaultPaths)
+		return err
+	}))
+	defer links.Close()
+	defer node.Close()
+	defer run()()
+	mail := mailbox.Dir(engine.DefaultPaths.Run)
+	divided := func() (all []mailbox.Group) {
+		groups, err := mail.Groups()
+		must.OK(t, err)
+		return slices.DeleteFunc(groups, func(o mailbox.Group) bool { return o.Namespace != g.rig.Lab.Name() })
+	}
+	const noQueue = "[noqueue] [noqueue]"
+	g.bulk(t, Ingress, g.pods[:1])
+	for range 20 { // the loop looks for pods once in a second
+		until(t, 100*time.Millisecond)
+		if got, groups := g.queues(t, links), divided(); got != noQueue || len(groups) != 0 {
+			t.Fatalf("queues %s and groups %v of limits that are observed, want none", got, groups)
+		}
+	}
+	g.has(t, "observed, more than the limit", 1.2, 1e6)
+	observe := func(only bool) {
+		for _, id := range g.ids {
+			_, err := node.Set(t.Context(), id, func(c *shaping.Config) error { c.Observe = only; return nil })
+			must.OK(t, err)
+		}
+	}
+	observe(false)
+	testutil.Eventually(t, 10*time.Second, "the limit is divided", func() bool { all := divided(); return len(all) == 1 && all[0].Pods == 2 })
+	g.has(t, "enforced", 0.9, 1.1)
+	observe(true)
+	testutil.Eventually(t, 10*time.Second, "nobody divides", func() bool { return len(divided()) == 0 })
+	if got := g.queues(t, links); got != noQueue {
+		t.Errorf("queues %s of limits that are observed again, want none", got)
+	}
+	g.has(t, "observed again, more than the limit", 1.2, 1e6)
+}
+
+// queues are those of the pods' devices on the host, by their kinds.
+func (g *groupOf) queues(t *testing.T, links *netlink.Handle) string {
+	t.Helper()
+	var all []string
+	for _, pod := range g.pods {
+		link, err := links.LinkByName(pod.HostIfName)
+		must.OK(t, err)
+		qdiscs, err := links.QdiscList(link)
+		must.OK(t, err)
+		var kinds []string
+		for _, q := range qdiscs {
+			kinds = append(kinds, q.Type())
+		}
+		all = append(all, fmt.Sprint(kinds))
+	}
+	return strings.Join(all, " ")
 }

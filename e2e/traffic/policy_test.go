@@ -269,7 +269,7 @@ func TestPrivilegedQueueMovesUnderAFlood(t *testing.T) {
 // Packets of BIG TCP, up to 500 kB, are held to the cap like others, and a cap
 // that is less than one of them in its burst is used all the same.
 func TestPrivilegedBigTCPStaysWithinTheCap(t *testing.T) {
-	mark.Nightly(t, "few clusters have BIG TCP, and it takes half a minute")
+	mark.Nightly(t, "few clusters have BIG TCP")
 	r := newRig(t)
 	for _, capacity := range []uint64{mbit, 10 * mbit, 5 * gbit} {
 		pod := shaped(t, r, capacity, nil)

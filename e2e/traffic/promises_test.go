@@ -111,7 +111,7 @@ func TestPrivilegedAFlowDoesNotOvertakeItself(t *testing.T) {
 // Retransmits of one elephant are not more than those of a tuned reference
 // plugin, or a small share.
 func TestPrivilegedElephantsLoseLittle(t *testing.T) {
-	mark.Nightly(t, "it compares the retransmissions of four bulk flows, 10 s each")
+	mark.Nightly(t, "it takes a minute")
 	const capacity = 100 * mbit
 	for _, d := range Directions {
 		t.Run(d.String(), func(t *testing.T) {

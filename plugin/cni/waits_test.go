@@ -209,7 +209,7 @@ func TestPrivilegedWaits(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.light.flows > 1 {
-				mark.Nightly(t, "light flows fill a third of the limit, a load that nobody has beside the others")
+				mark.Nightly(t, "few pods have such a load")
 			}
 			t.Parallel()
 			p := newNode(t).newPod(t)

@@ -45,6 +45,9 @@ func Compute(cfg *Config, d terms.Direction, f Facts, majors func() uint16) (*Pa
 		return nil, err
 	}
 	b.size()
+	if limit.Group != 0 {
+		b.params.NoShare = b.noShare()
+	}
 	if cfg.Observe {
 		b.observe()
 		return b.params, nil

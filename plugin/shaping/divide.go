@@ -24,10 +24,23 @@ const (
 // Does not compile if a pod whose MTU is raised to 9,000 later had no packet that fits.
 const _ = uint(dividedSegment - minBucket)
 
-// divided says that the queue has a share of a group's limit. Packets that bypass the cap
-// would bypass the share, too.
-func (b *builder) divided() bool {
-	return b.limit.Group != 0 && b.params.Queue == terms.QueueTBF && b.facts.HTB && !b.bypassed()
+// divided says that the queue has a share of a group's limit.
+func (b *builder) divided() bool { return b.limit.Group != 0 && b.noShare() == "" }
+
+// noShare says why the queue would have no share in a group, "" if it would. Packets that bypass
+// the cap would bypass the share, too.
+func (b *builder) noShare() string {
+	switch {
+	case b.params.Queue != terms.QueueTBF:
+		return "it has no queue"
+	case !b.facts.HTB:
+		return "the kernel has no HTB"
+	case b.limit.Policy == terms.PolicyElephants:
+		return "light flows have no limit under elephants"
+	case b.exempt:
+		return "some subnets are exempt from its limit"
+	}
+	return ""
 }
 
 // shareClass makes the class of HTB that holds the share. To change its rate refills nothing;

@@ -74,23 +74,49 @@ func TestComputeWithoutAShare(t *testing.T) {
 	for name, tc := range map[string]struct {
 		limit *shaping.Limit
 		facts shaping.Facts
+		why   string
 	}{
-		"no group":  {strict(100e6), here},
-		"elephants": {strict(100e6, inGroup(200e6), elephants), here},
-		"policing":  {strict(100e6, inGroup(200e6), queue(terms.QueueNone)), here},
-		"no HTB":    {strict(100e6, inGroup(200e6)), noHTB},
+		"no group":  {strict(100e6), here, ""},
+		"elephants": {strict(100e6, inGroup(200e6), elephants), here, "light flows have no limit under elephants"},
+		"policing":  {strict(100e6, inGroup(200e6), queue(terms.QueueNone)), here, "it has no queue"},
+		"no HTB":    {strict(100e6, inGroup(200e6)), noHTB, "the kernel has no HTB"},
 		// Nobody would divide for it: it would keep the share that it begins with.
-		"no namespace": {strict(100e6, inGroup(200e6)), nowhere},
+		"no namespace": {strict(100e6, inGroup(200e6)), nowhere, ""},
 	} {
 		cfg, p := grouped(t, tc.limit, terms.Ingress, tc.facts)
 		without := *cfg.Ingress
 		without.Group = 0
 		_, want := grouped(t, &without, terms.Ingress, tc.facts)
 		if tc.facts.Namespace != "" {
-			want.Group = cfg.Ingress.Group // for people
+			want.Group, want.NoShare = cfg.Ingress.Group, tc.why // for people
 		}
 		if diff := cmp.Diff(want, p); diff != "" || p.Divided {
 			t.Errorf("%s: parameters (-without a group +with):\n%s", name, diff)
+		}
+	}
+}
+
+// A limit that is observed makes no queue in a group either, and says what would be.
+func TestComputeObservedInAGroup(t *testing.T) {
+	t.Parallel()
+	for _, d := range terms.Directions {
+		for name, tc := range map[string]struct {
+			set []func(*shaping.Limit)
+			why string
+		}{
+			"a member": {nil, ""},
+			"outside":  {[]func(*shaping.Limit){elephants}, "light flows have no limit under elephants"},
+		} {
+			limit := strict(100e6, append(tc.set, inGroup(200e6))...)
+			cfg := &shaping.Config{Ingress: limit, Observe: true}
+			if d == terms.Egress {
+				cfg = &shaping.Config{Egress: limit, Observe: true}
+			}
+			p, err := shaping.Compute(cfg, d, here, counter())
+			must.OK(t, err)
+			if p.Tree != nil || p.Divided || p.HasCeiling() || p.Datapath.Group != 0 || p.Group != 200e6 || p.NoShare != tc.why {
+				t.Errorf("%v, %s: %+v, want no queue and no ceiling, and no share because of %q", d, name, p, tc.why)
+			}
 		}
 	}
 }

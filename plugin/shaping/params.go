@@ -211,6 +211,9 @@ type Params struct {
 	// Divided says that the queue has a share of Group, which the agent changes all the time:
 	// [Divider] has what changes with it.
 	Divided bool
+	// NoShare says why the queue has no share of Group, or would have none if its limit were not
+	// observed only; "" without a group.
+	NoShare string
 	// BurstBytes is what may leave back to back after idle: the bucket of the
 	// TBF, or the credit of a policer.
 	BurstBytes units.Bytes
@@ -296,7 +299,7 @@ func (p *Params) Limit() terms.Limit {
 	return terms.Limit{
 		Direction: terms.Name(p.Direction), Rate: p.Rate, Burst: p.BurstBytes, Enforce: terms.Name(enforce), Policy: terms.Name(p.Policy),
 		Queue: terms.Name(p.Queue), Mode: terms.Name(p.Mode), Side: terms.Name(p.Side), CapHolds: p.CapHolds, Ceiling: p.Ceiling, NoCeiling: p.NoCeiling,
-		Group: p.Group, NoGroupCeiling: p.NoGroupCeiling,
+		Group: p.Group, NoShare: p.NoShare, NoGroupCeiling: p.NoGroupCeiling,
 	}
 }
 

@@ -175,15 +175,33 @@ func (g *Group) enter(passed time.Duration) {
 		// The highest rate of late, and less with each tick: a member that pauses for a tick is
 		// not parked at once, and one that stops is soon.
 		m.recent = max(rateOf(bytes, passed), m.recent>>halved)
-		m.demand = m.recent + m.recent/headroomPart
-		if m.waiting {
-			m.demand = endless
-		}
-		m.demand = m.atMost(m.demand)
+		m.want()
 	}
 	most := int64(min(sent, math.MaxInt64/4))
 	g.balance += int64(g.limit.Bytes(passed)) - most
 	g.balance = min(max(g.balance, -int64(g.limit.Bytes(mostDebt))), int64(g.limit.Bytes(Credit)))
+}
+
+// want sets what the member asks for, by what it sends.
+func (m *Member) want() {
+	m.demand = m.recent + m.recent/headroomPart
+	if m.waiting {
+		m.demand = endless
+	}
+	m.demand = m.atMost(m.demand)
+}
+
+// Would sets the shares that members would have of a limit that nobody divides yet, by what each
+// of them sends now: at most [Member.Most], and 0 if that is unknown.
+func Would(limit units.BitRate, members []*Member, sends func(i int) units.ByteRate) {
+	g := New(limit)
+	g.members = members
+	for i, m := range members {
+		m.recent = sends(i)
+		m.want()
+	}
+	g.divide(g.budget())
+	g.changed()
 }
 
 // budget is what the members may divide until the next tick: without what those outside

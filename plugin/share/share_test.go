@@ -421,3 +421,20 @@ func check(t *testing.T, g *share.Group) {
 		t.Fatalf("who waits has %.0f bytes per second of a limit of %v", waiting, g.Limit())
 	}
 }
+
+// What nobody divides yet is divided as it will be: by what each member sends, without those
+// outside, and never below what is parked.
+func TestWould(t *testing.T) {
+	t.Parallel()
+	const mbit = 1_000_000 / 8
+	sends := []units.ByteRate{100 * mbit, 90 * mbit, 8 * mbit, 0, 20 * mbit, 0}
+	members := []*share.Member{{}, {}, {}, {}, {Outside: true}, {Most: mbit}}
+	members[5].Saw(0, true) // packets wait in its queue already
+	share.Would(limit, members, func(i int) units.ByteRate { return sends[i] })
+	// 180 without what is outside; 10 for who sends 8, 1 for who waits and may have no more.
+	for i, want := range []units.ByteRate{169 * mbit / 2, 169 * mbit / 2, 10 * mbit, limit.ByteRate() / 60, 0, mbit} {
+		if members[i].Share != want {
+			t.Errorf("member %d: share %v, want %v", i, members[i].Share, want)
+		}
+	}
+}

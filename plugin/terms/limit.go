@@ -37,11 +37,12 @@ type Limit struct {
 	// NoCeiling says why egress has no ceiling, "" if it has one or none was requested.
 	NoCeiling string `json:"noCeiling,omitempty"`
 	// Group is what the pods of the namespace have together on this node, 0 if they have no such
-	// limit. Share is what the queue has of it now, 0 if it has no share. NoGroupCeiling says why
-	// nothing behind the queue holds the group's limit while nobody divides it, "" if something
-	// does.
+	// limit. Share is what the queue has of it now, 0 if it has no share. NoShare says why it has
+	// none, or would have none if the limit were not observed only. NoGroupCeiling says why nothing
+	// behind the queue holds the group's limit while nobody divides it, "" if something does.
 	Group          units.BitRate `json:"groupBitsPerSecond,omitempty"`
 	Share          units.BitRate `json:"shareBitsPerSecond,omitempty"`
+	NoShare        string        `json:"noShare,omitempty"`
 	NoGroupCeiling string        `json:"noGroupCeiling,omitempty"`
 	// Blocked names a program of others that drops every packet of the direction.
 	Blocked string `json:"blocked,omitempty"`

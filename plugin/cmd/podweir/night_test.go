@@ -249,7 +249,7 @@ const envTroubleshooting = "PODWEIR_WRITE_TROUBLESHOOTING"
 // "Troubleshoot", at most three, and finds the cause named by the last. What they print
 // is the page.
 func TestPrivilegedNight(t *testing.T) {
-	mark.Nightly(t, "the states of the page on troubleshooting take half a minute")
+	mark.Nightly(t, "they take half a minute")
 	testutil.RequireRoot(t)
 	if testutil.Emulated() {
 		t.Log("no state is made: they wait for an agent, which takes an emulated processor minutes")

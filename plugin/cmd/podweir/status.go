@@ -236,7 +236,11 @@ func printDirection(w io.Writer, d *status.Direction) {
 	if d.DeviceBytes > 0 {
 		fmt.Fprintf(w, "  \tits device carried %v since it was made\n", units.Bytes(d.DeviceBytes))
 	}
-	if d.Group != 0 {
+	switch {
+	case d.Group == 0:
+	case d.NoShare != "":
+		fmt.Fprintf(w, "  \tnamespace: %v on this node, no share of it: %s\n", d.Group, d.NoShare)
+	default:
 		fmt.Fprintf(w, "  \tnamespace: %v on this node, share of it now %v\n", d.Group, d.Share)
 	}
 	fmt.Fprintf(w, "  \twaits: %s\n", waits(d))

@@ -7,11 +7,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/podweir/podweir/plugin/status/cluster"
 	"github.com/podweir/podweir/plugin/status/view"
@@ -157,6 +159,65 @@ func TestPlanOfManyPods(t *testing.T) {
 	}
 	if other := cluster.MakePlan(beyond(0, 30, c), beyond(2*time.Second, 30, c), "n"); len(other.Pods) != 0 {
 		t.Errorf("namespace n has %d pods of ns", len(other.Pods))
+	}
+}
+
+// grouped gives the pods of a look limits that are observed, together with others of their namespace.
+func grouped(at time.Duration, sent ...uint64) *cluster.Nodes {
+	n := beyond(at, len(sent), view.Counters{})
+	for i := range sent {
+		p := &n.Nodes[0].Answer.Status.Pods[i]
+		p.Pod = fmt.Sprintf("batch/etl-%d", i)
+		p.Limits = slices.Clone(p.Limits)
+		l := &p.Limits[0]
+		l.Rate, l.Group, l.SentBytes = 200e6, 200e6, sent[i]
+		switch i {
+		case 3:
+			l.NoShare = "it has no queue"
+		case 4:
+			l.Enforce = terms.Name(terms.EnforceLimit)
+		}
+	}
+	return n
+}
+
+// A group of which a pod is observed is planned as the agent divides it: with whose pods have their
+// shares already, and without what is sent outside of it.
+func TestPlanOfAGroup(t *testing.T) {
+	t.Parallel()
+	const mbit = 1_000_000 / 8 * 2 // of the two seconds between the looks
+	before, now := grouped(0, 0, 0, 0, 0, 0), grouped(2*time.Second, 120*mbit, 90*mbit, 8*mbit, 20*mbit, 4*mbit)
+	p := cluster.MakePlan(before, now, "batch")
+	want := []cluster.PlannedGroup{{
+		Node: "n1", Namespace: "batch", Direction: terms.Name(terms.Egress), Limit: 200e6, Sent: 242e6,
+		Members: []cluster.PlannedMember{
+			{Pod: "batch/etl-0", Interface: "eth0", Sent: 120e6, Share: 82.5e6},
+			{Pod: "batch/etl-1", Interface: "eth0", Sent: 90e6, Share: 82.5e6},
+			{Pod: "batch/etl-3", Interface: "eth0", Sent: 20e6, Outside: "it has no queue"},
+			{Pod: "batch/etl-2", Interface: "eth0", Sent: 8e6, Share: 10e6},
+			{Pod: "batch/etl-4", Interface: "eth0", Sent: 4e6, Share: 5e6},
+		},
+	}}
+	if diff := cmp.Diff(want, p.Groups, cmpopts.IgnoreUnexported(cluster.PlannedMember{})); diff != "" {
+		t.Errorf("groups (-want +got):\n%s", diff)
+	}
+	text := strings.Join(strings.Fields(p.Text(false)), " ")
+	if part := "TOGETHER egress of namespace batch on n1: its pods would have 200 Mbit/s together, and send 242 Mbit/s now; " +
+		"batch/etl-0 would have 82.5 Mbit/s, and sends 120 Mbit/s; batch/etl-1 would have 82.5 Mbit/s, and sends 90 Mbit/s; " +
+		"batch/etl-3 would have no share, because it has no queue, and sends 20 Mbit/s"; !strings.Contains(text, part) || strings.Contains(text, "etl-2 would") {
+		t.Errorf("no %q, or pods for which nothing changes, in:\n%s", part, text)
+	}
+	if wide := strings.Join(strings.Fields(p.Text(true)), " "); !strings.Contains(wide, "batch/etl-2 would have 10 Mbit/s, and sends 8 Mbit/s") {
+		t.Errorf("-o wide does not tell of every pod:\n%s", wide)
+	}
+	for i := range now.Nodes[0].Answer.Status.Pods {
+		now.Nodes[0].Answer.Status.Pods[i].Limits[0].Enforce = terms.Name(terms.EnforceLimit)
+	}
+	if p := cluster.MakePlan(before, now, ""); len(p.Groups) != 0 {
+		t.Errorf("a group that is divided already: %+v", p.Groups)
+	}
+	if p := cluster.MakePlan(before, grouped(2*time.Second, 0), "other"); len(p.Groups) != 0 {
+		t.Errorf("of another namespace: %+v", p.Groups)
 	}
 }
 

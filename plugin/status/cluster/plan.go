@@ -17,6 +17,8 @@ type Plan struct {
 	Schema int `json:"schema"`
 	// Pods have limits that are observed. Those that would lose packets come first.
 	Pods []Planned `json:"pods"`
+	// Groups are the limits that pods of a namespace would have together on a node.
+	Groups []PlannedGroup `json:"groups,omitempty"`
 	// Limited is how many pods are limited already: nothing changes for them.
 	Limited int `json:"limited"`
 	// Unlimited request a limit and have none, with the node in front of the others.
@@ -90,6 +92,7 @@ func MakePlan(before, now *Nodes, namespace string) *Plan {
 				p.add(n.Name, pod, rates[n.Name+" "+pod.Pod])
 			}
 		}
+		p.Groups = append(p.Groups, planGroups(n.Name, n.Answer.Status.Pods, rates, of)...)
 		p.addUnlimited(n, namespace, of)
 	}
 	slices.SortFunc(p.Pods, func(a, b Planned) int {

@@ -29,6 +29,9 @@ func (p *Plan) Text(all bool) string {
 	}{{"WOULD DROP", DropsNow}, {"WOULD WAIT", WaitsNow}, {"BEFORE", DidExceed}} {
 		b.WriteString(p.section(section.word, section.effect, all))
 	}
+	for i := range p.Groups {
+		b.WriteString(view.Paragraph(view.Pad("TOGETHER", 12), p.Groups[i].text(all), 0))
+	}
 	b.WriteString(p.table(all))
 	b.WriteString(p.notTaken().text("NOTE", "pod"))
 	left, nobody := p.unlimited()
