@@ -11,7 +11,9 @@ that a pattern would not explain.
 {{- with (.Values.global).imageRegistry }}
 {{- fail (printf "global.imageRegistry %q is not accepted: set image.registry, which AWS replaces by its name" .) }}
 {{- end }}
+{{- include "podweir.checkPresent" . }}
 {{- include "podweir.checkRates" . }}
+{{- include "podweir.checkShares" . }}
 {{- include "podweir.checkSubnets" . }}
 {{- include "podweir.checkPlaces" . }}
 {{- include "podweir.checkPorts" . }}
@@ -25,11 +27,37 @@ that a pattern would not explain.
 {{- end }}
 {{- end }}
 
+{{- /* "key:" with nothing behind it takes the chart's value away. So does --reuse-values,
+of what the earlier chart did not have. An absent list, label or bound of Kubernetes' means
+none; these mean nothing. */}}
+{{- define "podweir.checkPresent" -}}
+{{- range $path := regexFindAll "[.A-Za-z]+" `
+image image.pullPolicy delivery defaults namespaces namespaces.interval startupTaint
+startupTaint.enabled admissionPolicy admissionPolicy.enabled admissionPolicy.actions liftCalicoLimits
+liftCalicoLimits.enabled liftCalicoLimits.apiVersion logLevel logFormat doctorInterval health
+health.port cluster cluster.enabled cluster.port metrics metrics.port metrics.profiles metrics.tls
+metrics.tls.enabled metrics.service metrics.service.enabled metrics.podMonitor metrics.serviceMonitor
+metrics.prometheusRule metrics.prometheusRule.docs metrics.dashboard node node.hostFiles uninstall
+uninstall.clean tests tests.enabled cleanUp cleanUp.formerDelivery rbac rbac.create serviceAccount
+serviceAccount.create updateStrategy probes probes.startup probes.liveness probes.readiness
+securityContext securityContext.seccompProfile
+` -1 }}
+{{- $at := $.Values }}
+{{- range splitList "." $path }}
+{{- $at = index $at . }}
+{{- end }}
+{{- if kindIs "invalid" $at }}
+{{- fail (printf "%s has no value: give it one, or leave it out for the chart's own (after --reuse-values: helm upgrade --reset-then-reuse-values)" $path) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- /* The bits per second of a rate, which is a Kubernetes quantity; 0 for none. */}}
 {{- define "podweir.bits" -}}
 {{- $factors := dict "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 }}
-{{- $suffix := regexFind "[kMGT]i?$|Ki$" . }}
-{{- printf "%f" (mulf (float64 (trimSuffix $suffix . | default "0")) (get $factors $suffix | default 1)) }}
+{{- $rate := . | default "0" }}
+{{- $suffix := regexFind "[kMGT]i?$|Ki$" $rate }}
+{{- printf "%f" (mulf (float64 (trimSuffix $suffix $rate)) (get $factors $suffix | default 1)) }}
 {{- end }}
 
 {{- /* Rates are in podweir's range, and no default is above the maximum of its direction. */}}
@@ -55,13 +83,34 @@ that a pattern would not explain.
 {{- end }}
 {{- end }}
 
+{{- /* Shares and times are in podweir's range. */}}
+{{- define "podweir.checkShares" -}}
+{{- $d := .Values.defaults }}
+{{- range $key, $least := dict "lightShare" 1.0 "heavyThreshold" 0.5 }}
+{{- with index $d $key }}
+{{- $share := trimSuffix "%" . | float64 | mulf (ternary 1.0 100.0 (hasSuffix "%" .)) }}
+{{- $most := ternary 99.0 (ternary 50.0 100.0 (eq ($d.policy | default "") "elephants")) (eq $key "lightShare") }}
+{{- if or (lt $share $least) (gt $share $most) }}
+{{- fail (printf "defaults.%s %q is not accepted, want a share from %v%% to %v%%" $key . $least $most) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- with $d.horizon }}
+{{- $us := mulf (regexFind "^[0-9.]+" . | float64) (get (dict "us" 1.0 "ms" 1e3 "s" 1e6) (regexFind "[a-z]+$" .)) }}
+{{- if or (lt $us 1e3) (gt $us 1e6) }}
+{{- fail (printf "defaults.horizon %q is not accepted, want a time from 1ms to 1s" .) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- /* Networks have an address and a length that goes with it. */}}
 {{- define "podweir.checkSubnets" -}}
 {{- $d := .Values.defaults }}
 {{- range $key := list "unshapedSubnets" "shapedSubnets" }}
-{{- range get $d $key }}
+{{- range index $d $key }}
 {{- $address := splitList "/" . | first }}
-{{- $length := splitList "/" . | last | int }}
+{{- $bits := splitList "/" . | last }}
+{{- $length := ternary (int $bits) 129 (regexMatch "^(0|[1-9][0-9]*)$" $bits) }}
 {{- $v4 := and (regexMatch "^((25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])(\\.|$)){4}$" $address) (not (hasSuffix "." $address)) (le $length 32) }}
 
 {{- $groups := len (regexFindAll "[0-9a-fA-F]+" $address -1) }}
@@ -108,7 +157,7 @@ that a pattern would not explain.
 {{- if .Values.cluster.enabled }}
 {{- $ports = append $ports (list "cluster.port" .Values.cluster.port) }}
 {{- end }}
-{{- $taken := dict }}
+{{- $taken := dict "10248" "the kubelet's healthz" "10249" "kube-proxy's metrics" "10250" "the kubelet" "10256" "kube-proxy's healthz" }}
 {{- range $pair := $ports }}
 {{- $port := last $pair | int | toString }}
 {{- with get $taken $port }}
@@ -135,7 +184,17 @@ that a pattern would not explain.
 with a message that names no value, and takes the last of others. */}}
 {{- define "podweir.checkNames" -}}
 {{- $writes := true }}
-{{- $env := list "PODWEIR_NODE_NAME" "POD_NAME" "POD_UID" }}
+{{- $env := list "PODWEIR_NODE_NAME" "POD_NAME" "POD_UID" "RUN_PODWEIR_BY" "PODWEIR_DEFAULT" "PODWEIR_CONFIG" }}
+{{- $args := list "--default" "--config" }}
+{{- range $key, $_ := include "podweir.settings" . | fromYaml }}
+{{- $env = append $env (printf "PODWEIR_%s" (replace "-" "_" $key | upper)) }}
+{{- $args = append $args (printf "--%s" $key) }}
+{{- end }}
+{{- range .Values.extraArgs }}
+{{- if has (splitList "=" . | first) $args }}
+{{- fail (printf "extraArgs: %q is a setting that the chart makes, want the chart's own value for it" .) }}
+{{- end }}
+{{- end }}
 {{- range include "podweir.commandEnv" . | fromYamlArray }}
 {{- $env = append $env .name }}
 {{- end }}
@@ -158,7 +217,7 @@ with a message that names no value, and takes the last of others. */}}
 {{- fail (printf "podLabels: the chart or commonLabels sets the label %q, want another one" $key) }}
 {{- end }}
 {{- end }}
-{{- if hasKey .Values.nodeSelector "kubernetes.io/os" }}
+{{- if hasKey (.Values.nodeSelector | default dict) "kubernetes.io/os" }}
 {{- fail "nodeSelector: the chart sets kubernetes.io/os: linux, and there is no agent for another system" }}
 {{- end }}
 {{- end }}
@@ -166,7 +225,10 @@ with a message that names no value, and takes the last of others. */}}
 {{- define "podweir.checkFree" -}}
 {{- $seen := .taken }}
 {{- range .given }}
-{{- $name := get . $.key }}
+{{- $name := get . $.key | toString }}
+{{- if eq $.key "mountPath" }}
+{{- $name = clean $name }}
+{{- end }}
 {{- if has $name $.taken }}
 {{- fail (printf "%s: the chart sets the %s %q, want another one" $.value $.kind $name) }}
 {{- end }}

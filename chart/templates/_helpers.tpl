@@ -23,7 +23,7 @@ app.kubernetes.io/component: agent
 
 {{- /* The Secrets of the chart and of the charts above it. A name alone is taken, too. */}}
 {{- define "podweir.pullSecrets" -}}
-{{- with concat .Values.imagePullSecrets ((.Values.global).imagePullSecrets | default list) -}}
+{{- with concat (.Values.imagePullSecrets | default list) ((.Values.global).imagePullSecrets | default list) -}}
 imagePullSecrets:
 {{- range . }}
   - name: {{ if kindIs "string" . }}{{ . }}{{ else }}{{ .name }}{{ end }}
@@ -31,6 +31,54 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
+
+{{- /* The settings of the agent, by the names of its flags. */}}
+{{- define "podweir.settings" -}}
+delivery: {{ .Values.delivery }}
+log-level: {{ .Values.logLevel }}
+log-format: {{ .Values.logFormat }}
+doctor-interval: {{ .Values.doctorInterval }}
+address: {{ printf "%s:%v" (include "podweir.address" .) .Values.metrics.port | quote }}
+# The node's loopback, which the kubelet shares.
+health-address: "127.0.0.1:{{ .Values.health.port }}"
+{{- if .Values.cluster.enabled }}
+# What "kubectl podweir" reads, and whose tokens it has to show.
+cluster-address: ":{{ .Values.cluster.port }}"
+cluster-reader: {{ .Release.Namespace }}/{{ include "podweir.name" . }}-reader
+{{- end }}
+{{- if .Values.metrics.tls.enabled }}
+tls: true
+{{- if .Values.metrics.tls.secretName }}
+tls-dir: /etc/podweir-tls
+{{- end }}
+{{- end }}
+pprof: {{ .Values.metrics.profiles }}
+{{- if .Values.uninstall.clean }}
+# Its deletion is an uninstall.
+daemonset: {{ .Release.Namespace }}/{{ include "podweir.name" . }}
+{{- end }}
+namespace-interval: {{ .Values.namespaces.interval }}
+{{- if .Values.startupTaint.enabled }}
+startup-taint: {{ include "podweir.startupTaint" . }}
+{{- end }}
+# Where the node's root directory is in the container. The agent puts it
+# before the paths of directories and of the NRI socket.
+root: /host
+# /var/run is a link on the node, which would lead back into the container.
+nri-socket: /run/nri/nri.sock
+{{- with .Values.node.confDir }}
+cni-conf-dir: {{ . | quote }}
+{{- end }}
+{{- with .Values.node.binDir }}
+cni-bin-dir: {{ . | quote }}
+{{- end }}
+{{- with .Values.node.criSocket }}
+cri-socket: {{ printf "/host%s" . | quote }}
+{{- end }}
+{{- with include "podweir.defaults" . }}
+default: {{- . | nindent 2 }}
+{{- end }}
+{{- end }}
 
 {{- /* For the commands that are run in a container: where the node is, and what no file
 on it shows. */}}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -96,6 +97,21 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"cluster on the health's port":  {`cluster: {port: 9478}`, "health.port and cluster.port are both 9478"},
 		"variable of the chart":         {`extraEnv: [{name: PODWEIR_DELIVERY, value: nri}]`, `extraEnv: the chart sets the variable "PODWEIR_DELIVERY", want another one`},
 		"variable of the pod":           {`extraEnv: [{name: POD_NAME, value: x}]`, `"POD_NAME"`},
+		"variable of the commands":      {`extraEnv: [{name: RUN_PODWEIR_BY, value: x}]`, `the chart sets the variable "RUN_PODWEIR_BY"`},
+		"variable of a setting":         {`extraEnv: [{name: PODWEIR_LOG_LEVEL, value: debug}]`, `the chart sets the variable "PODWEIR_LOG_LEVEL"`},
+		"argument of a setting":         {`extraArgs: [--delivery=chain]`, `extraArgs: "--delivery=chain" is a setting that the chart makes`},
+		"argument of an address":        {`extraArgs: ["--address=:9"]`, `"--address=:9" is a setting`},
+		"mount of the chart, a slash":   {`extraVolumeMounts: [{name: x, mountPath: /run/podweir/}]`, `the chart sets the mountPath "/run/podweir"`},
+		"port of the kubelet":           {`metrics: {port: 10250}`, "the kubelet and metrics.port are both 10250"},
+		"port of kube-proxy":            {`health: {port: 10249}`, "kube-proxy's metrics and health.port are both 10249"},
+		"selector of a typo":            {`admissionPolicy: {namespaceSelector: {matchLabel: {a: b}}}`, "matchLabel"},
+		"length with a zero ahead":      {`defaults: {unshapedSubnets: [10.0.0.0/08]}`, `"10.0.0.0/08" is not accepted`},
+		"a share of everything":         {`defaults: {lightShare: 100%}`, `defaults.lightShare "100%" is not accepted, want a share from 1% to 99%`},
+		"a share of nothing":            {`defaults: {heavyThreshold: "0.004"}`, `defaults.heavyThreshold "0.004" is not accepted, want a share from 0.5% to 100%`},
+		"a share for elephants":         {`defaults: {policy: elephants, heavyThreshold: 51%}`, `defaults.heavyThreshold "51%" is not accepted, want a share from 0.5% to 50%`},
+		"horizon of nothing":            {`defaults: {horizon: 0s}`, `defaults.horizon "0s" is not accepted, want a time from 1ms to 1s`},
+		"horizon of minutes":            {`defaults: {horizon: 1.5s}`, `defaults.horizon "1.5s" is not accepted`},
+		"rate with two factors":         {`defaults: {maxRate: 1e3k}`, "maxRate"},
 		"variable of another value":     {`{goMemLimit: 32MiB, extraEnv: [{name: GOMEMLIMIT, value: x}]}`, `extraEnv: the chart sets the variable "GOMEMLIMIT"`},
 		"variable that is there twice":  {`extraEnv: [{name: A}, {name: A}]`, `extraEnv: the variable "A" is there twice`},
 		"volume of the chart":           {`extraVolumes: [{name: bpffs, emptyDir: {}}]`, `extraVolumes: the chart sets the volume "bpffs"`},
@@ -151,12 +167,44 @@ func TestValuesAtTheirBoundsAreTaken(t *testing.T) {
 		`defaults: {queue: none}`, `defaults: {queue: tbf}`, `{cluster: {enabled: false, port: 9478}}`,
 		`{extraEnv: [{name: GOMEMLIMIT, value: 64MiB}, {name: GOGC, value: "50"}]}`, `{metrics: {tls: {enabled: true}, podMonitor: {enabled: true}}}`,
 		`{metrics: {address: "::", serviceMonitor: {enabled: true}}}`, `{serviceAccount: {create: false, name: there}, rbac: {create: false}}`,
-		`{updateStrategy: {rollingUpdate: {maxUnavailable: 3}}}`,
+		`{updateStrategy: {rollingUpdate: {maxUnavailable: 3}}}`, `{extraArgs: [--pass=30s, --default-x=1], extraEnv: [{name: PODWEIR_PASS, value: 30s}]}`,
+		`defaults: {lightShare: "0.99", heavyThreshold: 0.5%, horizon: 1ms}`, `defaults: {lightShare: 1%, heavyThreshold: "1.0", horizon: 1s}`,
+		`admissionPolicy: {namespaceSelector: {matchLabels: {a: b}, matchExpressions: [{key: a, operator: Exists}]}}`,
 	} {
 		values := map[string]any{}
 		mustOK(t, yaml.Unmarshal([]byte(text), &values))
 		if _, err := render("1.34", values); err != nil {
 			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// A key with nothing behind it takes the chart's value away: it is refused by its name,
+// unless none of it is something that Kubernetes knows.
+func TestKeysWithoutAValue(t *testing.T) {
+	all, err := readValues()
+	mustOK(t, err)
+	unchanged := objects(t, "1.34", nil)
+	for _, v := range all {
+		values := map[string]any{}
+		at := values
+		path := strings.Split(v.key, ".")
+		for _, key := range path[:len(path)-1] {
+			below := map[string]any{}
+			at[key], at = below, below
+		}
+		at[path[len(path)-1]] = nil
+		_, err := render("1.34", values)
+		switch {
+		case err == nil:
+			kubernetes := slices.Contains([]string{
+				"priorityClassName", "revisionHistoryLimit", "minReadySeconds", "terminationGracePeriodSeconds",
+			}, v.key) || slices.Contains([]string{"updateStrategy", "probes", "tolerations", "affinity", "resources"}, path[0])
+			if same := reflect.DeepEqual(unchanged, objects(t, "1.34", values)); !same && !kubernetes {
+				t.Errorf("%s: null changes what the chart makes, want it refused", v.key)
+			}
+		case !strings.Contains(err.Error(), v.key+" has no value") && !strings.Contains(err.Error(), fmt.Sprintf("missing property '%s'", path[len(path)-1])):
+			t.Errorf("%s: null: error = %v, want one that names it", v.key, err)
 		}
 	}
 }
