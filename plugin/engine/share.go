@@ -146,7 +146,9 @@ func (n *Node) share(r *apply.Record, in *attach.Inspection, p *shaping.Params) 
 	if err != nil {
 		return nil, err
 	}
-	at.handle.Quiet()
+	if err := at.handle.Quiet(); err != nil {
+		return nil, err
+	}
 	turn, err := n.store.pins.Turn(pins.Key(r.ID))
 	if err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -606,8 +607,9 @@ func TestPrivilegedChangesOfAQuietHandleAreNoEvents(t *testing.T) {
 	defer func() { must.OK(t, events.Close()) }()
 	h, err := hostif.NewHandle(d.NetNS.NetNS)
 	must.OK(t, err)
-	defer h.Close()
-	h.Quiet()
+	closed := sync.OnceFunc(h.Close)
+	defer closed()
+	must.OK(t, h.Quiet())
 	next := func(last time.Duration) ([]int, error) {
 		ctx, cancel := context.WithTimeout(t.Context(), last)
 		defer cancel()
@@ -625,5 +627,20 @@ func TestPrivilegedChangesOfAQuietHandleAreNoEvents(t *testing.T) {
 	change(d.Handle)
 	if changed, err := next(5 * time.Second); err != nil || !slices.Equal(changed, []int{d.index}) {
 		t.Errorf("changed devices %v, %v, want %d by another handle", changed, err, d.index)
+	}
+	// It is quiet for a watch that comes later, too.
+	later, err := rtnl.WatchDevices(d.NetNS.NetNS)
+	must.OK(t, err)
+	must.OK(t, events.Close())
+	events = later
+	change(h)
+	if changed, err := next(200 * time.Millisecond); err == nil {
+		t.Errorf("changed devices %v to a later watch, want no word of a change by a quiet handle", changed)
+	}
+	// Its port may be another socket's when it is closed.
+	closed()
+	change(d.Handle)
+	if changed, err := next(5 * time.Second); err != nil || !slices.Equal(changed, []int{d.index}) {
+		t.Errorf("changed devices %v, %v, want %d", changed, err, d.index)
 	}
 }

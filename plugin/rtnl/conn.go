@@ -51,8 +51,10 @@ func Dial(ns *NetNS, proto int) (*Conn, error) {
 
 // Cookie returns the kernel's number of the connection's namespace, which is not given
 // again before the next boot; 0 from kernels older than 5.14.
-func (c *Conn) Cookie() uint64 {
-	cookie, err := unix.GetsockoptUint64(c.socket.fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
+func (c *Conn) Cookie() uint64 { return cookie(c.socket.fd) }
+
+func cookie(fd int) uint64 {
+	cookie, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
 	if err != nil {
 		return 0
 	}
@@ -72,24 +74,9 @@ func (c *Conn) SetDeadline(t time.Time) {
 
 // Close closes the socket.
 func (c *Conn) Close() {
-	quiet.Delete(c.sender())
+	_ = c.loud()
 	_ = c.socket.close()
 }
-
-// sender is a socket as its changes name it: ports are of a network namespace.
-type sender struct {
-	netns uint64
-	port  uint32
-}
-
-// quiet has the sockets whose changes this process ignores.
-var quiet sync.Map
-
-func (c *Conn) sender() sender { return sender{c.Cookie(), c.socket.port} }
-
-// Quiet has [DeviceEvents] of this process leave out what the connection changes of queues: who
-// does that many times a second knows of it.
-func (c *Conn) Quiet() { quiet.Store(c.sender(), true) }
 
 // Execute sends a request and returns the messages of type resType that answer
 // it. A dump that the kernel calls inconsistent is read again. Other errors

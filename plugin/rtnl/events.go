@@ -45,12 +45,18 @@ func WatchDevices(ns *NetNS) (*DeviceEvents, error) {
 	e := &DeviceEvents{file: file, path: ns.path}
 	raw, err := file.SyscallConn()
 	if err == nil {
-		err = raw.Control(func(fd uintptr) {
-			// Before Linux 5.14 there is none: then nobody is quiet.
-			e.netns, _ = unix.GetsockoptUint64(int(fd), unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
+		err = raw.Control(func(fd uintptr) { e.netns = cookie(int(fd)) })
+	}
+	if err == nil {
+		err = calmDown(e.netns, func(n *calm) bool {
+			n.watches = append(n.watches, e)
+			return len(n.ports) > 0
 		})
 	}
-	return e, err
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("watch devices in netns %s: %w", ns.path, err), e.Close())
+	}
+	return e, nil
 }
 
 // Next blocks until something changes and returns the indexes of the devices
@@ -89,30 +95,29 @@ func (e *DeviceEvents) read() (changed []int, err error) {
 		for errors.Is(readErr, unix.EINTR) {
 			n, readErr = unix.Read(int(fd), buf[:])
 		}
-		changed, err = changedDevices(buf[:max(n, 0)], e.isQuiet), readErr
+		changed, err = changedDevices(buf[:max(n, 0)]), readErr
 		return !errors.Is(readErr, unix.EAGAIN)
 	})
 	return changed, errors.Join(ended, err)
 }
 
 // Close ends the subscription.
-func (e *DeviceEvents) Close() error { return e.file.Close() }
-
-// isQuiet says that a socket's changes are left out.
-func (e *DeviceEvents) isQuiet(port uint32) bool {
-	_, is := quiet.Load(sender{e.netns, port})
-	return is && e.netns != 0 && port != 0
+func (e *DeviceEvents) Close() error {
+	err := calmDown(e.netns, func(n *calm) bool {
+		n.watches = slices.DeleteFunc(n.watches, func(other *DeviceEvents) bool { return other == e })
+		return false
+	})
+	return errors.Join(err, e.file.Close())
 }
 
 // changedDevices reads the ifindexes out of notifications: struct ifinfomsg and
-// struct tcmsg both have theirs four bytes after the netlink header's end. skip says that
-// the changes of a socket do not count.
-func changedDevices(b []byte, skip func(port uint32) bool) []int {
-	const portAt, indexAt = 12, unix.SizeofNlMsghdr + 4
+// struct tcmsg both have theirs four bytes after the netlink header's end.
+func changedDevices(b []byte) []int {
+	const indexAt = unix.SizeofNlMsghdr + 4
 	var changed []int
 	for len(b) >= indexAt+4 {
 		size := int(Uint32(b))
-		if index := int(int32(Uint32(b[indexAt:]))); index > 0 && !slices.Contains(changed, index) && !skip(Uint32(b[portAt:])) {
+		if index := int(int32(Uint32(b[indexAt:]))); index > 0 && !slices.Contains(changed, index) {
 			changed = append(changed, index)
 		}
 		if size < indexAt+4 || size >= len(b) {

