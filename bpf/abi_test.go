@@ -11,7 +11,6 @@ import (
 
 	"github.com/podweir/podweir/bpf"
 	"github.com/podweir/podweir/bpf/image"
-	"github.com/podweir/podweir/bpf/model"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
@@ -96,11 +95,14 @@ func TestProgramNames(t *testing.T) {
 // What most packets need is in as few cache lines as it can be: in turns over many
 // pods each line is fetched again.
 func TestHotFieldsShareCacheLines(t *testing.T) {
-	const line = 64
+	const (
+		line   = 64
+		ofIPv6 = 6 // keys
+	)
 	var (
 		slot  image.Slot
 		state = unsafe.Offsetof(slot.State)
-		keys  = unsafe.Offsetof(slot.HashKeys) + model.KeyConstant*unsafe.Sizeof(slot.HashKeys[0])
+		keys  = unsafe.Offsetof(slot.HashKeys) + ofIPv6*unsafe.Sizeof(slot.HashKeys[0])
 		light = state + unsafe.Offsetof(slot.State.Counts) + unsafe.Sizeof(image.Count{})
 		heavy = state + unsafe.Offsetof(slot.State.FairExtra)
 		cfg   = unsafe.Offsetof(slot.Config)

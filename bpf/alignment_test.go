@@ -16,7 +16,6 @@ import (
 	"github.com/podweir/podweir/bpf"
 	"github.com/podweir/podweir/bpf/bpftest"
 	"github.com/podweir/podweir/bpf/image"
-	"github.com/podweir/podweir/bpf/model"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil/mark"
@@ -83,7 +82,7 @@ func TestPrivilegedConcurrentCharges(t *testing.T) {
 	}
 	group.Wait()
 	packets, _ := d.Counters()
-	if n := packets[model.Marked]; n != uint64(cpus*perCPU) {
+	if n := packets[image.Marked]; n != uint64(cpus*perCPU) {
 		t.Errorf("%d packets were marked, want %d", n, cpus*perCPU)
 	}
 	got, want := d.State().TotalTat-start, uint64(cpus*perCPU)*3*uint64(len(tcpPacket(3)))
@@ -100,13 +99,13 @@ func TestPrivilegedFairShareAtAnOlderTick(t *testing.T) {
 	reset(d, m)
 	const now = uint64(1e12)
 	at := func(coarse uint64) uint64 {
-		d.SetClock(model.Clock{ExactNS: now + 5*millisecond, CoarseNS: coarse}, 0)
-		d.MustRun("pw_band", &model.Packet{Data: tcpPacket(0)})
+		d.SetClock(bpftest.Clock{ExactNS: now + 5*millisecond, CoarseNS: coarse}, 0)
+		d.MustRun("pw_band", &bpftest.Packet{Data: tcpPacket(0)})
 		return d.State().Fair
 	}
-	d.WriteState(&image.State{Fair: uint64(model.Tick(now))<<32 | model.EstimateOne/8})
+	d.WriteState(&image.State{Fair: uint64(uint32(now>>tickShift))<<32 | estimateOne/8})
 	later := at(now + 5*millisecond)
-	if share := uint32(later); uint32(later>>32) != model.Tick(now+5*millisecond) || share > model.EstimateOne/4 {
+	if share := uint32(later); uint32(later>>32) != uint32((now+5*millisecond)>>tickShift) || share > estimateOne/4 {
 		t.Fatalf("the share is %d as of tick %d, want about an eighth of the cap as of now", share, later>>32)
 	}
 	if got := at(now); got != later {

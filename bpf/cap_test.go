@@ -13,7 +13,6 @@ import (
 
 	"github.com/podweir/podweir/bpf/bpftest"
 	"github.com/podweir/podweir/bpf/image"
-	"github.com/podweir/podweir/bpf/model"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil/mark"
@@ -50,23 +49,23 @@ func (f *flood) String() string {
 // packetNS is how long a packet takes at the cap.
 func (f *flood) packetNS() float64 { return float64(f.size) * 8e9 / f.bits }
 
-func (f *flood) direction() *model.Direction {
+func (f *flood) direction() *bpftest.Direction {
 	m := newDirection(f.bits, terms.PolicyStrict)
 	packets := func(n float64) shaping.MeterTime { return shaping.MeterTime(n * f.packetNS() * 64) }
 	m.Config.TotalBurst, m.Config.TotalHorizon = packets(floodBurst), packets(floodHorizon)
 	m.Config.LightTolerance = packets(floodTolerance)
-	m.Config.SketchRate = fixed(model.EstimateOne / 4 / (floodHeavy * float64(f.size)))
+	m.Config.SketchRate = fixed(estimateOne / 4 / (floodHeavy * float64(f.size)))
 	m.Config.FrameEstimate = 0
 	setFair(&m.Config)
 	return m
 }
 
 // packet is the i-th packet of the flood; more than 1514 bytes are segments.
-func (f *flood) packet(i int) model.Packet {
+func (f *flood) packet(i int) bpftest.Packet {
 	const headers = 14 + 20 + 20
 	data := bpftest.Build(int(min(f.size, 1514))-headers, bpftest.Ethernet(0x0800),
 		bpftest.IPv4("10.0.0.1", "192.0.2.9", 6, f.ecn, 0, 0), bpftest.TCP(uint16(1024+i%f.ports), 443, 5))
-	p := model.Packet{Data: data, WireLen: f.size, Stamp: 1}
+	p := bpftest.Packet{Data: data, WireLen: f.size, Stamp: 1}
 	if f.size > 1514 {
 		p.GSOSize, p.GSOSegs = 8, 1+(f.size-1514)/headers
 	}
@@ -119,7 +118,7 @@ func run(d *bpftest.Dataplane, f *flood) []departed {
 		at += f.packetNS() / floodOverload
 		now := uint64(at)
 		lag := uint64(f.packetNS() * float64(i%floodLag))
-		d.SetClock(model.Clock{ExactNS: now, CoarseNS: now - lag}, uint32(i)*2654435761)
+		d.SetClock(bpftest.Clock{ExactNS: now, CoarseNS: now - lag}, uint32(i)*2654435761)
 		p := f.packet(i)
 		r := d.MustRun(f.program, &p)
 		if r.Verdict == verdictDrop {
@@ -162,12 +161,12 @@ func TestPrivilegedLightBesideHeavy(t *testing.T) {
 	f := &flood{program: "pw_class_probe", bits: 10e6, size: 1514, ports: 1}
 	m := f.direction()
 	m.Config.SketchRate = sketchRate(f.bits, 1, 5)
-	m.Config.FrameEstimate = uint32(model.Cost(m.Config.SketchRate, 1514))
+	m.Config.FrameEstimate = uint32(cost(m.Config.SketchRate, 1514))
 	reset(d, m)
 	at, heavy := 1e12, 0
 	for i := range 6000 {
 		at += f.packetNS() / floodOverload
-		d.SetClock(model.Clock{ExactNS: uint64(at), CoarseNS: uint64(at)}, 0)
+		d.SetClock(bpftest.Clock{ExactNS: uint64(at), CoarseNS: uint64(at)}, 0)
 		p := f.packet(0)
 		if r := d.MustRun(f.program, &p); r.ClassID != 1 {
 			heavy++
@@ -199,10 +198,10 @@ func TestPrivilegedLightMeterIsBounded(t *testing.T) {
 			at := 1e12
 			for i := range 3000 {
 				at += f.packetNS() / floodOverload
-				d.SetClock(model.Clock{ExactNS: uint64(at), CoarseNS: uint64(at)}, 0)
+				d.SetClock(bpftest.Clock{ExactNS: uint64(at), CoarseNS: uint64(at)}, 0)
 				p := f.packet(i)
 				if what == "ARP" {
-					p = model.Packet{Data: bpftest.Corpus()[what], WireLen: f.size}
+					p = bpftest.Packet{Data: bpftest.Corpus()[what], WireLen: f.size}
 				}
 				d.MustRun(f.program, &p)
 				level := int64(d.State().LightTat-uint64(at)<<6) / int64(f.packetNS()*64)
@@ -222,13 +221,13 @@ func TestPrivilegedMeterForgetsASlowerRate(t *testing.T) {
 	reset(d, m)
 	now := uint64(1e12)
 	d.WriteState(&image.State{TotalTat: (now + 500e9) << 6})
-	p := model.Packet{Data: bpftest.Corpus()["TCP over IPv4"]}
-	d.SetClock(model.Clock{ExactNS: now, CoarseNS: now}, math.MaxUint32)
+	p := bpftest.Packet{Data: bpftest.Corpus()["TCP over IPv4"]}
+	d.SetClock(bpftest.Clock{ExactNS: now, CoarseNS: now}, math.MaxUint32)
 	if r := d.MustRun("pw_police", &p); r.Verdict != verdictDrop {
 		t.Errorf("the first packet gets %d, want %d: the meter counts as full", r.Verdict, verdictDrop)
 	}
 	now += 51 * millisecond
-	d.SetClock(model.Clock{ExactNS: now, CoarseNS: now}, math.MaxUint32)
+	d.SetClock(bpftest.Clock{ExactNS: now, CoarseNS: now}, math.MaxUint32)
 	if r := d.MustRun("pw_police", &p); r.Verdict != verdictNext {
 		t.Errorf("51 ms later a packet gets %d, want %d", r.Verdict, verdictNext)
 	}
@@ -247,8 +246,8 @@ func TestPrivilegedMark(t *testing.T) {
 			}
 			reset(d, m)
 			d.WriteState(&image.State{TotalTat: (now + 30*millisecond) << 6})
-			d.SetClock(model.Clock{ExactNS: now, CoarseNS: now}, 0)
-			r := d.MustRun("pw_police", &model.Packet{Data: data})
+			d.SetClock(bpftest.Clock{ExactNS: now, CoarseNS: now}, 0)
+			r := d.MustRun("pw_police", &bpftest.Packet{Data: data})
 			if r.Verdict != verdictNext {
 				t.Errorf("%s, tagged %v: verdict %d, want %d", name, tagged, r.Verdict, verdictNext)
 			}
@@ -282,23 +281,23 @@ func TestPrivilegedCeilingOfAGroup(t *testing.T) {
 	inGroup(one, 10e6)
 	one.Config.GroupBurst = meterTime(12 * time.Millisecond)
 	reset(d, one)
-	p := model.Packet{Data: bpftest.Build(packet-42, bpftest.Ethernet(0x0800), bpftest.IPv4("10.0.0.1", "10.0.0.2", 17, 0, 0, 0), bpftest.UDP(1, 9))}
+	p := bpftest.Packet{Data: bpftest.Build(packet-42, bpftest.Ethernet(0x0800), bpftest.IPv4("10.0.0.1", "10.0.0.2", 17, 0, 0, 0), bpftest.UDP(1, 9))}
 	now := uint64(1e12)
-	send := func(times int) (passed int) {
+	flood := func(times int) (passed int) {
 		for range times {
 			now += uint64(400 * time.Microsecond) // three times the limit
-			s := &step{program: "pw_ceiling", packet: p, clock: model.Clock{ExactNS: now, CoarseNS: now - now%4_000_000}}
-			if out, _ := both(t, d, one, s); !out.Disposition.Dropped() {
+			s := &step{program: "pw_ceiling", packet: p, clock: bpftest.Clock{ExactNS: now, CoarseNS: now - now%4_000_000}}
+			if out, _ := send(t, d, one, s); !out.dropped() {
 				passed++
-			} else if out.Disposition != model.DropGroup {
-				t.Fatalf("a packet is %v, want %v: the pod has not reached its own ceiling", out.Disposition, model.DropGroup)
+			} else if out.was != dropGroup {
+				t.Fatalf("a packet is %v, want %v: the pod has not reached its own ceiling", out.was, dropGroup)
 			}
 		}
 		return passed
 	}
 	// In a second: 10 Mbit and 12 ms of it and a packet.
 	const most = 10_120_000/8/packet + 1
-	passed := send(2500)
+	passed := flood(2500)
 	if passed > most || passed < most-2 {
 		t.Errorf("%d packets passed in a second, want %d", passed, most)
 	}
@@ -308,8 +307,7 @@ func TestPrivilegedCeilingOfAGroup(t *testing.T) {
 	if err := d.Map("pw_groups").Delete(one.Config.Group); err != nil {
 		t.Fatal(err)
 	}
-	one.Group = model.Group{}
-	if again := send(25); again < 15 || again > 21 {
+	if again := flood(25); again < 15 || again > 21 {
 		t.Errorf("%d of 25 packets in 10 ms passed after the group was removed, want its limit and its burst once more", again)
 	}
 }
@@ -322,9 +320,9 @@ func TestPrivilegedGroupOfAnotherLimit(t *testing.T) {
 	for _, bits := range []float64{1e3, 100e6} {
 		inGroup(m, bits)
 		d.Configure(m)
-		s := &step{program: "pw_ceiling", packet: model.Packet{Data: tcpPacket(0)}, clock: model.Clock{ExactNS: now, CoarseNS: now}}
-		if out, _ := both(t, d, m, s); out.Disposition != model.Uncounted {
-			t.Errorf("the first packet at %.0f bit/s is %v, want it passed", bits, out.Disposition)
+		s := &step{program: "pw_ceiling", packet: bpftest.Packet{Data: tcpPacket(0)}, clock: bpftest.Clock{ExactNS: now, CoarseNS: now}}
+		if out, _ := send(t, d, m, s); out.was != uncounted {
+			t.Errorf("the first packet at %.0f bit/s is %v, want it passed", bits, out.was)
 		}
 		now += uint64(time.Millisecond)
 	}
@@ -337,15 +335,15 @@ func TestPrivilegedCeilingOfSmallSegments(t *testing.T) {
 	d := bpftest.Load(t)
 	m := newDirection(bits, terms.PolicyStrict)
 	reset(d, m)
-	p := model.Packet{Data: tcpPacket(0), GSOSize: 1, GSOSegs: segments}
+	p := bpftest.Packet{Data: tcpPacket(0), GSOSize: 1, GSOSegs: segments}
 	debt := time.Duration(float64(len(p.Data)+(segments-1)*headers) * 8e9 / (1.02 * bits))
 	begin := uint64(1e12)
 	for i, after := range []time.Duration{0, time.Second, 2 * time.Second} {
 		now := begin + uint64(after)
-		s := &step{program: "pw_ceiling", packet: p, clock: model.Clock{ExactNS: now, CoarseNS: now}}
-		out, _ := both(t, d, m, s)
-		if refused := out.Disposition == model.DropCeiling; refused != (i > 0) {
-			t.Errorf("after %v the packet is %v", after, out.Disposition)
+		s := &step{program: "pw_ceiling", packet: p, clock: bpftest.Clock{ExactNS: now, CoarseNS: now}}
+		out, _ := send(t, d, m, s)
+		if refused := out.was == image.DropCeiling; refused != (i > 0) {
+			t.Errorf("after %v the packet is %v", after, out.was)
 		}
 		level := time.Duration((d.State().CeilingTat - now<<6) >> 6)
 		if want := debt - after; math.Abs(float64(level-want)) > 0.005*float64(debt) {
@@ -360,13 +358,13 @@ func TestPrivilegedPolicingLeavesRoomForLight(t *testing.T) {
 	mark.NightlyKernels(t, "it takes an emulated processor minutes")
 	const bits, seconds, overload = 10e6, 2, 3
 	d := bpftest.Load(t)
-	packet := func(port uint16, ecn uint8, payload int) model.Packet {
-		return model.Packet{Data: bpftest.Build(payload, bpftest.Ethernet(0x0800),
+	packet := func(port uint16, ecn uint8, payload int) bpftest.Packet {
+		return bpftest.Packet{Data: bpftest.Build(payload, bpftest.Ethernet(0x0800),
 			bpftest.IPv4("10.0.0.1", "192.0.2.9", 17, ecn, 0, 0), bpftest.UDP(port, 443))}
 	}
 	flood := packet(1000, 2, 1472)
-	arp, small := model.Packet{Data: bpftest.Corpus()["ARP"]}, packet(2000, 0, 58)
-	for policy, light := range map[terms.Policy][]model.Packet{
+	arp, small := bpftest.Packet{Data: bpftest.Corpus()["ARP"]}, packet(2000, 0, 58)
+	for policy, light := range map[terms.Policy][]bpftest.Packet{
 		terms.PolicyStrict: {small, arp},
 		terms.PolicyFlat:   {arp},
 	} {
@@ -376,8 +374,8 @@ func TestPrivilegedPolicingLeavesRoomForLight(t *testing.T) {
 			reset(d, m)
 			dropped, next := 0, 1e12
 			for at := next; at < 1e12+seconds*1e9 && !t.Failed(); at += float64(len(flood.Data)) * 8e9 / bits / overload {
-				clock := model.Clock{ExactNS: uint64(at), CoarseNS: uint64(at)}
-				if out, _ := both(t, d, m, &step{program: "pw_police", packet: flood, clock: clock}); out.Disposition.Dropped() {
+				clock := bpftest.Clock{ExactNS: uint64(at), CoarseNS: uint64(at)}
+				if out, _ := send(t, d, m, &step{program: "pw_police", packet: flood, clock: clock}); out.dropped() {
 					dropped++
 				}
 				if at < next {
@@ -385,9 +383,9 @@ func TestPrivilegedPolicingLeavesRoomForLight(t *testing.T) {
 				}
 				next += 1e8
 				for i := range light {
-					out, _ := both(t, d, m, &step{program: "pw_police", packet: light[i], clock: clock})
-					if out.Disposition != model.Light {
-						t.Errorf("after %.1f s a packet of %d bytes is %v, want %v", (at-1e12)/1e9, len(light[i].Data), out.Disposition, model.Light)
+					out, _ := send(t, d, m, &step{program: "pw_police", packet: light[i], clock: clock})
+					if out.was != image.Light {
+						t.Errorf("after %.1f s a packet of %d bytes is %v, want %v", (at-1e12)/1e9, len(light[i].Data), out.was, image.Light)
 					}
 				}
 			}
@@ -428,19 +426,19 @@ func TestPrivilegedSegmentsInATunnel(t *testing.T) {
 				m := newDirection(1e9, terms.PolicyStrict)
 				reset(d, m)
 				data := (segments-1)*payload + last
-				p := model.Packet{
+				p := bpftest.Packet{
 					Data: bpftest.Build(data, append(tt.outer, inner...)...), GSOSize: payload, GSOSegs: segments,
 				}
-				clock := model.Clock{ExactNS: 1e12, CoarseNS: 1e12}
-				out, ok := both(t, d, m, &step{program: "pw_police", packet: p, clock: clock})
+				clock := bpftest.Clock{ExactNS: 1e12, CoarseNS: 1e12}
+				out, ok := send(t, d, m, &step{program: "pw_police", packet: p, clock: clock})
 				if !ok {
 					t.Fatal("the kernel does not build the packet")
 				}
-				if want := tt.all + data + (segments-1)*headers; int(out.Bytes) != want {
-					t.Errorf("with a last segment of %d bytes the policer counts %d bytes, want %d", last, out.Bytes, want)
+				if want := tt.all + data + (segments-1)*headers; int(out.bytes) != want {
+					t.Errorf("with a last segment of %d bytes the policer counts %d bytes, want %d", last, out.bytes, want)
 				}
-				both(t, d, m, &step{program: "pw_ceiling", packet: p, clock: clock})
-				want := model.Cost(m.Config.CeilingRate, uint32(tt.all+data+(segments-1)*tt.known))
+				send(t, d, m, &step{program: "pw_ceiling", packet: p, clock: clock})
+				want := cost(m.Config.CeilingRate, uint32(tt.all+data+(segments-1)*tt.known))
 				if got := d.State().CeilingTat - 1e12<<6; got != want {
 					t.Errorf("with a last segment of %d bytes the ceiling charges %d, want %d", last, got, want)
 				}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/bpf/bpftest"
-	"github.com/podweir/podweir/bpf/model"
+	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil/mark"
@@ -21,23 +21,23 @@ func TestPrivilegedHold(t *testing.T) {
 	d := bpftest.Load(t)
 	m := newDirection(10e6, terms.PolicyStrict)
 	reset(d, m)
-	holdNS := uint64(m.Config.HoldTicks) << model.TickShift
+	holdNS := uint64(m.Config.HoldTicks) << tickShift
 	now := uint64(1e12)
-	send := func(data []byte) uint32 {
-		d.SetClock(model.Clock{ExactNS: now, CoarseNS: now}, 0)
-		return d.MustRun("pw_class_probe", &model.Packet{Data: data}).ClassID
+	class := func(data []byte) uint32 {
+		d.SetClock(bpftest.Clock{ExactNS: now, CoarseNS: now}, 0)
+		return d.MustRun("pw_class_probe", &bpftest.Packet{Data: data}).ClassID
 	}
 	elephant := tcpPacket(0)
 	for range 40 { // 60 kB at once: all of the cap, by the sketch
-		send(elephant)
+		class(elephant)
 	}
-	if c := send(elephant); c != 2 {
+	if c := class(elephant); c != 2 {
 		t.Fatalf("a flow of 60 kB at once is of class %d, want 2", c)
 	}
 	small := bpftest.Build(10, bpftest.Ethernet(0x0800),
 		bpftest.IPv4("10.0.0.1", "192.0.2.9", 6, 0, 0, 0), bpftest.TCP(40000, 443, 5))
 	held := now
-	for now < held+10e9 && send(small) != 1 {
+	for now < held+10e9 && class(small) != 1 {
 		now += 10 * millisecond
 	}
 	// It is TCP: held from a sixteenth of the cap on, a quarter of the largest share, which is four half-lives, 137 ms.
@@ -55,9 +55,9 @@ func TestPrivilegedFragmentsAreOneFlow(t *testing.T) {
 	m := newDirection(1e6, terms.PolicyElephants)
 	m.Config.SketchRate = shaping.FixedRate{Mult: 1 << 40}
 	reset(d, m)
-	d.SetClock(model.Clock{ExactNS: 1e12, CoarseNS: 1e12}, 0)
+	d.SetClock(bpftest.Clock{ExactNS: 1e12, CoarseNS: 1e12}, 0)
 	for _, name := range []string{"first IPv4 fragment", "later IPv4 fragment"} {
-		d.MustRun("pw_band", &model.Packet{Data: bpftest.Corpus()[name]})
+		d.MustRun("pw_band", &bpftest.Packet{Data: bpftest.Corpus()[name]})
 	}
 	flows := 0
 	for _, h := range d.State().Heavy {
@@ -81,40 +81,37 @@ func TestPrivilegedSubnets(t *testing.T) {
 		data      []byte
 		direction terms.Direction
 		mode      shaping.SubnetsMode
-		want      model.Disposition
+		want      image.Disposition
 	}{
-		"egress to an unshaped subnet":     {ipv4, terms.Egress, shaping.SubnetsUnshaped, model.Exempt},
-		"ingress, source elsewhere":        {ipv4, terms.Ingress, shaping.SubnetsUnshaped, model.Paced},
-		"egress IPv6, remote elsewhere":    {ipv6, terms.Egress, shaping.SubnetsUnshaped, model.Paced},
-		"ingress IPv6 from an unshaped":    {ipv6, terms.Ingress, shaping.SubnetsUnshaped, model.Exempt},
-		"egress to a shaped subnet":        {ipv4, terms.Egress, shaping.SubnetsShaped, model.Paced},
-		"egress outside of shaped subnets": {ipv6, terms.Egress, shaping.SubnetsShaped, model.Exempt},
-		"no mode":                          {ipv4, terms.Egress, shaping.SubnetsNone, model.Paced},
-		"not IP":                           {bpftest.Corpus()["PPPoE"], terms.Egress, shaping.SubnetsShaped, model.Paced},
+		"egress to an unshaped subnet":     {ipv4, terms.Egress, shaping.SubnetsUnshaped, image.Exempt},
+		"ingress, source elsewhere":        {ipv4, terms.Ingress, shaping.SubnetsUnshaped, image.Paced},
+		"egress IPv6, remote elsewhere":    {ipv6, terms.Egress, shaping.SubnetsUnshaped, image.Paced},
+		"ingress IPv6 from an unshaped":    {ipv6, terms.Ingress, shaping.SubnetsUnshaped, image.Exempt},
+		"egress to a shaped subnet":        {ipv4, terms.Egress, shaping.SubnetsShaped, image.Paced},
+		"egress outside of shaped subnets": {ipv6, terms.Egress, shaping.SubnetsShaped, image.Exempt},
+		"no mode":                          {ipv4, terms.Egress, shaping.SubnetsNone, image.Paced},
+		"not IP":                           {bpftest.Corpus()["PPPoE"], terms.Egress, shaping.SubnetsShaped, image.Paced},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := d.For(t)
 			m.Config.Direction, m.Config.SubnetsMode = c.direction, c.mode
-			m.Total, m.Light, m.CeilingMeter = model.Meter{}, model.Meter{}, model.Meter{}
-			m.CeilingFor = 0
 			reset(d, m)
-			s := &step{program: "pw_band", packet: model.Packet{Data: c.data}, clock: model.Clock{ExactNS: 1e12, CoarseNS: 1e12}}
-			if got, _ := both(t, d, m, s); got.Disposition != c.want {
-				t.Errorf("the packet is %v, want %v", got.Disposition, c.want)
+			s := &step{program: "pw_band", packet: bpftest.Packet{Data: c.data}, clock: bpftest.Clock{ExactNS: 1e12, CoarseNS: 1e12}}
+			if got, _ := send(t, d, m, s); got.was != c.want {
+				t.Errorf("the packet is %v, want %v", got.was, c.want)
 			}
 			// The ceiling drops no more than what is charged.
-			atCeiling := model.DropCeiling
-			if c.want == model.Exempt {
-				atCeiling = model.Uncounted
+			atCeiling := image.DropCeiling
+			if c.want == image.Exempt {
+				atCeiling = uncounted
 			}
-			m.Ceiling(&s.packet, s.clock) // so that it is of this rate
-			m.CeilingMeter.TAT = (s.clock.ExactNS + uint64(time.Second)) << 6
-			state := d.State()
-			state.CeilingTat, state.CeilingFor = m.CeilingMeter.TAT, m.CeilingFor
+			state, rate := d.State(), m.Config.CeilingRate
+			state.CeilingTat = (s.clock.ExactNS + uint64(time.Second)) << 6
+			state.CeilingFor = rate.Mult ^ uint64(rate.Shift)<<48
 			d.WriteState(state)
 			s.program = "pw_ceiling"
-			if got, _ := both(t, d, m, s); got.Disposition != atCeiling {
-				t.Errorf("at the ceiling the packet is %v, want %v", got.Disposition, atCeiling)
+			if got, _ := send(t, d, m, s); got.was != atCeiling {
+				t.Errorf("at the ceiling the packet is %v, want %v", got.was, atCeiling)
 			}
 		})
 	}
@@ -133,9 +130,9 @@ func TestPrivilegedHeavyFlows(t *testing.T) {
 		for port := range flows {
 			data := tcpPacket(0)
 			binary.BigEndian.PutUint16(data[34:], uint16(port)+1000*uint16(round))
-			both(t, d, m, &step{
-				program: "pw_band", packet: model.Packet{Data: data},
-				clock: model.Clock{ExactNS: now, CoarseNS: now},
+			send(t, d, m, &step{
+				program: "pw_band", packet: bpftest.Packet{Data: data},
+				clock: bpftest.Clock{ExactNS: now, CoarseNS: now},
 			})
 		}
 		state := d.State()
@@ -151,7 +148,6 @@ func TestPrivilegedHeavyFlows(t *testing.T) {
 		}
 		state.UnlistedHeavyBytes = 0
 		d.WriteState(state)
-		m.Heavy.Unlisted = 0
 	}
 }
 
@@ -163,7 +159,7 @@ func TestPrivilegedNeighbourDiscovery(t *testing.T) {
 	f := &flood{program: "pw_class_probe", bits: 10e6, size: 1414, ports: 60000}
 	m := f.direction()
 	m.Config.SketchRate = sketchRate(f.bits, 1, 5)
-	m.Config.FrameEstimate = uint32(model.Cost(m.Config.SketchRate, 1514))
+	m.Config.FrameEstimate = uint32(cost(m.Config.SketchRate, 1514))
 	for name, tt := range map[string]struct {
 		size uint32
 		// bits are offered each second, beside a flood if there is one.
@@ -179,18 +175,17 @@ func TestPrivilegedNeighbourDiscovery(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := d.For(t)
 			reset(d, m)
-			*m = model.Direction{Config: m.Config, Keys: m.Keys}
-			own := &step{program: f.program, packet: model.Packet{
+			own := &step{program: f.program, packet: bpftest.Packet{
 				Data: bpftest.Corpus()["neighbour solicitation"], WireLen: tt.size,
 			}}
 			sent, first, at, next := 0, 0, 1e12, 1e12
 			for i := 0; at < 1003e9 && !t.Failed(); i++ {
-				clock := model.Clock{ExactNS: uint64(at), CoarseNS: uint64(at)}
+				clock := bpftest.Clock{ExactNS: uint64(at), CoarseNS: uint64(at)}
 				if at >= next {
 					own.clock = clock
-					out, _ := both(t, d, m, own)
+					out, _ := send(t, d, m, own)
 					sent++
-					if out.ClassID == m.Config.LightClass {
+					if out.ClassID == uint32(m.Config.LightClass) {
 						first++
 					}
 					next += float64(tt.size) * 8e9 / tt.bits
@@ -199,7 +194,7 @@ func TestPrivilegedNeighbourDiscovery(t *testing.T) {
 					at = next
 					continue
 				}
-				both(t, d, m, &step{program: f.program, packet: f.packet(i), clock: clock})
+				send(t, d, m, &step{program: f.program, packet: f.packet(i), clock: clock})
 				at += f.packetNS() / floodOverload
 			}
 			if share := float64(first) / float64(sent); share < tt.least || share > tt.most {
@@ -209,24 +204,23 @@ func TestPrivilegedNeighbourDiscovery(t *testing.T) {
 	}
 }
 
-// Beside a flood of new flows the dataplane does what the model does, whose
-// established flow stays light.
+// Beside a flood of new flows an established flow stays light.
 func TestPrivilegedFloodOfNewFlows(t *testing.T) {
 	d := bpftest.Load(t)
 	f := &flood{program: "pw_class_probe", bits: 10e6, size: 1514, ports: 60000}
 	m := f.direction()
 	m.Config.SketchRate = sketchRate(f.bits, 1, 5)
-	m.Config.FrameEstimate = uint32(model.Cost(m.Config.SketchRate, 1514))
+	m.Config.FrameEstimate = uint32(cost(m.Config.SketchRate, 1514))
 	reset(d, m)
 	kept := bpftest.Build(64, bpftest.Ethernet(0x0800),
 		bpftest.IPv4("10.0.0.1", "192.0.2.9", 6, 0, 0, 0), bpftest.TCP(700, 443, 5))
 	at, next, refused := 1e12, 1e12, 0
 	for i := 0; i < 4000 && !t.Failed(); i++ {
 		at += f.packetNS() / floodOverload
-		s := &step{program: f.program, packet: f.packet(i), clock: model.Clock{ExactNS: uint64(at), CoarseNS: uint64(at)}}
+		s := &step{program: f.program, packet: f.packet(i), clock: bpftest.Clock{ExactNS: uint64(at), CoarseNS: uint64(at)}}
 		// The flood begins when the connection is established.
 		if i > 100 {
-			if out, _ := both(t, d, m, s); out.ClassID != m.Config.LightClass {
+			if out, _ := send(t, d, m, s); out.ClassID != uint32(m.Config.LightClass) {
 				refused++
 			}
 		}
@@ -234,15 +228,15 @@ func TestPrivilegedFloodOfNewFlows(t *testing.T) {
 			continue
 		}
 		next += 10e6
-		s.packet = model.Packet{Data: kept}
-		if out, _ := both(t, d, m, s); out.ClassID != m.Config.LightClass {
+		s.packet = bpftest.Packet{Data: kept}
+		if out, _ := send(t, d, m, s); out.ClassID != uint32(m.Config.LightClass) {
 			t.Errorf("the connection is of class %d after %d packets of the flood, want %d", out.ClassID, i, m.Config.LightClass)
 		}
 	}
 	if refused < 2000 {
 		t.Errorf("%d packets of the flood were heavy, want 2000: the meter did not fill up", refused)
 	}
-	if m.Established.TAT == 0 {
+	if d.State().EstablishedTat == 0 {
 		t.Error("the reserve was not asked")
 	}
 }

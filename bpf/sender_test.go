@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/bpf/bpftest"
-	"github.com/podweir/podweir/bpf/model"
+	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
@@ -27,36 +27,36 @@ import (
 func TestPrivilegedSenderAfterATimeout(t *testing.T) {
 	d := bpftest.Load(t)
 	for name, tt := range map[string]struct {
-		sender *model.Sender
-		want   model.Disposition
+		sender *bpftest.Sender
+		want   image.Disposition
 	}{
-		"nothing sent":                 {&model.Sender{}, model.Paced},
-		"all lost":                     {&model.Sender{Out: 10, Lost: 10}, model.Paced},
-		"all lost or received":         {&model.Sender{Out: 10, Sacked: 3, Lost: 7}, model.Paced},
-		"one sent":                     {&model.Sender{Out: 1}, model.DropEarly},
-		"one on the way":               {&model.Sender{Out: 10, Sacked: 3, Lost: 6}, model.DropEarly},
-		"all lost, and one sent again": {&model.Sender{Out: 10, Lost: 10, Retransmitted: 1}, model.DropEarly},
-		"not of this machine":          {nil, model.DropEarly},
+		"nothing sent":                 {&bpftest.Sender{}, image.Paced},
+		"all lost":                     {&bpftest.Sender{Out: 10, Lost: 10}, image.Paced},
+		"all lost or received":         {&bpftest.Sender{Out: 10, Sacked: 3, Lost: 7}, image.Paced},
+		"one sent":                     {&bpftest.Sender{Out: 1}, image.DropEarly},
+		"one on the way":               {&bpftest.Sender{Out: 10, Sacked: 3, Lost: 6}, image.DropEarly},
+		"all lost, and one sent again": {&bpftest.Sender{Out: 10, Lost: 10, Retransmitted: 1}, image.DropEarly},
+		"not of this machine":          {nil, image.DropEarly},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := d.For(t)
 			m := newDirection(10e6, terms.PolicyStrict)
 			reset(d, m)
 			now := uint64(1e12)
-			send := func(s *model.Sender) model.Disposition {
+			next := func(s *bpftest.Sender) image.Disposition {
 				now += 1e5
-				out, _ := both(t, d, m, &step{
-					program: "pw_band", packet: model.Packet{Data: tcpPacket(0), Sender: s},
-					clock: model.Clock{ExactNS: now, CoarseNS: now}, random: 0xffff0000, // lost as soon as one may be
+				out, _ := send(t, d, m, &step{
+					program: "pw_band", packet: bpftest.Packet{Data: tcpPacket(0), Sender: s},
+					clock: bpftest.Clock{ExactNS: now, CoarseNS: now}, random: 0xffff0000, // lost as soon as one may be
 				})
-				return out.Disposition
+				return out.was
 			}
-			for i := 0; send(&model.Sender{Out: 1}) != model.DropEarly; i++ {
+			for i := 0; next(&bpftest.Sender{Out: 1}) != image.DropEarly; i++ {
 				if i > 1000 {
 					t.Fatal("no packet is lost, so nothing is tested")
 				}
 			}
-			if got := send(tt.sender); got != tt.want {
+			if got := next(tt.sender); got != tt.want {
 				t.Errorf("the next packet is %v, want %v", got, tt.want)
 			}
 		})
@@ -112,43 +112,44 @@ func probe(t *testing.T, ns *testutil.NetNS, device string, program int) {
 // and lets each of them pass as it is: the answer is next, and no packet is marked.
 func TestPrivilegedObserve(t *testing.T) {
 	const bits, packetBytes = 10e6, 700
-	d := bpftest.Load(t)
+	one, other := bpftest.Load(t), bpftest.Load(t)
 	for _, policy := range policies {
 		t.Run(policy.String(), func(t *testing.T) {
-			d := d.For(t)
+			d, policing := one.For(t), other.For(t)
 			observed, enforced := newDirection(bits, policy), newDirection(bits, policy)
-			for _, m := range []*model.Direction{observed, enforced} {
+			for _, m := range []*bpftest.Direction{observed, enforced} {
 				m.Config.TotalBurst, m.Config.TotalHorizon = packetsOf(10, packetBytes, bits), packetsOf(40, packetBytes, bits)
 				setFair(&m.Config)
 			}
 			observed.Config.Observe = true
 			reset(d, observed)
+			reset(policing, enforced)
 			random := rand.New(rand.NewPCG(7, uint64(policy)))
 			now := random.Uint64() >> 1
-			seen := map[model.Disposition]int{}
+			seen := map[image.Disposition]int{}
 			for range 600 {
 				now += uint64(random.Float64() * 12 * packetBytes * 8e9 / bits)
 				s := &step{
 					program: "pw_police", packet: randomPacket(random), random: random.Uint32(),
-					clock: model.Clock{ExactNS: now, CoarseNS: now - uint64(random.Int64N(4e6))},
+					clock: bpftest.Clock{ExactNS: now, CoarseNS: now - uint64(random.Int64N(4e6))},
 				}
-				want := s.outcome(enforced)
-				got, ok := both(t, d, observed, s) // which compares answer, packet and counters
+				want, _ := send(t, policing, enforced, s)
+				got, ok := send(t, d, observed, s) // which looks at answer and packet, too
 				if !ok {
 					t.Fatalf("the kernel does not build a packet of %d bytes", len(s.packet.Data))
 				}
-				seen[got.Disposition]++
-				if (got.Disposition == model.WouldDrop) != want.Disposition.Dropped() {
-					t.Fatalf("observed as %v, and policing makes it %v", got.Disposition, want.Disposition)
+				seen[got.was]++
+				if (got.was == image.WouldDrop) != want.dropped() {
+					t.Fatalf("observed as %v, and policing makes it %v", got.was, want.was)
 				}
-				if got.Disposition.Dropped() || got.Disposition == model.Marked {
-					t.Fatalf("an observed packet was %v", got.Disposition)
+				if got.dropped() || got.was == image.Marked {
+					t.Fatalf("an observed packet was %v", got.was)
 				}
 				if t.Failed() {
 					t.FailNow()
 				}
 			}
-			if seen[model.WouldDrop] < 20 || seen[model.WouldWait] < 20 {
+			if seen[image.WouldDrop] < 20 || seen[image.WouldWait] < 20 {
 				t.Errorf("the run saw only %v", seen)
 			}
 		})

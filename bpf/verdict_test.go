@@ -11,7 +11,6 @@ import (
 
 	"github.com/podweir/podweir/bpf/bpftest"
 	"github.com/podweir/podweir/bpf/image"
-	"github.com/podweir/podweir/bpf/model"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 )
@@ -127,7 +126,7 @@ func verdictsUnder(t *testing.T, d *bpftest.Dataplane, cfg image.Config, step in
 		for kind, data := range bpftest.Corpus() {
 			now += 7 * millisecond
 			// Once for each kind: to set it takes as long as a packet.
-			d.SetClock(model.Clock{ExactNS: now, CoarseNS: now - now%(4*millisecond)}, uint32(now))
+			d.SetClock(bpftest.Clock{ExactNS: now, CoarseNS: now - now%(4*millisecond)}, uint32(now))
 			for _, p := range variants(data, step) {
 				r, err := d.Run(program, &p)
 				if err != nil {
@@ -145,8 +144,8 @@ func verdictsUnder(t *testing.T, d *bpftest.Dataplane, cfg image.Config, step in
 // variants are a packet, the same with a tag and beginnings of that, and it
 // as the head of a segmented packet. The kernel builds a packet that is cut in
 // its IP header only if a tag hides that from it.
-func variants(data []byte, step int) []model.Packet {
-	out := []model.Packet{
+func variants(data []byte, step int) []bpftest.Packet {
+	out := []bpftest.Packet{
 		{Data: data},
 		{Data: data, GSOSize: 1448, GSOSegs: 45, WireLen: 65536},
 		{Data: data, GSOSize: 8},
@@ -154,9 +153,9 @@ func variants(data []byte, step int) []model.Packet {
 	}
 	tagged := bpftest.Tag(data)
 	for n := 15; n < min(len(tagged), 80); n += step {
-		out = append(out, model.Packet{Data: tagged[:n]})
+		out = append(out, bpftest.Packet{Data: tagged[:n]})
 	}
-	return append(out, model.Packet{Data: tagged})
+	return append(out, bpftest.Packet{Data: tagged})
 }
 
 // Without a valid configuration packets pass as they are, and that is counted.
@@ -175,7 +174,7 @@ func TestPrivilegedFailOpen(t *testing.T) {
 func failOpen(t *testing.T, d *bpftest.Dataplane, cfg image.Config, program string) {
 	t.Helper()
 	d.WriteConfig(cfg, newDirection(1e6, terms.PolicyStrict).Keys)
-	p := model.Packet{Data: bpftest.Corpus()["UDP with ECT(0)"], Stamp: 77, Priority: 9}
+	p := bpftest.Packet{Data: bpftest.Corpus()["UDP with ECT(0)"], Stamp: 77, Priority: 9}
 	before, bytesBefore := d.Counters()
 	r := d.MustRun(program, &p)
 	after, bytesAfter := d.Counters()
@@ -188,7 +187,7 @@ func failOpen(t *testing.T, d *bpftest.Dataplane, cfg image.Config, program stri
 	if program == "pw_class_probe" && r.ClassID != 2 {
 		t.Errorf("class is %d, want 2, within the cap", r.ClassID)
 	}
-	const reason = model.FailOpenConfig
+	const reason = image.FailopenConfig
 	if n := after[reason] - before[reason]; n != 1 {
 		t.Errorf("%d packets counted as %v, want 1", n, reason)
 	}
@@ -202,7 +201,7 @@ func failOpen(t *testing.T, d *bpftest.Dataplane, cfg image.Config, program stri
 func TestPrivilegedGuard(t *testing.T) {
 	d := bpftest.Load(t)
 	for preset, want := range map[uint32]uint32{0: 0, 6: 6, 0xffff: 0xffff, 0x10000: 0, 0x50001: 0, 0xffffffff: 0} {
-		r := d.MustRun("pw_guard", &model.Packet{Data: make([]byte, 64), Priority: preset})
+		r := d.MustRun("pw_guard", &bpftest.Packet{Data: make([]byte, 64), Priority: preset})
 		if r.Verdict != verdictNext || r.Priority != want {
 			t.Errorf("pw_guard turns priority %#x into %#x and answers %d, want %#x and %d", preset, r.Priority, r.Verdict, want, verdictNext)
 		}

@@ -14,7 +14,6 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/podweir/podweir/bpf/image"
-	"github.com/podweir/podweir/bpf/model"
 	"github.com/podweir/podweir/plugin/shaping"
 )
 
@@ -96,8 +95,18 @@ func (d *Dataplane) Map(name string) *ebpf.Map {
 	return m
 }
 
-// Configure writes the configuration and the subnets of a model.
-func (d *Dataplane) Configure(m *model.Direction) {
+// Keys are those of the flow hash.
+type Keys = [11][2]uint64
+
+// Direction is how one direction of a pod is limited.
+type Direction struct {
+	Config  shaping.Datapath
+	Keys    Keys
+	Subnets []netip.Prefix
+}
+
+// Configure writes the configuration and the subnets of a direction.
+func (d *Dataplane) Configure(m *Direction) {
 	d.tb.Helper()
 	d.WriteConfig(Config(&m.Config), m.Keys)
 	for _, s := range m.Subnets {
@@ -111,7 +120,7 @@ func (d *Dataplane) Configure(m *model.Direction) {
 }
 
 // WriteConfig writes one configuration, which may be invalid, and the keys.
-func (d *Dataplane) WriteConfig(cfg image.Config, keys model.Keys) {
+func (d *Dataplane) WriteConfig(cfg image.Config, keys Keys) {
 	d.tb.Helper()
 	d.change(func(s *image.Slot) { s.Config[0], s.HashKeys = cfg, keys })
 }
@@ -164,7 +173,7 @@ func Config(dp *shaping.Datapath) image.Config {
 }
 
 // SetClock sets what the next packets see of time and chance.
-func (d *Dataplane) SetClock(c model.Clock, random uint32) {
+func (d *Dataplane) SetClock(c Clock, random uint32) {
 	d.tb.Helper()
 	d.must(d.coll.Variables["pw_test_now_ns"].Set(c.ExactNS))
 	d.must(d.coll.Variables["pw_test_coarse_ns"].Set(c.CoarseNS))
@@ -188,6 +197,34 @@ func (d *Dataplane) Senders() (seen [3]uint64) {
 	d.tb.Helper()
 	d.must(d.coll.Variables["pw_test_senders"].Get(&seen))
 	return seen
+}
+
+// Clock is what time it is by both clocks that programs read, in ns.
+type Clock struct{ ExactNS, CoarseNS uint64 }
+
+// Packet is a packet as the kernel shows it to a program.
+type Packet struct {
+	// Data is the whole packet.
+	Data []byte
+	// WireLen is what the kernel counted on its way out, 0 if it did not.
+	WireLen uint32
+	// GSOSize and GSOSegs describe how it will be segmented.
+	GSOSize, GSOSegs uint32
+	// Stamp is the departure time it carries, in ns.
+	Stamp uint64
+	// Priority is the skb->priority it carries.
+	Priority uint32
+	// Backlog is how many bytes the queue of its device holds, 0 if the kernel does
+	// not tell.
+	Backlog uint32
+	// Sender is what the socket of a TCP sender on this node says, nil where there is
+	// none.
+	Sender *Sender
+}
+
+// Sender is what TCP has under way, in segments: struct pw_sender.
+type Sender struct {
+	Out, Sacked, Lost, Retransmitted uint32
 }
 
 // Result is what a program did to a packet.
@@ -222,7 +259,7 @@ var ErrRefused = errors.New("the kernel refuses to build this packet")
 
 // Run sends a packet through a program. It returns an error wrapping
 // [ErrRefused] for a packet that BPF_PROG_TEST_RUN does not build.
-func (d *Dataplane) Run(program string, p *model.Packet) (Result, error) {
+func (d *Dataplane) Run(program string, p *Packet) (Result, error) {
 	d.tb.Helper()
 	if v := d.coll.Variables["pw_test_backlog"]; v != nil {
 		d.must(v.Set(p.Backlog))
@@ -231,7 +268,7 @@ func (d *Dataplane) Run(program string, p *model.Packet) (Result, error) {
 		sender := p.Sender
 		d.must(d.coll.Variables["pw_test_has_sender"].Set(sender != nil))
 		if sender == nil {
-			sender = &model.Sender{}
+			sender = &Sender{}
 		}
 		d.must(v.Set(sender))
 	}
@@ -254,7 +291,7 @@ func (d *Dataplane) Run(program string, p *model.Packet) (Result, error) {
 }
 
 // MustRun is [Dataplane.Run] for a packet that the kernel has to build.
-func (d *Dataplane) MustRun(program string, p *model.Packet) Result {
+func (d *Dataplane) MustRun(program string, p *Packet) Result {
 	d.tb.Helper()
 	r, err := d.Run(program, p)
 	d.must(err)
@@ -296,12 +333,12 @@ func (d *Dataplane) WriteState(state *image.State) {
 }
 
 // Counters reads what became of packets.
-func (d *Dataplane) Counters() (packets, bytes [image.Dispositions]uint64) {
+func (d *Dataplane) Counters() (packets, size [image.Dispositions]uint64) {
 	d.tb.Helper()
 	for i, c := range d.slot().State.Counts {
-		packets[i], bytes[i] = c.Packets, c.Bytes
+		packets[i], size[i] = c.Packets, c.Bytes
 	}
-	return packets, bytes
+	return packets, size
 }
 
 // Subnets parses prefixes.

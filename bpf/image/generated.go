@@ -91,6 +91,17 @@ type Host struct {
 	Direction uint32
 }
 
+type Known struct {
+	_     structs.HostLayout
+	Place uint16
+	Found uint8
+	Held  uint8
+	Rank  uint8
+	Age   uint8
+	Pad   [2]uint8
+	At    uint32
+}
+
 type Layout struct {
 	_            structs.HostLayout
 	SkbDev       uint32
@@ -98,11 +109,52 @@ type Layout struct {
 	QdiscBacklog uint32
 }
 
+type Packet struct {
+	_        structs.HostLayout
+	Flow     Flow
+	L3       uint16
+	L4       uint16
+	Headers  uint16
+	Tos      uint8
+	HopLimit uint8
+	Family   uint8
+	Light    uint8
+	Control  uint8
+	Class    uint8
+	Big      uint8
+	Excess   uint8
+	Counts   uint8
+	Sender   uint8
+	Est      uint32
+	Claim    uint32
+	BigEst   uint32
+	Fair     uint32
+	Flood    uint32
+	Hold     uint32
+	Level    uint64
+	Wait     uint64
+	Extra    uint64
+	Backlog  uint64
+	Listed   uint64
+	Known    Known
+	Size     Size
+	_        [4]byte
+	Id       uint64
+	Subnet   Subnet
+	_        [4]byte
+}
+
 type Rate struct {
 	_     structs.HostLayout
 	Mult  uint64
 	Shift uint32
 	Pad   uint32
+}
+
+type Size struct {
+	_     structs.HostLayout
+	Units uint32
+	Shift uint32
 }
 
 type Slot struct {

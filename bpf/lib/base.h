@@ -28,6 +28,13 @@ typedef __u64 __attribute__((may_alias)) pw_shared_u64;
  * number. Code behind it is verified once, not once for every way that leads there. */
 #define pw_forget() asm volatile("" ::: "memory")
 
+/* Masks what indexes an array, where the verifier sees it. */
+#ifdef __bpf__
+#define pw_mask(value, mask) asm volatile("%0 &= %1" : "+r"(value) : "i"(mask))
+#else
+#define pw_mask(value, mask) ((value) &= (mask))
+#endif
+
 #define pw_likely(x) __builtin_expect(!!(x), 1)
 #define pw_unlikely(x) __builtin_expect(!!(x), 0)
 

@@ -18,7 +18,7 @@ static __always_inline struct pw_heavy *heavy_slot(struct pw_state *state, __u64
 	/* The second candidate is never the first. The mask stays the last step: before Linux 6.10 the
 	 * verifier takes the result of an exclusive or for unbounded. */
 	slot ^= choice * (PW_HEAVY_SLOTS / 2 + 1);
-	asm volatile("%0 &= %1" : "+r"(slot) : "i"(PW_HEAVY_SLOTS - 1));
+	pw_mask(slot, PW_HEAVY_SLOTS - 1);
 	return &state->heavy[slot];
 }
 

@@ -65,9 +65,11 @@ struct {
 /* A constant that the loader replaces. The verifier knows it, and leaves out what the others would do. */
 static __always_inline __u32 maps_carrier(void)
 {
-	__u64 carrier;
+	__u64 carrier = PW_CARRIER;
 
+#ifdef __bpf__
 	asm volatile("%0 = %1 ll" : "=r"(carrier) : "i"(PW_CARRIER));
+#endif
 	return (__u32)carrier;
 }
 

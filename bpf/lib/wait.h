@@ -32,9 +32,9 @@ static __always_inline void wait_count(struct pw_state *state, __u64 band, __u64
 {
 	__u64 place = band * PW_WAIT_BUCKETS + wait_bucket(ns);
 
-	asm volatile("%0 &= %1" : "+r"(place) : "i"(PW_WAIT_BANDS * PW_WAIT_BUCKETS - 1));
+	pw_mask(place, PW_WAIT_BANDS * PW_WAIT_BUCKETS - 1);
 	__sync_fetch_and_add(&state->waits[0][0] + place, packets);
-	asm volatile("%0 &= %1" : "+r"(band) : "i"(PW_WAIT_BANDS - 1));
+	pw_mask(band, PW_WAIT_BANDS - 1);
 	__sync_fetch_and_add(&state->waited_ns[0] + band, packets * ns);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of podweir
 
-package model
+package lib
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/terms"
 )
 
@@ -25,68 +25,61 @@ func (f floodOf) String() string {
 	return fmt.Sprintf("%g times %.0e bit/s in packets of %d B, %d of each flow", f.overload, f.bits, f.bytes, f.packets)
 }
 
-func strictAt(bits float64) *Direction {
+func strictAt(bits float64) *direction {
 	const shift = 5
-	total := fixedRate(8e9 * 64 / bits)
-	d := &Direction{Keys: randomKeys(uint64(bits)), Config: shaping.Datapath{
-		Policy: terms.PolicyStrict, Direction: terms.Egress,
+	d := withKeys(uint64(bits))
+	d.Config[0] = image.Config{
+		Policy: uint8(terms.PolicyStrict), Direction: uint8(terms.Egress),
 		LightRate:      fixedRate(8e9 * 64 / (0.9 * bits)),
-		LightTolerance: shaping.MeterTime(100*time.Millisecond) << meterShift,
-		TotalRate:      total,
-		TotalBurst:     shaping.MeterTime(10*time.Millisecond) << meterShift,
-		TotalHorizon:   shaping.MeterTime(200*time.Millisecond) << meterShift,
-		SketchRate:     fixedRate(EstimateOne / (bits / 8 * (1 << (shift + TickShift)) / 1e9 / math.Ln2)),
+		LightTolerance: uint64(100*time.Millisecond) << meterShift,
+		TotalRate:      fixedRate(8e9 * 64 / bits),
+		TotalBurst:     uint64(10*time.Millisecond) << meterShift,
+		TotalHorizon:   uint64(200*time.Millisecond) << meterShift,
+		SketchRate:     fixedRate(estimateOne / (bits / 8 * (1 << (shift + tickShift)) / 1e9 / math.Ln2)),
 		HalfLifeShift:  shift,
-		LightLeast:     EstimateOne / 64,
-		LightMost:      EstimateOne / 4,
+		LightLeast:     estimateOne / 64,
+		LightMost:      estimateOne / 4,
 		HoldTicks:      956,
-	}}
-	c := &d.Config
-	c.FrameEstimate = uint32(Cost(c.SketchRate, 1514))
-	c.FairRate, c.FairHalfLifeShift, c.FairFrameEstimate = c.SketchRate, c.HalfLifeShift, c.FrameEstimate
+	}
+	c := &d.Config[0]
+	c.FrameEst = uint32(cost(c.SketchRate, 1514))
+	c.FairRate, c.FairHalfLifeShift, c.FairFrameEst = c.SketchRate, c.HalfLifeShift, c.FrameEst
 	c.FairMost = c.TotalHorizon - c.TotalHorizon/8
 	c.FairLeast, c.FairEach = c.FairMost/2, c.FairMost/16
+	setSender(false, 0)
 	return d
 }
 
 // fixedRate is a cost per byte with as many bits as there are.
-func fixedRate(cost float64) shaping.FixedRate {
+func fixedRate(cost float64) image.Rate {
 	shift := uint32(0)
 	for ; cost < 1<<42; shift++ {
 		cost *= 2
 	}
-	return shaping.FixedRate{Mult: uint64(cost), Shift: shift}
+	return image.Rate{Mult: uint64(cost), Shift: shift}
 }
+
+// since is a time in seconds, for a packet, in ns.
+func since(at float64) uint64 { return uint64((1000 + at) * 1e9) }
 
 // send classifies a packet at a time in seconds.
-func (d *Direction) send(at float64, f *Flow, bytes uint32) Class {
-	return d.classify(workAt(at, f, bytes))
+func (d *direction) send(at float64, f *image.Flow, bytes uint32) int {
+	setClock(since(at), 0)
+	return d.classify(&image.Packet{Family: 4, Flow: *f}, bytes)
 }
 
-func workAt(at float64, f *Flow, bytes uint32) *work {
-	now := uint64((1000 + at) * 1e9)
-	w := &work{nowNS: now, clock: Clock{CoarseNS: now, ExactNS: now}, bytes: bytes}
-	w.parsed.Family, w.parsed.Flow = 4, *f
-	return w
-}
-
-// queue sends a packet into the bands, so that what waits says what is fair.
-func (d *Direction) queue(at float64, f *Flow, bytes, random uint32) Class {
-	w := workAt(at, f, bytes)
-	class := d.classify(w)
-	if class == ClassLight {
-		d.takeTotal(w)
-	} else {
-		d.wait(w, random)
-	}
-	return class
+// queue sends a packet into the bands, so that what waits says what is fair, and says
+// whether it is heavy.
+func (d *direction) queue(at float64, f *image.Flow, bytes, random uint32) (heavy bool) {
+	setClock(since(at), random)
+	return d.band(&image.Packet{Family: 4, Flow: *f}, bytes) != image.Light
 }
 
 // flooded runs a connection of two packets every pause that begins at start beside
 // a flood that begins after one second, and returns the share of its packets after
 // count that were heavy. All times are in seconds.
-func (f floodOf) flooded(d *Direction, pause, start, count, end float64) (heavy float64) {
-	kept := Flow{Kind: FlowPorts, Protocol: 6, EtherType: etherIPv4, SrcPort: 40000, DstPort: 443}
+func (f floodOf) flooded(d *direction, pause, start, count, end float64) (heavy float64) {
+	kept := flowFrom(protoTCP, 40000, 443)
 	next, flooding, all, moved, i := start, 1.0, 0, 0, 0
 	random := rand.New(rand.NewPCG(3, 4))
 	for {
@@ -95,12 +88,12 @@ func (f floodOf) flooded(d *Direction, pause, start, count, end float64) (heavy 
 		}
 		if next < flooding {
 			for _, bytes := range []uint32{130, 66} {
-				class := d.queue(next, &kept, bytes, random.Uint32())
+				heavy := d.queue(next, &kept, bytes, random.Uint32())
 				if next < count {
 					continue
 				}
 				all++
-				if class == ClassHeavy {
+				if heavy {
 					moved++
 				}
 			}
@@ -108,9 +101,8 @@ func (f floodOf) flooded(d *Direction, pause, start, count, end float64) (heavy 
 			continue
 		}
 		from := i / f.packets
-		d.queue(flooding, &Flow{
-			Kind: FlowPorts, Protocol: 17, EtherType: etherIPv4, SrcPort: uint16(from), DstPort: uint16(from >> 16),
-		}, f.bytes, random.Uint32())
+		other := flowFrom(protoUDP, uint16(from), uint16(from>>16))
+		d.queue(flooding, &other, f.bytes, random.Uint32())
 		i++
 		flooding += float64(f.bytes) * 8 / (f.bits * f.overload)
 	}
@@ -155,7 +147,7 @@ func TestConnectionsComeUpBesideAFlood(t *testing.T) {
 			count := start
 			if f.bytes <= smallBytes {
 				pause = 0.0125 // 1.3 % of 10 Mbit/s
-				count += float64(d.Config.HoldTicks) * (1 << TickShift) / 1e9
+				count += float64(d.Config[0].HoldTicks) * (1 << tickShift) / 1e9
 			}
 			if got := f.flooded(d, pause, start, count+0.02, start+4); got > 0.005 {
 				t.Errorf("%.1f %% of the connection's packets are heavy, want at most 0.5 %%", 100*got)
@@ -170,23 +162,22 @@ func TestBulkIsHeavyBesideAFlood(t *testing.T) {
 	const bits, bytes = 10e6, 1514
 	for _, overload := range []float64{2, 40, 100} {
 		d, random := strictAt(bits), rand.New(rand.NewPCG(5, 6))
-		bulk := Flow{Kind: FlowPorts, Protocol: 17, EtherType: etherIPv4, SrcPort: 40000, DstPort: 443}
+		bulk := flowFrom(protoUDP, 40000, 443)
 		heavy, all, next, i := 0, 0, 0.5, 0
 		for at := 0.0; at < 2; at += bytes * 8 / (bits * overload) {
-			d.queue(at, &Flow{
-				Kind: FlowPorts, Protocol: 17, EtherType: etherIPv4, SrcPort: uint16(i), DstPort: uint16(i >> 16),
-			}, bytes, random.Uint32())
+			other := flowFrom(protoUDP, uint16(i), uint16(i>>16))
+			d.queue(at, &other, bytes, random.Uint32())
 			i++
 			if at < next {
 				continue
 			}
 			next += bytes * 8 / bits
-			class := d.queue(at, &bulk, bytes, random.Uint32())
+			is := d.queue(at, &bulk, bytes, random.Uint32())
 			if at < 0.6 {
 				continue
 			}
 			all++
-			if class == ClassHeavy {
+			if is {
 				heavy++
 			}
 		}
@@ -200,18 +191,18 @@ func TestBulkIsHeavyBesideAFlood(t *testing.T) {
 func TestBulkWithoutAPlaceIsHeavy(t *testing.T) {
 	const bits, bytes = 10e6, 1514
 	d := strictAt(bits)
-	bulk := Flow{Kind: FlowPorts, Protocol: 17, EtherType: etherIPv4, SrcPort: 40000, DstPort: 443}
+	bulk := flowFrom(protoUDP, 40000, 443)
 	heavy := 0
 	for i := range 100 {
 		at := float64(i) * bytes * 8 / bits
-		unit := flowUnit(Tick(workAt(at, &bulk, bytes).nowNS))
-		for row := range d.Flows.Words {
-			for column := range d.Flows.Words[row] {
+		unit := uint32(since(at)>>tickShift) >> flowUnitShift
+		for row := range d.State.Flows {
+			for column := range d.State.Flows[row] {
 				// Established, held, and of others.
-				d.Flows.Words[row][column] = (d.Keys.Hash(&bulk).mark()^1)<<flowMarkShift | flowOld<<flowAgeShift | (unit+1)&flowTimeMask
+				d.State.Flows[row][column] = (uint32(d.hash(&bulk))>>flowMarkShift^1)<<flowMarkShift | flowOld<<flowAgeShift | (unit+1)&flowTimeMask
 			}
 		}
-		if d.queue(at, &bulk, bytes, 0) == ClassHeavy {
+		if d.queue(at, &bulk, bytes, 0) {
 			heavy++
 		}
 	}
@@ -235,9 +226,9 @@ func TestLightFlowsOfTheWholeCap(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, 2))
 		all, heavy := 0, 0
 		for at := 0.0; at < 6; at += bytes * 8 / bits / tt.offered {
-			f := Flow{Kind: FlowPorts, Protocol: 17, EtherType: etherIPv4, SrcPort: uint16(20000 + all%flows), DstPort: 5004}
+			f := flowFrom(protoUDP, uint16(20000+all%flows), 5004)
 			all++
-			if d.queue(at, &f, bytes, random.Uint32()) == ClassHeavy {
+			if d.queue(at, &f, bytes, random.Uint32()) {
 				heavy++
 			}
 		}
@@ -260,30 +251,30 @@ func TestNewFlowIsLightUpToHalf(t *testing.T) {
 		age  int64
 		want float64
 	}{
-		{"new", nil, waitMuchLight, 0, 5. / 32},
-		{"new, beside much that is light", nil, waitMuchLight + 1, 0, 5. / 64},
-		{"measured by a processor whose clock is ahead", nil, waitMuchLight + 1, -4e6, 5. / 64},
-		{"measured a second ago", nil, waitMuchLight + 1, 1e9, 5. / 64},
-		{"measured long ago", nil, waitMuchLight + 1, 1.1e9, 5. / 32},
-		{"measured very long ago", nil, waitMuchLight + 1, 3600e9, 5. / 32},
-		{"established, beside much that is light", []float64{0, 0.02, 0.04, 0.06, 0.08}, waitMuchLight + 1, 0, 5. / 32},
+		{"new", nil, muchLight, 0, 5. / 32},
+		{"new, beside much that is light", nil, muchLight + 1, 0, 5. / 64},
+		{"measured by a processor whose clock is ahead", nil, muchLight + 1, -4e6, 5. / 64},
+		{"measured a second ago", nil, muchLight + 1, 1e9, 5. / 64},
+		{"measured long ago", nil, muchLight + 1, 1.1e9, 5. / 32},
+		{"measured very long ago", nil, muchLight + 1, 3600e9, 5. / 32},
+		{"established, beside much that is light", []float64{0, 0.02, 0.04, 0.06, 0.08}, muchLight + 1, 0, 5. / 32},
 	} {
 		d := strictAt(bits)
-		f := Flow{Kind: FlowPorts, Protocol: 6, EtherType: etherIPv4, SrcPort: 80, DstPort: 40000}
+		f := flowFrom(protoTCP, 80, 40000)
 		for _, before := range tt.before {
 			d.send(before, &f, 66)
 		}
-		now := workAt(at, &f, bytes).nowNS
-		d.Waits.Factor, d.Waits.SinceNS = tt.factor, now-uint64(tt.age)
-		d.Fair = Fair{Share: EstimateOne / 8, Tick: Tick(now)}
+		now := since(at)
+		d.State.WaitFactor, d.State.WaitSince = tt.factor, now-uint64(tt.age)
+		d.setFair(estimateOne/8, tick(now))
 		for i := range 8 {
-			d.Active.note(FlowID(i)<<58, now)
+			d.noteActive(uint64(i)<<58, now)
 		}
 		frames := 0
-		for d.send(at, &f, bytes) == ClassLight {
+		for d.send(at, &f, bytes) == classLight {
 			frames++
 		}
-		frame := float64(d.Config.FrameEstimate) / EstimateOne
+		frame := float64(d.Config[0].FrameEst) / estimateOne
 		// One frame is overlooked, and the first of a new flow does not count.
 		if want := tt.want/frame + 1; math.Abs(float64(frames)-want) > 1.5 {
 			t.Errorf("%s: %d frames are light, want about %.1f", tt.name, frames, want)
@@ -300,8 +291,8 @@ func TestReserveIsWithinLightShare(t *testing.T) {
 	// Two percent of the cap each, 256 % altogether.
 	gap := bytes * 8 / (2.56 * bits)
 	for at := 0.0; at < seconds; at += gap {
-		f := Flow{Kind: FlowPorts, Protocol: 17, EtherType: etherIPv4, SrcPort: uint16(packets % flows)}
-		if d.queue(at, &f, bytes, random.Uint32()) == ClassLight {
+		f := flowFrom(protoUDP, uint16(packets%flows), 0)
+		if !d.queue(at, &f, bytes, random.Uint32()) {
 			light += bytes * 8
 		}
 		packets++
@@ -319,18 +310,17 @@ func TestReserveIsWithinLightShare(t *testing.T) {
 // Holds of other flows do not hold a flow, however many there are.
 func TestHoldsAreNotShared(t *testing.T) {
 	const unit, hold, flows = 1000, 128, 20_000
-	var table FlowTable
-	keys := randomKeys(7)
-	id := func(i int) FlowID {
+	table := withKeys(7)
+	id := func(i int) uint64 {
 		f := flowOf(i)
-		return keys.Hash(&f)
+		return table.hash(&f)
 	}
 	for i := range flows {
 		table.keep(id(i), table.find(id(i), unit, hold, hold), unit+hold, true)
 	}
 	held := 0
 	for i := flows; i < 2*flows; i++ {
-		if table.find(id(i), unit, hold, hold).held {
+		if table.find(id(i), unit, hold, hold).Held != 0 {
 			held++
 		}
 	}
@@ -339,10 +329,10 @@ func TestHoldsAreNotShared(t *testing.T) {
 		t.Errorf("%d of %d flows that sent nothing are held, want at most %d", held, flows, flows/500)
 	}
 	last := id(flows - 1)
-	if k := table.find(last, unit, hold, hold); !k.held {
+	if k := table.find(last, unit, hold, hold); k.Held == 0 {
 		t.Error("the flow that was held last is not held")
 	}
-	if k := table.find(last, unit+hold, hold, hold); k.held {
+	if k := table.find(last, unit+hold, hold, hold); k.Held != 0 {
 		t.Error("the flow is still held at the end of its hold")
 	}
 }
@@ -351,35 +341,34 @@ func TestHoldsAreNotShared(t *testing.T) {
 // then gives it up; also where the times of the table wrap.
 func TestEstablishedFlowsKeepTheirPlace(t *testing.T) {
 	const hold = 128
-	keys := randomKeys(9)
-	own := keys.Hash(&Flow{Kind: FlowPorts, SrcPort: 1})
+	first := flowFrom(0, 1, 0)
 	for _, begin := range []uint32{1000, flowTimeMask - 2, 1<<32>>flowUnitShift - 2} {
-		var table FlowTable
-		unit := begin
+		table, unit := withKeys(9), begin
+		own := table.hash(&first)
 		for range flowOld + 1 {
 			table.keep(own, table.find(own, unit, hold, hold), unit, false)
 			unit++
 		}
-		if k := table.find(own, unit, hold, hold); !k.found || k.age != flowOld {
-			t.Fatalf("after %d packets in as many units from %d on: found %t, age %d", flowOld+1, begin, k.found, k.age)
+		if k := table.find(own, unit, hold, hold); k.Found == 0 || k.Age != flowOld {
+			t.Fatalf("after %d packets in as many units from %d on: found %d, age %d", flowOld+1, begin, k.Found, k.Age)
 		}
 		// Everybody else is established too, so that new flows find no other place.
-		for row := range table.Words {
-			for column, word := range table.Words[row] {
+		for row := range table.State.Flows {
+			for column, word := range table.State.Flows[row] {
 				if word == 0 {
-					table.Words[row][column] = flowOld<<flowAgeShift | unit&flowTimeMask
+					table.State.Flows[row][column] = flowOld<<flowAgeShift | unit&flowTimeMask
 				}
 			}
 		}
 		for i := range 100_000 {
 			f := flowOf(i)
-			other := keys.Hash(&f)
+			other := table.hash(&f)
 			table.keep(other, table.find(other, unit, hold, hold), unit+hold, false)
 		}
-		if k := table.find(own, unit+flowKept-2, hold, hold); !k.found {
+		if k := table.find(own, unit+flowKept-2, hold, hold); k.Found == 0 {
 			t.Errorf("an established flow of unit %d lost its place to new ones", begin)
 		}
-		if k := table.find(own, unit+flowKept, hold, hold); k.found {
+		if k := table.find(own, unit+flowKept, hold, hold); k.Found != 0 {
 			t.Errorf("a flow of unit %d is remembered after %d units", begin, flowKept)
 		}
 	}
@@ -389,18 +378,18 @@ func TestEstablishedFlowsKeepTheirPlace(t *testing.T) {
 // its sender stalls and catches up.
 func TestABulkFlowThatStallsStaysHeld(t *testing.T) {
 	const bits, bytes, lasts = 15e6, 1042, 0.15
-	f := Flow{Kind: FlowPorts, Protocol: 17, EtherType: etherIPv4, SrcPort: 40000, DstPort: 443}
+	f := flowFrom(protoUDP, 40000, 443)
 	for stall := 0.0; stall < 0.04; stall += 0.001 {
 		for length := 0.0; length < 0.1; length += 0.002 {
 			d := strictAt(10e6)
-			hold, moved := float64(d.Config.HoldTicks)*(1<<TickShift)/1e9, -1.0
+			hold, moved := float64(d.Config[0].HoldTicks)*(1<<tickShift)/1e9, -1.0
 			for due := 0.0; due < lasts; due += bytes * 8 / bits {
 				at := due
 				if at > stall {
 					at = max(due, stall+length)
 				}
 				class := d.send(at, &f, bytes)
-				if class == ClassHeavy {
+				if class == classHeavy {
 					moved = at
 				} else if moved >= 0 && at < moved+hold {
 					t.Fatalf("stalled for %v s after %v s: light %v s after it was heavy, want not before %v s", length, stall, at-moved, hold)

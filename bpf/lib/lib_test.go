@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of podweir
 
-package model
+package lib
 
 import (
 	"math"
 	"math/rand/v2"
 	"testing"
 
-	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/bpf/image"
 )
 
 // exactDecay is what Decay approximates, with a half-life of a second.
@@ -25,9 +25,9 @@ const (
 func TestDecayIsExponential(t *testing.T) {
 	const est = 1 << 30
 	for since := range uint32(8 * halfLife) {
-		got, want := float64(Decay(est, since, shift)), exactDecay(est, float64(since))
+		got, want := float64(decay(est, since, shift)), exactDecay(est, float64(since))
 		if math.Abs(got-want) > 0.001*want {
-			t.Fatalf("Decay(2^30, %d) = %.0f, want %.0f within 0.1 %%", since, got, want)
+			t.Fatalf("decay(2^30, %d) = %.0f, want %.0f within 0.1 %%", since, got, want)
 		}
 	}
 }
@@ -37,7 +37,7 @@ func TestDecayBySmallStepsIsDecay(t *testing.T) {
 		est := uint32(1 << 30)
 		ticks := uint32(0)
 		for ; ticks < 4*halfLife; ticks += step {
-			est = Decay(est, step, shift)
+			est = decay(est, step, shift)
 		}
 		want := exactDecay(1<<30, float64(ticks))
 		if math.Abs(float64(est)-want) > 0.01*want {
@@ -54,13 +54,13 @@ func TestDecayAtTheEdges(t *testing.T) {
 		"32 half-lives":               {math.MaxUint32, 32 * halfLife, 0},
 		"26 days":                     {math.MaxUint32, 1 << 31, 0},
 		"another CPU is ahead":        {1000, math.MaxUint32, 1000},
-		"as far ahead as it may be":   {1000, math.MaxUint32 - TickSkew + 1, 1000},
-		"further ahead is long ago":   {1000, math.MaxUint32 - TickSkew, 0},
+		"as far ahead as it may be":   {1000, math.MaxUint32 - tickSkew + 1, 1000},
+		"further ahead is long ago":   {1000, math.MaxUint32 - tickSkew, 0},
 		"the last tick of its second": {1 << 20, halfLife - 1, 524_645},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := Decay(c.est, c.since, shift); got != c.want {
-				t.Errorf("Decay(%d, %d) = %d, want %d", c.est, c.since, got, c.want)
+			if got := decay(c.est, c.since, shift); got != c.want {
+				t.Errorf("decay(%d, %d) = %d, want %d", c.est, c.since, got, c.want)
 			}
 		})
 	}
@@ -70,37 +70,55 @@ func FuzzDecay(f *testing.F) {
 	f.Add(uint32(1<<24), uint32(1))
 	f.Add(uint32(math.MaxUint32), uint32(32*halfLife-1))
 	f.Fuzz(func(t *testing.T, est, since uint32) {
-		got := Decay(est, since, shift)
+		got := decay(est, since, shift)
 		if got > est {
-			t.Errorf("Decay(%d, %d) = %d grows", est, since, got)
+			t.Errorf("decay(%d, %d) = %d grows", est, since, got)
 		}
-		if since < math.MaxUint32-TickSkew && Decay(est, since+1, shift) > got+est>>10+1 {
-			t.Errorf("Decay(%d, %d) = %d, and %d a tick later", est, since, got, Decay(est, since+1, shift))
+		if since < math.MaxUint32-tickSkew && decay(est, since+1, shift) > got+est>>10+1 {
+			t.Errorf("decay(%d, %d) = %d, and %d a tick later", est, since, got, decay(est, since+1, shift))
 		}
 	})
 }
 
-func randomKeys(seed uint64) Keys {
+// withKeys is a direction with keys for its hash.
+func withKeys(seed uint64) *direction {
 	random := rand.New(rand.NewPCG(seed, 0))
-	var k Keys
-	for i := range k {
-		for j := range k[i] {
-			k[i][j] = random.Uint64()
+	d := &direction{}
+	for i := range d.HashKeys {
+		for j := range d.HashKeys[i] {
+			d.HashKeys[i][j] = random.Uint64()
 		}
 	}
-	return k
+	d.Config[0].HalfLifeShift = shift
+	return d
 }
 
-func flowOf(i int) Flow {
-	f := Flow{SrcPort: uint16(i), DstPort: 443, Protocol: protoTCP, Kind: FlowPorts, EtherType: etherIPv4}
-	f.Src[15], f.Dst[15] = 1, byte(i>>16)
+// Protocols.
+const (
+	protoTCP = 6
+	protoUDP = 17
+)
+
+// flowFrom is a flow by its protocol and ports.
+func flowFrom(protocol uint8, src, dst uint16) image.Flow {
+	return image.Flow{
+		Sport: swap(src), Dport: swap(dst), Protocol: protocol, Kind: uint8(image.FlowPorts), Ethertype: swap(etherIPv4),
+	}
+}
+
+func flowOf(i int) image.Flow {
+	f := flowFrom(protoTCP, uint16(i), 443)
+	f.Src[3], f.Dst[3] = 1<<24, uint32(byte(i>>16))<<24
 	return f
 }
 
+// row and place are where a hash leads to.
+func row(id uint64, row int) uint32   { return uint32(id>>32>>(row*columnBits)) % columns }
+func place(id uint64, row int) uint32 { return uint32(id) >> (row * 8) % flowColumns }
+
 // The sketch never says less than a flow sent, however many flows there are.
 func TestSketchNeverUnderestimates(t *testing.T) {
-	keys := randomKeys(1)
-	var s Sketch
+	d := withKeys(1)
 	random := rand.New(rand.NewPCG(2, 0))
 	truth := map[int]float64{}
 	last := map[int]uint32{}
@@ -110,7 +128,7 @@ func TestSketchNeverUnderestimates(t *testing.T) {
 		tick += uint32(random.IntN(100) / 99)
 		cost := uint64(random.IntN(100_000))
 		flow := flowOf(i)
-		est := s.Update(keys.Hash(&flow), tick, cost, shift)
+		est := d.sketch(d.hash(&flow), tick, cost)
 		truth[i] = exactDecay(truth[i], float64(tick-last[i])) + float64(cost)
 		last[i] = tick
 		if float64(est) < 0.99*truth[i]-100 {
@@ -122,19 +140,18 @@ func TestSketchNeverUnderestimates(t *testing.T) {
 // With all flows together at the cap, a small one is not taken for a heavy one:
 // its estimate is off by a few thousandths of the total.
 func TestSketchIsPrecise(t *testing.T) {
-	keys := randomKeys(3)
-	var s Sketch
+	d := withKeys(3)
 	const flows, cost = 1000, 10_000
 	for range 10 {
 		for i := range flows {
 			flow := flowOf(i)
-			s.Update(keys.Hash(&flow), 7, cost, shift)
+			d.sketch(d.hash(&flow), 7, cost)
 		}
 	}
 	off := 0
 	for i := range 1000 {
 		flow := flowOf(100_000 + i) // new
-		if est := s.Update(keys.Hash(&flow), 7, 0, shift); float64(est) > 0.005*flows*cost*10 {
+		if est := d.sketch(d.hash(&flow), 7, 0); float64(est) > 0.005*flows*cost*10 {
 			off++
 		}
 	}
@@ -144,11 +161,10 @@ func TestSketchIsPrecise(t *testing.T) {
 }
 
 func TestSketchSaturates(t *testing.T) {
-	keys := randomKeys(4)
-	var s Sketch
+	d := withKeys(4)
 	flow := flowOf(1)
 	for range 3 {
-		if got := s.Update(keys.Hash(&flow), 1, math.MaxUint32, shift); got != math.MaxUint32 {
+		if got := d.sketch(d.hash(&flow), 1, math.MaxUint32); got != math.MaxUint32 {
 			t.Errorf("estimate is %d, want %d", got, uint32(math.MaxUint32))
 		}
 	}
@@ -160,17 +176,17 @@ func TestHashIsIndependent(t *testing.T) {
 	const pairs = 4_000_000
 	var one, both int
 	for seed := range uint64(pairs / 4000) {
-		keys := randomKeys(seed)
+		d := withKeys(seed)
 		a := flowOf(0)
-		id := keys.Hash(&a)
+		id := d.hash(&a)
 		for i := 1; i <= 4000; i++ {
 			b := flowOf(i)
-			other := keys.Hash(&b)
-			if id.row(0) != other.row(0) {
+			other := d.hash(&b)
+			if row(id, 0) != row(other, 0) {
 				continue
 			}
 			one++
-			if id.row(1) == other.row(1) || id.place(0) == other.place(0) {
+			if row(id, 1) == row(other, 1) || place(id, 0) == place(other, 0) {
 				both++
 			}
 		}
@@ -188,7 +204,7 @@ func TestHashIsIndependent(t *testing.T) {
 // The meter keeps its bound at both ends of every range, near the wrap of its
 // time and after a day of idleness.
 func TestMeterBound(t *testing.T) {
-	for _, rate := range []shaping.FixedRate{
+	for _, rate := range []image.Rate{
 		{Mult: 64_000_000 << 14, Shift: 14},  // 1 ms a byte: 8 kbit/s
 		{Mult: 1_407_374_883_553, Shift: 40}, // 1.28/64 ns a byte: 400 Gbit/s
 	} {
@@ -200,11 +216,10 @@ func TestMeterBound(t *testing.T) {
 	}
 }
 
-func checkBound(t *testing.T, rate shaping.FixedRate, bytes uint32, now uint64) {
+func checkBound(t *testing.T, rate image.Rate, bytes uint32, now uint64) {
 	t.Helper()
-	cost := Cost(rate, bytes)
-	a := ask{rate: rate, bytes: bytes, limit: 5 * cost, full: 5 * cost}
-	m := Meter{TAT: now << meterShift}
+	one := cost(rate, bytes)
+	limit, tat := 5*one, now<<meterShift
 	random := rand.New(rand.NewPCG(uint64(bytes), now))
 	var admitted uint64
 	start := now
@@ -213,19 +228,19 @@ func checkBound(t *testing.T, rate shaping.FixedRate, bytes uint32, now uint64) 
 			now += 86_400e9
 			start, admitted = now, 0
 		}
-		now += random.Uint64N(cost>>meterShift + 2)
-		coarse := now
-		if _, ok := m.take(&coarse, Clock{ExactNS: now, CoarseNS: now}, a); ok {
+		now += random.Uint64N(one>>meterShift + 2)
+		setClock(now, 0)
+		if take(&tat, rate, bytes, limit) {
 			admitted++
 		}
-		if level := m.Level(now << meterShift); level > a.limit+cost {
-			t.Fatalf("level is %d, want at most %d", level, a.limit+cost)
+		if level := level(tat, now<<meterShift); level > limit+one {
+			t.Fatalf("level is %d, want at most %d", level, limit+one)
 		}
-		if most := (now-start)<<meterShift/cost + 7; admitted > most {
+		if most := (now-start)<<meterShift/one + 7; admitted > most {
 			t.Fatalf("%d packets of %d bytes in %d ns, want at most %d", admitted, bytes, now-start, most)
 		}
 	}
-	if least := (now - start) << meterShift / cost * 97 / 100; admitted < least {
+	if least := (now - start) << meterShift / one * 97 / 100; admitted < least {
 		t.Errorf("%d packets of %d bytes in %d ns, want at least %d", admitted, bytes, now-start, least)
 	}
 }
@@ -233,20 +248,20 @@ func checkBound(t *testing.T, rate shaping.FixedRate, bytes uint32, now uint64) 
 // Cost is rounded up and does not overflow at the largest packet.
 func TestCost(t *testing.T) {
 	for name, c := range map[string]struct {
-		rate  shaping.FixedRate
+		rate  image.Rate
 		bytes uint32
 		want  uint64
 	}{
-		"rounds up":           {shaping.FixedRate{Mult: 1, Shift: 10}, 1, 1},
-		"exact":               {shaping.FixedRate{Mult: 1 << 10, Shift: 10}, 1514, 1514},
-		"BIG TCP at 8 kbit/s": {shaping.FixedRate{Mult: 64_000_000 << 14, Shift: 14}, 512 << 10, 64_000_000 * 512 << 10},
-		"largest to the byte": {shaping.FixedRate{Mult: 1<<43 - 1, Shift: 1}, MaxBytes, (MaxBytes*(1<<43-1) + 1) / 2},
-		"in units":            {shaping.FixedRate{Mult: 3 << 10, Shift: 10}, 8_831_000, 3 * 1079 << 13}, // 1078 of 8 KiB and a bit
-		"largest at 1 kbit/s": {shaping.FixedRate{Mult: 512_000_000 << 14, Shift: 14}, math.MaxUint32, 512_000_000 << 32},
+		"rounds up":           {image.Rate{Mult: 1, Shift: 10}, 1, 1},
+		"exact":               {image.Rate{Mult: 1 << 10, Shift: 10}, 1514, 1514},
+		"BIG TCP at 8 kbit/s": {image.Rate{Mult: 64_000_000 << 14, Shift: 14}, 512 << 10, 64_000_000 * 512 << 10},
+		"largest to the byte": {image.Rate{Mult: 1<<43 - 1, Shift: 1}, maxBytes, (maxBytes*(1<<43-1) + 1) / 2},
+		"in units":            {image.Rate{Mult: 3 << 10, Shift: 10}, 8_831_000, 3 * 1079 << 13}, // 1078 of 8 KiB and a bit
+		"largest at 1 kbit/s": {image.Rate{Mult: 512_000_000 << 14, Shift: 14}, math.MaxUint32, 512_000_000 << 32},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := Cost(c.rate, c.bytes); got != c.want {
-				t.Errorf("Cost(%v, %d) = %d, want %d", c.rate, c.bytes, got, c.want)
+			if got := cost(c.rate, c.bytes); got != c.want {
+				t.Errorf("cost(%v, %d) = %d, want %d", c.rate, c.bytes, got, c.want)
 			}
 		})
 	}
@@ -256,8 +271,8 @@ func TestCost(t *testing.T) {
 func TestLightLimit(t *testing.T) {
 	const tolerance = 1 << 20
 	last := uint64(0)
-	for _, est := range []uint32{EstimateOne - 1, EstimateOne/4 - 1, EstimateOne/16 - 1, EstimateOne/64 - 1} {
-		limit := lightLimit(tolerance, est, EstimateOne)
+	for _, est := range []uint32{estimateOne - 1, estimateOne/4 - 1, estimateOne/16 - 1, estimateOne/64 - 1} {
+		limit := lightLimit(tolerance, est, estimateOne)
 		if limit <= last {
 			t.Errorf("limit at estimate %d is %d, want more than %d", est, limit, last)
 		}
@@ -268,21 +283,6 @@ func TestLightLimit(t *testing.T) {
 	}
 }
 
-func FuzzParse(f *testing.F) {
-	f.Add([]byte{0x60, 0, 0, 0}, true, uint16(etherIPv6))
-	f.Add(make([]byte, 64), false, uint16(0))
-	f.Fuzz(func(t *testing.T, data []byte, l3Only bool, protocol uint16) {
-		p := Packet{Data: data, Protocol: protocol, GSOSize: 100}
-		parsed := Parse(&p, l3Only)
-		if parsed.Flow.Kind < FlowPorts || parsed.Flow.Kind > FlowEther {
-			t.Errorf("a packet is of flow kind %d: it would be unmetered", parsed.Flow.Kind)
-		}
-		if got := WireComputed(&p, &parsed, true); got < uint32(len(data)) {
-			t.Errorf("%d bytes are %d on the wire", len(data), got)
-		}
-	})
-}
-
 // What a flow would have beside so many is known within a third, on average, and
 // beyond what the bits can tell it is nothing.
 func TestActiveEqual(t *testing.T) {
@@ -291,62 +291,64 @@ func TestActiveEqual(t *testing.T) {
 		const rounds = 500
 		var sum float64
 		for range rounds {
-			var a Active
+			d := &direction{}
 			for range flows {
-				id := FlowID(random.Uint64())
-				a.note(id, 5<<activePeriodShift)
-				a.note(id, 5<<activePeriodShift)
+				id := random.Uint64()
+				d.noteActive(id, 5*activePeriod)
+				d.noteActive(id, 5*activePeriod)
 			}
-			sum += float64(a.equal()) / EstimateOne
+			sum += float64(d.equal()) / estimateOne
 		}
 		if got, want := sum/rounds, 1/float64(flows+1); math.Abs(got/want-1) > 1.0/3 {
 			t.Errorf("%d flows: %.4f of the cap, want about %.4f", flows, got, want)
 		}
 	}
-	if a := (Active{Now: math.MaxUint64}); a.equal() != 0 {
-		t.Errorf("with all bits set: %d, want 0", a.equal())
+	d := &direction{}
+	d.State.ActiveNow = math.MaxUint64
+	if d.equal() != 0 {
+		t.Errorf("with all bits set: %d, want 0", d.equal())
 	}
 }
 
 // A flow counts in its period and in the next one.
 func TestActivePeriods(t *testing.T) {
-	const period = 1 << activePeriodShift
-	var a Active
-	a.note(0, 7*period)
-	a.note(1<<58, 8*period)
-	if want := (Active{Period: 8, Before: 1, Now: 2}); a != want {
-		t.Errorf("after two periods: %+v, want %+v", a, want)
-	}
-	a.note(2<<58, 8*period-1) // by a CPU whose clock is behind
-	if want := (Active{Period: 8, Before: 1, Now: 6}); a != want {
-		t.Errorf("with a clock that is behind: %+v, want %+v", a, want)
-	}
-	a.note(0, 10*period)
-	if want := (Active{Period: 10, Now: 1}); a != want {
-		t.Errorf("after a period without heavy flows: %+v, want %+v", a, want)
+	d := &direction{}
+	d.noteActive(0, 7*activePeriod)
+	for _, step := range []struct {
+		what                string
+		id, at              uint64
+		period, before, now uint64
+	}{
+		{"a period later", 1 << 58, 8 * activePeriod, 8, 1, 2},
+		{"with a clock that is behind", 2 << 58, 8*activePeriod - 1, 8, 1, 6},
+		{"after a period without heavy flows", 0, 10 * activePeriod, 10, 0, 1},
+	} {
+		d.noteActive(step.id, step.at)
+		if s := &d.State; s.ActivePeriod != step.period || s.ActiveBefore != step.before || s.ActiveNow != step.now {
+			t.Errorf("%s: period %d has %#x, and %#x before, want %+v", step.what, s.ActivePeriod, s.ActiveNow, s.ActiveBefore, step)
+		}
 	}
 }
 
 // A higher rate is in force at once, whatever the ceiling counted at the lower one.
 func TestCeilingOfAnotherRate(t *testing.T) {
-	const now = uint64(1000e9)
-	d := &Direction{Config: shaping.Datapath{
-		CeilingRate:  shaping.FixedRate{Mult: 64 * 8e9 / 10e3}, // 10 kbit/s
-		CeilingBurst: 64 * 1e9,
-	}}
-	p := &Packet{Data: make([]byte, 1000)}
+	setClock(1000e9, 0)
+	d := &direction{}
+	c := &d.Config[0]
+	c.CeilingRate = image.Rate{Mult: 64 * 8e9 / 10e3} // 10 kbit/s
+	c.CeilingBurst = 64 * 1e9
 	dropped := 0
 	for range 5 {
-		if d.Ceiling(p, Clock{CoarseNS: now, ExactNS: now}).Disposition.Dropped() {
+		if !d.ceiling(1000) {
 			dropped++
 		}
 	}
 	if dropped != 3 {
 		t.Errorf("%d of 5 packets of 0.8 s were dropped with room for 1 s, want 3", dropped)
 	}
-	d.Config.CeilingRate.Mult /= 100
-	d.Config.CeilingBurst /= 10
-	if out := d.Ceiling(p, Clock{CoarseNS: now, ExactNS: now}); out.Disposition.Dropped() {
+	c.CeilingRate.Mult /= 100
+	c.CeilingBurst /= 10
+	if !d.ceiling(1000) {
 		t.Error("the first packet at a higher rate was dropped")
 	}
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of podweir
 
-package model
+package lib
 
 import (
 	"cmp"
@@ -10,13 +10,13 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/terms"
 )
 
 // sender sends packets at a rate whatever becomes of them.
 type sender struct {
-	flow Flow
+	flow image.Flow
 	// share of the cap that it offers, in packets of so many bytes; ecn is the
 	// ECN field of its packets.
 	share float64
@@ -44,7 +44,7 @@ func (s *senders) Pop() any          { panic("nobody stops sending") }
 
 // offer has all of them send until end, counts from start on, and returns how
 // full the total meter was on average, in seconds.
-func offer(d *Direction, bits, start, end float64, all ...*sender) (level float64) {
+func offer(d *direction, bits, start, end float64, all ...*sender) (waits float64) {
 	random := rand.New(rand.NewPCG(1, 2))
 	queue := make(senders, len(all))
 	for i, s := range all {
@@ -61,27 +61,21 @@ func offer(d *Direction, bits, start, end float64, all ...*sender) (level float6
 			s.flow = flowOf(flows)
 			flows++
 		}
-		now := uint64((1000 + s.next) * 1e9)
-		w := &work{nowNS: now, clock: Clock{CoarseNS: now, ExactNS: now}, bytes: s.bytes}
-		w.parsed.Family, w.parsed.Flow, w.parsed.TOS = 4, s.flow, s.ecn
-		light := d.classify(w) == ClassLight
-		passed := light
-		if light {
-			d.takeTotal(w)
-		} else {
-			passed = !d.wait(w, random.Uint32()).Dropped()
-		}
+		setClock(since(s.next), random.Uint32())
+		was := d.band(&image.Packet{Family: 4, Flow: s.flow, Tos: s.ecn}, s.bytes)
+		light := was == image.Light
+		passed := light || was == image.Paced || was == image.Marked
 		if s.next >= start {
 			s.share = cmp.Or(s.after, s.share)
 			s.count(passed, light)
-			level += float64(d.Total.Level(now<<meterShift)) / (1 << meterShift) / 1e9
+			waits += float64(level(d.State.TotalTat, since(s.next)<<meterShift)) / (1 << meterShift) / 1e9
 			looks++
 		}
 		// Evenly but for a twentieth, as processes send.
 		s.next += float64(s.bytes) * 8 / (s.share * bits) * (0.95 + random.Float64()/10)
 		heap.Fix(&queue, 0)
 	}
-	return level / float64(looks)
+	return waits / float64(looks)
 }
 
 func (s *sender) count(passed, light bool) {
@@ -92,6 +86,15 @@ func (s *sender) count(passed, light bool) {
 	if light {
 		s.light += float64(s.bytes)
 	}
+}
+
+func tick(nowNS uint64) uint32 { return uint32(nowNS >> tickShift) }
+
+// share is what is fair, and setFair sets it as of a tick.
+func (d *direction) share() uint32 { return uint32(d.State.Fair) & fairShare }
+
+func (d *direction) setFair(share, tick uint32) {
+	d.State.Fair = uint64(tick)<<32 | uint64(share)
 }
 
 // Whoever has more than the fair share is cut down to it, however much it offers; whoever has
@@ -119,13 +122,13 @@ func TestFairShare(t *testing.T) {
 
 // elephantsAt has the settings of the policy elephants: flows of more than 5 % of the
 // cap over a second or two are heavy, and wait up to 50 ms.
-func elephantsAt(bits float64) *Direction {
+func elephantsAt(bits float64) *direction {
 	d := strictAt(bits)
-	c := &d.Config
-	c.Policy = terms.PolicyElephants
+	c := &d.Config[0]
+	c.Policy = uint8(terms.PolicyElephants)
 	c.HalfLifeShift = 10
-	c.SketchRate = shaping.FixedRate{Mult: c.FairRate.Mult / 32 * 20, Shift: c.FairRate.Shift}
-	c.LightLeast, c.LightMost, c.FrameEstimate = EstimateOne/5*4, EstimateOne/5*4, 0
+	c.SketchRate = image.Rate{Mult: c.FairRate.Mult / 32 * 20, Shift: c.FairRate.Shift}
+	c.LightLeast, c.LightMost, c.FrameEst = estimateOne/5*4, estimateOne/5*4, 0
 	c.TotalHorizon /= 4
 	c.FairMost = c.TotalHorizon - c.TotalHorizon/8
 	c.FairLeast = c.FairMost
@@ -166,7 +169,7 @@ func TestElephantsShareTheCap(t *testing.T) {
 // begins then and has less than that is light all the same. Under elephants it is heavy after a while, and loses
 // nothing there either.
 func TestCallBesideRetries(t *testing.T) {
-	for policy, d := range map[terms.Policy]*Direction{terms.PolicyStrict: strictAt(10e6), terms.PolicyElephants: elephantsAt(10e6)} {
+	for policy, d := range map[terms.Policy]*direction{terms.PolicyStrict: strictAt(10e6), terms.PolicyElephants: elephantsAt(10e6)} {
 		const bits, start, end = 10e6, 2.0, 5.0
 		call := &sender{share: 0.001, after: 0.1, bytes: 658, protocol: protoUDP}
 		all := []*sender{call}
@@ -174,8 +177,8 @@ func TestCallBesideRetries(t *testing.T) {
 			all = append(all, &sender{share: 4, bytes: 65_000})
 		}
 		offer(d, bits, start, end, all...)
-		if least := uint32(EstimateOne / 20); d.Fair.Share > least {
-			t.Errorf("%v: the share is %d, want at most %d: the senders try nothing", policy, d.Fair.Share, least)
+		if least := uint32(estimateOne / 20); d.share() > least {
+			t.Errorf("%v: the share is %d, want at most %d: the senders try nothing", policy, d.share(), least)
 		}
 		if call.got != call.sent {
 			t.Errorf("%v: the call lost %.2f %%, want none", policy, 100*(1-call.got/call.sent))
@@ -213,7 +216,7 @@ func TestFairShareBesideAFlood(t *testing.T) {
 func TestFairShareWithoutCongestion(t *testing.T) {
 	const bits, begin = 10e6, uint64(1000e9)
 	d := strictAt(bits)
-	d.Fair = Fair{Share: fairLeast, Tick: uint32(begin >> TickShift)}
+	d.setFair(fairLeast, tick(begin))
 	a, b := &sender{share: 0.6, bytes: 1514}, &sender{share: 0.3, bytes: 1514}
 	offer(d, bits, 0, 5, a, b)
 	if a.got != a.sent || b.got != b.sent {
@@ -223,16 +226,16 @@ func TestFairShareWithoutCongestion(t *testing.T) {
 
 // A short queue alone does not make the share grow: nobody has as much.
 func TestFairShareThatNobodyHas(t *testing.T) {
-	const bits, begin, share = 10e6, uint64(1000e9), EstimateOne / 8
+	const bits, begin, share = 10e6, uint64(1000e9), estimateOne / 8
 	d := strictAt(bits)
-	d.Fair = Fair{Share: share, Tick: uint32(begin >> TickShift)}
+	d.setFair(share, tick(begin))
 	offer(d, bits, 0, 2, &sender{share: 0.05, bytes: 300}, &sender{share: 0.08, bytes: 300})
-	if d.Fair.Share != share {
-		t.Errorf("the share is %.3f of the cap, want still %.3f", float64(d.Fair.Share)/EstimateOne, float64(share)/EstimateOne)
+	if d.share() != share {
+		t.Errorf("the share is %.3f of the cap, want still %.3f", float64(d.share())/estimateOne, float64(share)/estimateOne)
 	}
 	offer(d, bits, 2, 4, &sender{share: 0.4, bytes: 1514})
-	if d.Fair.Share < EstimateOne/4 {
-		t.Errorf("the share is %.3f of the cap beside a flow that has 0.4, want a quarter", float64(d.Fair.Share)/EstimateOne)
+	if d.share() < estimateOne/4 {
+		t.Errorf("the share is %.3f of the cap beside a flow that has 0.4, want a quarter", float64(d.share())/estimateOne)
 	}
 }
 
@@ -240,9 +243,9 @@ func TestFairShareThatNobodyHas(t *testing.T) {
 func TestQueueIsAsLongAsItShallBe(t *testing.T) {
 	const bits = 100e6
 	d := strictAt(bits)
-	d.Config.Direction = terms.Ingress // where the wait is soon as long as it becomes
+	d.Config[0].Direction = uint8(terms.Ingress) // where the wait is soon as long as it becomes
 	level := offer(d, bits, 2, 5, &sender{share: 0.7, bytes: 1514}, &sender{share: 0.9, bytes: 1514})
-	aim := float64(uint64(d.Config.TotalBurst)+d.Fair.wait(&d.Config)) / (1 << meterShift) / 1e9
+	aim := float64(d.Config[0].TotalBurst+d.wait()) / (1 << meterShift) / 1e9
 	if math.Abs(level/aim-1) > 0.125 {
 		t.Errorf("the meter is %.1f ms ahead, want %.1f", 1e3*level, 1e3*aim)
 	}
@@ -259,14 +262,14 @@ func TestWaitGrowsWithTheFlows(t *testing.T) {
 			all = append(all, &sender{share: 3 / float64(flows), bytes: 1514, protocol: protoUDP})
 		}
 		offer(d, bits, 2, 4, all...)
-		wait := d.Fair.wait(&d.Config)
-		if wait < last || wait > uint64(d.Config.FairMost) || wait < uint64(d.Config.FairLeast) {
+		wait := d.wait()
+		if wait < last || wait > d.Config[0].FairMost || wait < d.Config[0].FairLeast {
 			t.Errorf("%d flows shall wait %d, after %d with fewer, want more, from %d to %d", flows, wait, last,
-				d.Config.FairLeast, d.Config.FairMost)
+				d.Config[0].FairLeast, d.Config[0].FairMost)
 		}
 		last = wait
 	}
-	if least := uint64(strictAt(bits).Config.FairLeast); last <= least {
+	if least := strictAt(bits).Config[0].FairLeast; last <= least {
 		t.Errorf("200 flows shall wait %d, want more than the least, %d", last, least)
 	}
 }
@@ -274,17 +277,22 @@ func TestWaitGrowsWithTheFlows(t *testing.T) {
 // A share that is far too small for a moment makes heavy packets wait longer for that moment. What losses add comes on
 // top of that.
 func TestWaitFollowsTheShare(t *testing.T) {
-	c := &strictAt(100e6).Config
-	least, most := uint64(c.FairLeast), uint64(c.FairMost)
-	for f, want := range map[Fair]uint64{
-		{Share: fairMost}:                           least,
-		{Share: fairLeast}:                          most,
-		{Share: fairMost, Extra: 1000}:              least + 1000,
-		{Share: EstimateOne / 12, Extra: most / 16}: most * 13 / 16,
-		{Share: fairMost, Extra: most}:              most,
+	d := strictAt(100e6)
+	least, most := d.Config[0].FairLeast, d.Config[0].FairMost
+	for _, tt := range []struct {
+		share       uint32
+		extra, want uint64
+	}{
+		{fairMost, 0, least},
+		{fairLeast, 0, most},
+		{fairMost, 1000, least + 1000},
+		{estimateOne / 12, most / 16, most * 13 / 16},
+		{fairMost, most, most},
 	} {
-		if got := f.wait(c); max(got, want)-min(got, want) > want/1000 {
-			t.Errorf("%+v: shall wait %d, want %d", f, got, want)
+		d.setFair(tt.share, 0)
+		d.State.FairExtra = tt.extra
+		if got := d.wait(); max(got, tt.want)-min(got, tt.want) > tt.want/1000 {
+			t.Errorf("%+v: shall wait %d", tt, got)
 		}
 	}
 }
@@ -295,7 +303,7 @@ const sentBulk = 1 << 30
 // Once a packet of TCP bulk was lost, those that find the queue empty make heavy packets wait longer, for 2.1 s and up
 // to the most.
 func TestWaitGrowsWhereTheQueueRunsEmpty(t *testing.T) {
-	const bits, size, tick = 100e6, 1514, 10_000
+	const bits, size, now = 100e6, 1514, 10_000
 	for name, c := range map[string]struct {
 		protocol uint8
 		sent     uint64
@@ -313,47 +321,50 @@ func TestWaitGrowsWhereTheQueueRunsEmpty(t *testing.T) {
 		"up to the most": {protocol: protoTCP, sent: sentBulk, after: 100, packets: 4000, want: 2000},
 	} {
 		d := strictAt(bits)
-		d.Fair.Cut = tick - c.after
-		want := min(uint64(c.want*float64(Cost(d.Config.TotalRate, size))), uint64(d.Config.FairMost))
+		d.setFair(fairLeast, now)
+		d.State.FairCut = uint64(now - c.after)
+		want := min(uint64(c.want*float64(cost(d.Config[0].TotalRate, size))), d.Config[0].FairMost)
+		setClock(now<<tickShift, 0)
 		for range c.packets {
-			w := &work{
-				bytes: size, nowNS: tick << TickShift, before: uint64(c.level * float64(d.Config.TotalBurst)), fair: d.Fair,
-				listed: c.sent,
-			}
-			w.parsed.Flow.Protocol = c.protocol
-			d.excess(w, 0)
+			p := &image.Packet{Level: uint64(c.level * float64(d.Config[0].TotalBurst)), Fair: d.share(), Listed: c.sent}
+			p.Flow.Protocol = c.protocol
+			d.excess(p, size)
 		}
-		if d.Fair.Extra != want {
-			t.Errorf("%s: shall wait %d longer, want %d", name, d.Fair.Extra, want)
+		if d.State.FairExtra != want {
+			t.Errorf("%s: shall wait %d longer, want %d", name, d.State.FairExtra, want)
 		}
 	}
 }
 
 // What says that TCP was cut down is a drop or a mark.
 func TestCutIsADropOrAMark(t *testing.T) {
-	const tick = 10_000
+	const now = 10_000
+	setClock(now<<tickShift, math.MaxUint32)
 	for _, ecn := range []uint8{0, 2} {
 		d := strictAt(100e6)
-		w := &work{
-			bytes: 1514, nowNS: tick << TickShift, before: uint64(d.Config.TotalBurst + d.Config.FairLeast),
-			est: EstimateOne, fair: Fair{Share: EstimateOne * 3 / 4}, listed: sentBulk,
+		c := &d.Config[0]
+		p := &image.Packet{
+			Level: c.TotalBurst + c.FairLeast, Est: estimateOne, Fair: estimateOne * 3 / 4, Listed: sentBulk, Family: 4, Tos: ecn,
 		}
-		w.parsed.Flow.Protocol, w.parsed.Family, w.parsed.TOS = protoTCP, 4, ecn
-		if d.excess(w, math.MaxUint32); d.Fair.Cut != tick {
-			t.Errorf("ECN %d: cut in tick %d, want %d", ecn, d.Fair.Cut, tick)
+		p.Flow.Protocol = protoTCP
+		if d.excess(p, 1514); d.cut() != now {
+			t.Errorf("ECN %d: cut in tick %d, want %d", ecn, d.cut(), now)
 		}
 	}
 }
+
+// cut is the tick in which TCP bulk last lost a packet for its share, or was marked.
+func (d *direction) cut() uint32 { return uint32(d.State.FairCut) }
 
 // A sender that would wait for a timer does not lose a packet that its part of the wait has room
 // for, or half of what is left of the queue; and nothing happened to make the queue longer. A
 // mark is no loss.
 func TestIdleSenderKeepsATurn(t *testing.T) {
-	const tick, bits, fair = 10_000, 100e6, EstimateOne / 8
+	const now, bits, fair = 10_000, 100e6, estimateOne / 8
 	d := strictAt(bits)
-	most := uint64(d.Config.TotalBurst + d.Config.FairMost)
+	most := d.Config[0].TotalBurst + d.Config[0].FairMost
 	bytesIn := func(time uint64) float64 { return float64(time) / (1 << meterShift) / 1e9 * bits / 8 }
-	part := bytesIn(uint64(d.Config.FairLeast)) / 8
+	part := bytesIn(d.Config[0].FairLeast) / 8
 	for name, c := range map[string]struct {
 		idle  bool
 		left  float64 // of the queue, bytes
@@ -368,19 +379,22 @@ func TestIdleSenderKeepsATurn(t *testing.T) {
 		"more than half": {idle: true, left: 4 * part, bytes: part * 2.01, want: excessDrop},
 		"ECN":            {idle: true, bytes: part / 10, ecn: 2, want: excessMark},
 	} {
-		d.Fair = Fair{Share: fair}
-		w := &work{
-			nowNS: tick << TickShift, fair: d.Fair, bytes: uint32(c.bytes), listed: sentBulk, sender: &Sender{Out: 1},
-			before: most - uint64(c.left/bits*8*1e9*(1<<meterShift)),
-		}
+		d.setFair(fair, 0)
+		d.State.FairCut, d.State.FairExtra = 0, 0
+		setClock(now<<tickShift, math.MaxUint32)
+		setSender(true, 1)
 		if c.idle {
-			w.sender = &Sender{}
+			setSender(true, 0)
 		}
-		w.est = fair + uint32(Cost(d.Config.FairRate, w.bytes))
-		w.parsed.Flow.Protocol, w.parsed.Family, w.parsed.TOS = protoTCP, 4, c.ecn
-		got := d.excess(w, math.MaxUint32)
-		if cut, longer := d.Fair.Cut == tick, d.Fair.Extra > 0; got != c.want || cut != (c.want != excessNone) || longer != (c.want == excessDrop) {
-			t.Errorf("%s, %d bytes: %d, cut %t, waits longer %t; want %d", name, w.bytes, got, cut, longer, c.want)
+		bytes := uint32(c.bytes)
+		p := &image.Packet{
+			Fair: fair, Listed: sentBulk, Family: 4, Tos: c.ecn, Est: fair + uint32(cost(d.Config[0].FairRate, bytes)),
+			Level: most - uint64(c.left/bits*8*1e9*(1<<meterShift)),
+		}
+		p.Flow.Protocol = protoTCP
+		got := d.excess(p, bytes)
+		if cut, longer := d.cut() == now, d.State.FairExtra > 0; got != c.want || cut != (c.want != excessNone) || longer != (c.want == excessDrop) {
+			t.Errorf("%s, %d bytes: %d, cut %t, waits longer %t; want %d", name, bytes, got, cut, longer, c.want)
 		}
 	}
 }
@@ -416,32 +430,33 @@ func TestWaitGrowsWithWhatTCPLoses(t *testing.T) {
 		{protocol: protoTCP, direction: terms.Ingress, share: 1.6, seconds: 3, changes: true},
 	} {
 		d := strictAt(bits)
-		d.Config.Direction = c.direction
-		most := uint64(d.Config.FairMost)
+		d.Config[0].Direction = uint8(c.direction)
+		most := d.Config[0].FairMost
 		one := sender{share: c.share, bytes: 1514, protocol: c.protocol, changes: c.changes}
 		other := one
 		offer(d, bits, 0, c.seconds, &one, &other)
-		if part := float64(d.Fair.Extra) / float64(most); part < c.from || part > c.to {
-			t.Errorf("%+v: shall wait %d longer, which is %.3f of %d", c, d.Fair.Extra, part, most)
+		if part := float64(d.State.FairExtra) / float64(most); part < c.from || part > c.to {
+			t.Errorf("%+v: shall wait %d longer, which is %.3f of %d", c, d.State.FairExtra, part, most)
 		}
-		f := d.Fair
-		for tick := f.Tick; tick < f.Tick+100_000; tick += 100 { // 105 s
-			d.Fair.look(&d.Config, 0, tick)
+		last := uint32(d.State.Fair >> 32)
+		for tick := last; tick < last+100_000; tick += 100 { // 105 s
+			d.look(0, tick)
 		}
-		if d.Fair.Extra != 0 {
-			t.Errorf("%+v: after 105 s without a loss shall still wait %d longer", c, d.Fair.Extra)
+		if d.State.FairExtra != 0 {
+			t.Errorf("%+v: after 105 s without a loss shall still wait %d longer", c, d.State.FairExtra)
 		}
 	}
 }
 
 // One offloaded packet is no sign that marks are ignored.
 func TestMarksOnLargePackets(t *testing.T) {
-	c := &strictAt(10e6).Config
-	fair := uint32(EstimateOne / 9)
+	d := strictAt(10e6)
+	c := &d.Config[0]
+	fair := uint32(estimateOne / 9)
+	setClock(0, math.MaxUint32)
 	for frames, want := range map[uint32]excess{3: excessMark, 5: excessDrop} {
-		w := &work{fair: Fair{Share: fair}, before: uint64(c.TotalBurst + c.FairMost), est: 2*fair + frames*c.FairFrameEstimate}
-		w.parsed.Family, w.parsed.TOS = 4, 2
-		if got := draw(c, w, math.MaxUint32); got != want {
+		p := &image.Packet{Fair: fair, Level: c.TotalBurst + c.FairMost, Est: 2*fair + frames*c.FairFrameEst, Family: 4, Tos: 2}
+		if got := d.draw(p, 0); got != want {
 			t.Errorf("%d frames above twice the share: %d, want %d", frames, got, want)
 		}
 	}
@@ -449,15 +464,18 @@ func TestMarksOnLargePackets(t *testing.T) {
 
 // A packet that is more than the share by itself is not lost if its flow was silent before.
 func TestLargePacketAfterSilence(t *testing.T) {
-	c := &strictAt(10e6).Config
-	fair := uint32(EstimateOne / 9)
+	d := strictAt(10e6)
+	c := &d.Config[0]
+	const bytes = 65_226
+	fair := uint32(estimateOne / 9)
+	setClock(0, math.MaxUint32)
 	for part, want := range map[float64]excess{0: excessNone, 0.12: excessNone, 0.13: excessDrop, 1: excessDrop} {
-		w := &work{fair: Fair{Share: fair}, before: uint64(c.TotalBurst + c.FairMost), bytes: 65_226}
-		w.est = uint32(part*float64(fair)) + uint32(Cost(c.FairRate, w.bytes))
-		if w.est < 2*fair {
-			t.Fatalf("the packet is %d, less than twice the share, %d", w.est, fair)
+		p := &image.Packet{Fair: fair, Level: c.TotalBurst + c.FairMost}
+		p.Est = uint32(part*float64(fair)) + uint32(cost(c.FairRate, bytes))
+		if p.Est < 2*fair {
+			t.Fatalf("the packet is %d, less than twice the share, %d", p.Est, fair)
 		}
-		if got := draw(c, w, math.MaxUint32); got != want {
+		if got := d.draw(p, bytes); got != want {
 			t.Errorf("%v of the share before the packet: %d, want %d", part, got, want)
 		}
 	}
@@ -486,9 +504,10 @@ func TestLargePacketsSeldom(t *testing.T) {
 
 // A connection that has sent little is not cut down to the share of bulk that makes the queue longer.
 func TestBeginningBesideBulk(t *testing.T) {
-	c := &strictAt(10e6).Config
+	d := strictAt(10e6)
+	c := &d.Config[0]
 	const kib = 1 << 10
-	fair := uint32(EstimateOne / 9)
+	fair := uint32(estimateOne / 9)
 	for name, tc := range map[string]struct {
 		protocol uint8
 		sent     uint64
@@ -504,12 +523,12 @@ func TestBeginningBesideBulk(t *testing.T) {
 		"is not in the list":     {protoTCP, 0, 1, 1.9, excessDrop},
 		"does not slow down":     {protoUDP, 100 * kib, 1, 1.9, excessDrop},
 	} {
-		w := &work{
-			fair: Fair{Share: fair, Extra: tc.extra}, before: uint64(c.TotalBurst + c.FairMost),
-			est: uint32(tc.part * float64(fair)), listed: tc.sent,
+		setClock(0, math.MaxUint32)
+		p := &image.Packet{
+			Fair: fair, Extra: tc.extra, Level: c.TotalBurst + c.FairMost, Est: uint32(tc.part * float64(fair)), Listed: tc.sent,
 		}
-		w.parsed.Flow.Protocol = tc.protocol
-		if got := draw(c, w, math.MaxUint32); got != tc.want {
+		p.Flow.Protocol = tc.protocol
+		if got := d.draw(p, 0); got != tc.want {
 			t.Errorf("%s: %d, want %d", name, got, tc.want)
 		}
 	}
@@ -539,14 +558,11 @@ func TestSlowedTCPStaysHeavy(t *testing.T) {
 // After a pause nothing is known of what is fair.
 func TestFairShareAfterAPause(t *testing.T) {
 	d := strictAt(10e6)
-	f := Fair{Share: fairLeast, Tick: 5}
-	f.look(&d.Config, 0, 5+fairPause)
-	if f.Share >= EstimateOne/2 {
-		t.Errorf("the share is %d after %d ticks, want still a small one", f.Share, fairPause)
-	}
-	f = Fair{Share: fairLeast, Tick: 5}
-	if f.look(&d.Config, 0, 5+fairPause+1); f.Share != EstimateOne {
-		t.Errorf("the share is %d after a pause, want all of the cap, %d", f.Share, EstimateOne)
+	for _, tt := range []struct{ ticks, least, most uint32 }{{fairPause, 0, estimateOne/2 - 1}, {fairPause + 1, estimateOne, estimateOne}} {
+		d.setFair(fairLeast, 5)
+		if d.look(0, 5+tt.ticks); d.share() < tt.least || d.share() > tt.most {
+			t.Errorf("the share is %d after %d ticks, want from %d to %d: all of the cap after a pause", d.share(), tt.ticks, tt.least, tt.most)
+		}
 	}
 }
 
@@ -554,18 +570,17 @@ func TestFairShareAfterAPause(t *testing.T) {
 // nothing, up to the skew of clocks; older than that is a pause.
 func TestFairShareAtAnOlderTick(t *testing.T) {
 	d := strictAt(10e6)
-	for _, level := range []uint64{0, uint64(d.Config.TotalHorizon)} {
+	for _, level := range []uint64{0, d.Config[0].TotalHorizon} {
 		for _, later := range []uint32{1000, 1} { // ticks wrap
-			was := Fair{Share: EstimateOne / 8, Tick: later}
-			for _, behind := range []uint32{1, 4, TickSkew} {
-				f := was
-				if f.look(&d.Config, level, later-behind); f != was {
-					t.Errorf("%d ticks before tick %d the share becomes %+v, want %+v", behind, later, f, was)
+			d.setFair(estimateOne/8, later)
+			was := d.State.Fair
+			for _, behind := range []uint32{1, 4, tickSkew} {
+				if d.look(level, later-behind); d.State.Fair != was {
+					t.Errorf("%d ticks before tick %d the share becomes %#x, want %#x", behind, later, d.State.Fair, was)
 				}
 			}
-			f := was
-			if f.look(&d.Config, level, later-TickSkew-1); f.Share != EstimateOne {
-				t.Errorf("%d ticks before tick %d the share becomes %+v, want all of the cap", TickSkew+1, later, f)
+			if d.look(level, later-tickSkew-1); d.share() != estimateOne {
+				t.Errorf("%d ticks before tick %d the share becomes %d, want all of the cap", tickSkew+1, later, d.share())
 			}
 		}
 	}
@@ -574,46 +589,57 @@ func TestFairShareAtAnOlderTick(t *testing.T) {
 // Nor does one that measures how much light packets slow heavy ones down.
 func TestSlowdownAtAnOlderTime(t *testing.T) {
 	d := strictAt(10e6)
-	d.Waits = Waits{Factor: 3 * waitOne, Bytes: 1000, SinceNS: 5e12}
-	d.LightBytes = 2000
-	was := d.Waits
-	if got := d.lightSlowdown(was.SinceNS - 4e6); got != was.Factor || d.Waits != was {
-		t.Errorf("4 ms before the last measurement the factor is %d and %+v is kept, want %d and %+v", got, d.Waits, was.Factor, was)
+	d.State.WaitFactor, d.State.WaitBytes, d.State.WaitSince = 3*waitOne, 1000, 5e12
+	d.State.Counts[image.Light].Bytes = 2000
+	was := d.State
+	if got := d.slowdown(was.WaitSince - 4e6); got != was.WaitFactor || d.State != was {
+		t.Errorf("4 ms before the last measurement the factor is %d, and the state changes: %t; want %d", got, d.State != was, was.WaitFactor)
 	}
 }
 
 // Beside a flood that loses packets the queue is as long as what TCP of this node has in it, for a moment, and TCP may
 // have half of the share more. Without such TCP the queue stays as it is, and a sender at its share is no flood.
 func TestFloodBesideTCP(t *testing.T) {
-	const tick = 100_000
+	const now = 100_000
 	d := strictAt(100e6)
-	c := &d.Config
-	packet := func(protocol uint8, part float64, sender *Sender) {
-		w := &work{nowNS: tick << TickShift, fair: d.Fair, bytes: 1514, before: uint64(c.TotalBurst + c.FairMost), sender: sender}
-		w.est, w.parsed.Flow.Protocol = uint32(part*float64(d.Fair.Share)), protocol
-		d.excess(w, math.MaxUint32)
+	c := &d.Config[0]
+	packet := func(protocol uint8, part float64) {
+		setClock(now<<tickShift, math.MaxUint32)
+		p := &image.Packet{Fair: d.share(), Flood: uint32(d.State.Fair), Level: c.TotalBurst + c.FairMost, Est: uint32(part * float64(d.share()))}
+		p.Flow.Protocol = protocol
+		d.excess(p, 1514)
 	}
-	look := func(after uint32) { d.Fair.look(c, uint64(c.TotalBurst), tick+after) }
-	d.Fair = Fair{Share: EstimateOne / 2, Tick: tick - 1}
-	packet(protoUDP, 1.1, nil)
-	if look(0); d.Fair.Flooded {
+	look := func(after uint32) (flooded, beside bool) {
+		d.look(c.TotalBurst, now+after)
+		return d.State.Fair&fairFlooded != 0, d.State.Fair&fairBeside != 0
+	}
+	d.setFair(estimateOne/2, now-1)
+	packet(protoUDP, 1.1)
+	if flooded, _ := look(0); flooded {
 		t.Error("a sender near its share is taken for a flood")
 	}
-	packet(protoUDP, 2, nil)
-	if look(1); !d.Fair.Flooded || d.Fair.Beside || d.Fair.wait(c) < uint64(c.FairLeast) {
-		t.Errorf("a flood alone: %+v, a wait of %d, want a flood and at least %d", d.Fair, d.Fair.wait(c), c.FairLeast)
+	packet(protoUDP, 2)
+	if flooded, beside := look(1); !flooded || beside || d.wait() < c.FairLeast {
+		t.Errorf("a flood alone: %t, beside TCP %t, a wait of %d, want a flood and at least %d", flooded, beside, d.wait(), c.FairLeast)
 	}
-	packet(protoTCP, 0.5, &Sender{Out: 4})
-	if look(2); !d.Fair.Beside || d.Fair.wait(c) >= uint64(c.FairLeast) {
-		t.Errorf("beside TCP of this node: %+v, a wait of %d, want less than %d", d.Fair, d.Fair.wait(c), c.FairLeast)
+	setSender(true, 4)
+	packet(protoTCP, 0.5)
+	setSender(false, 0)
+	if _, beside := look(2); !beside || d.wait() >= c.FairLeast {
+		t.Errorf("beside TCP of this node: %t, a wait of %d, want less than %d", beside, d.wait(), c.FairLeast)
 	}
-	w := &work{fair: d.Fair}
-	for protocol, part := range map[uint8]uint64{protoUDP: 2, protoTCP: 3} {
-		if w.parsed.Flow.Protocol = protocol; w.fairShare(c) != uint64(d.Fair.Share)*part/2 {
-			t.Errorf("protocol %d may have %d of a share of %d, want %d halves of it", protocol, w.fairShare(c), d.Fair.Share, part)
+	// TCP may have half of the share more.
+	for protocol, most := range map[uint8]float64{protoUDP: 1, protoTCP: 1.5} {
+		for part, want := range map[float64]excess{most - 0.05: excessNone, most + 0.05: excessDrop} {
+			setClock(0, math.MaxUint32)
+			p := &image.Packet{Fair: d.share(), Flood: uint32(d.State.Fair), Level: c.TotalBurst + c.FairMost, Est: uint32(part * float64(d.share()))}
+			p.Flow.Protocol = protocol
+			if got := d.draw(p, 1514); got != want {
+				t.Errorf("protocol %d with %.2f of the share: %d, want %d", protocol, part, got, want)
+			}
 		}
 	}
-	if look(300); d.Fair.Flooded || d.Fair.Beside {
-		t.Errorf("0.3 s later: %+v, want neither", d.Fair)
+	if flooded, beside := look(300); flooded || beside {
+		t.Errorf("0.3 s later: a flood %t, beside TCP %t, want neither", flooded, beside)
 	}
 }
