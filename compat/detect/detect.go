@@ -71,32 +71,6 @@ type Options struct {
 	Before *Cilium
 }
 
-// State is how present a CNI is on the node.
-type State string
-
-// The states, from the one that matters most.
-const (
-	// StateActive: its configuration is in force.
-	StateActive State = "active"
-	// StateRunning: it runs, and the configuration in force is not its own.
-	StateRunning State = "running"
-	// StateLeftOver: signs of it are there, and it does not run.
-	StateLeftOver State = "left over"
-	// StateInstalled: its binary is there and nothing else.
-	StateInstalled State = "installed"
-)
-
-// Found is a CNI on the node.
-type Found struct {
-	Family string
-	State  State
-	// Runs says whether it runs; unknown if neither processes nor sockets can
-	// be seen.
-	Runs profiles.Answer
-	// Signs are what was seen, "file opt/cni/bin/x".
-	Signs []string
-}
-
 // Node is what was found out.
 type Node struct {
 	// Config is what the container runtime's files say.
@@ -112,8 +86,8 @@ type Node struct {
 	Profile *profiles.Profile
 	Assumed bool
 	Why     string
-	// Found are all CNIs with a sign, by family.
-	Found []Found
+	// Running are the families of CNIs that run.
+	Running []string
 	// Facts are what distinguished the profiles.
 	Facts map[string]string
 	// Ready says whether the CNI in force serves pods.
@@ -174,7 +148,7 @@ func Read(ctx context.Context, root fs.FS, opts Options) *Node {
 		}
 	}
 	n.Ready = n.ready()
-	n.Found = r.found(programs)
+	n.Running = r.running(programs)
 	return n
 }
 

@@ -297,23 +297,8 @@ func TestStates(t *testing.T) {
 		sockets:   []string{"/run/other.sock"},
 		devices:   []string{"lo", "eth0", "cilium_host"},
 	}.root(), detect.Options{})
-	type row struct {
-		State detect.State
-		Runs  profiles.Answer
-	}
-	got := map[string]row{}
-	for _, f := range n.Found {
-		got[f.Family] = row{f.State, f.Runs}
-	}
-	want := map[string]row{
-		"flannel":   {detect.StateActive, profiles.Yes},
-		"cilium":    {detect.StateRunning, profiles.Yes},
-		"aws":       {detect.StateLeftOver, profiles.No},
-		"calico":    {detect.StateLeftOver, profiles.No},
-		"reference": {detect.StateInstalled, profiles.No},
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("found (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]string{"cilium", "flannel"}, n.Running); diff != "" {
+		t.Errorf("running (-want +got):\n%s", diff)
 	}
 	if n.Kernel.Release != "6.18.44" || n.Kernel.HasBTF != profiles.Yes {
 		t.Errorf("kernel %+v", n.Kernel)
@@ -327,8 +312,8 @@ func TestWithoutTheNodesNamespaces(t *testing.T) {
 		files:     map[string]string{net + "10-aws.conflist": list("aws-cni", "aws-cni")},
 		processes: []string{"1 podweir"},
 	}.root(), detect.Options{})
-	if len(n.Found) != 1 || n.Found[0].Runs != profiles.Unknown || n.Ready != profiles.Unknown {
-		t.Errorf("found %+v, ready %v, want unknown", n.Found, n.Ready)
+	if len(n.Running) != 0 || n.Ready != profiles.Unknown {
+		t.Errorf("running %+v, ready %v, want none and unknown", n.Running, n.Ready)
 	}
 }
 
@@ -518,8 +503,7 @@ func TestWhetherFelixRuns(t *testing.T) {
 				t.Errorf("runs %v, profile %s, ingress on %v, beside %v, want %v, %s, %v, %v",
 					n.Calico.Runs, n.Profile.Name, n.Profile.Ingress.Place, n.OtherShapers().By, tc.runs, tc.profile, tc.place, tc.shaper)
 			}
-			at := slices.IndexFunc(n.Found, func(f detect.Found) bool { return f.Family == "calico" })
-			if running := at >= 0 && n.Found[at].State == detect.StateRunning; running != (tc.runs == yes) {
+			if running := slices.Contains(n.Running, "calico"); running != (tc.runs == yes) {
 				t.Errorf("Calico is found running: %v, want %v", running, tc.runs == yes)
 			}
 			if tc.place == terms.PlaceIFB && n.Profile.Egress.Refused[terms.ModeClsactHostSide] == "" {

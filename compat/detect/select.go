@@ -221,67 +221,28 @@ func (n *Node) ready() profiles.Answer {
 	return n.Listens(n.Profile.Conflist.ReadySocket)
 }
 
-// found collects the signs of every family.
-func (r *reader) found(programs []string) []Found {
-	var out []Found
-	seen := map[string]int{}
+// running are the families of CNIs that run.
+func (r *reader) running(programs []string) []string {
+	var out []string
 	for _, p := range profiles.All() {
-		at, ok := seen[p.Family]
-		if !ok {
-			at = len(out)
-			seen[p.Family] = at
-			out = append(out, Found{Family: p.Family})
-		}
-		for _, s := range p.Signals {
-			r.look(&out[at], s, programs)
-		}
-	}
-	out = slices.DeleteFunc(out, func(f Found) bool {
-		return len(f.Signs) == 0 && (r.node.Profile == nil || r.node.Profile.Family != f.Family)
-	})
-	for i := range out {
-		out[i].State = r.state(&out[i])
-		if out[i].Runs == profiles.Unknown && r.node.Sockets != nil && r.node.seesNode() {
-			out[i].Runs = profiles.No
+		if !slices.Contains(out, p.Family) && slices.ContainsFunc(p.Signals, func(s profiles.Signal) bool { return r.seen(s, programs) }) {
+			out = append(out, p.Family)
 		}
 	}
 	return out
 }
 
-// look adds one sign if it is there.
-func (r *reader) look(f *Found, s profiles.Signal, programs []string) {
-	var seen bool
+// seen looks for one sign.
+func (r *reader) seen(s profiles.Signal, programs []string) bool {
 	switch s.Kind {
-	case profiles.SignalFile:
-		seen = r.exists(s.Value) == profiles.Yes
 	case profiles.SignalSocket:
-		seen = r.node.Listens(s.Value) == profiles.Yes
+		return r.node.Listens(s.Value) == profiles.Yes
 	case profiles.SignalProcess:
-		seen = r.node.Process(s.Value) != nil || s.Value == calicoNode && r.node.Calico.Runs == profiles.Yes
+		return r.node.Process(s.Value) != nil || s.Value == calicoNode && r.node.Calico.Runs == profiles.Yes
 	case profiles.SignalDevice:
-		seen = slices.Contains(r.node.Devices, s.Value)
+		return slices.Contains(r.node.Devices, s.Value)
 	case profiles.SignalProgram:
-		seen = slices.ContainsFunc(programs, func(name string) bool { return strings.HasPrefix(name, s.Value) })
+		return slices.ContainsFunc(programs, func(name string) bool { return strings.HasPrefix(name, s.Value) })
 	}
-	sign := string(s.Kind) + " " + s.Value
-	if !seen || slices.Contains(f.Signs, sign) {
-		return
-	}
-	f.Signs = append(f.Signs, sign)
-	if s.Means == profiles.Running {
-		f.Runs = profiles.Yes
-	}
-}
-
-func (r *reader) state(f *Found) State {
-	switch {
-	case r.node.Profile != nil && r.node.Profile.Family == f.Family:
-		return StateActive
-	case f.Runs == profiles.Yes:
-		return StateRunning
-	case slices.ContainsFunc(f.Signs, func(s string) bool { return !strings.HasPrefix(s, "file opt/cni/bin/") }):
-		return StateLeftOver
-	default:
-		return StateInstalled
-	}
+	return false
 }

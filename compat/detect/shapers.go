@@ -47,7 +47,7 @@ func (n *Node) makesPods(family string) bool {
 	if n.Profile == nil || n.Profile.Family != "multus" {
 		return n.Profile != nil && n.Profile.Family == family
 	}
-	return slices.ContainsFunc(n.Found, func(f Found) bool { return f.Family == family && f.State == StateRunning })
+	return slices.Contains(n.Running, family)
 }
 
 // Cilium's bandwidth manager reads the annotation for ingress from 1.18 on: it is

@@ -30,19 +30,6 @@ func checkOneAgent(f *Facts) Finding {
 	}
 }
 
-func checkSameBuild(f *Facts) Finding {
-	switch {
-	case f.Beside == "":
-		return skip("no podweir-cni is beside this program")
-	case f.Installed == "":
-		return unknown("/" + f.PluginBinary.Path + " cannot be read")
-	case f.Installed != f.Beside:
-		return breaks("/"+f.PluginBinary.Path+" is another build than the one beside this program", "the same build",
-			"install -m 0755 podweir-cni /"+f.PluginBinary.Path, f.Installed, f.Beside)
-	}
-	return holds("the same build")
-}
-
 func checkNetwork(f *Facts) Finding {
 	dir := "/" + f.Node.ConfDir
 	file := f.active()
@@ -208,16 +195,12 @@ func checkBinary(f *Facts) Finding {
 	case b.Path == "":
 		return breaks(conflist.Type+" is not in "+dirs, "the plugin's binary", fix+"/"+f.Node.BinDirs[0])
 	case b.Err != nil:
-		return breaks("/"+b.Path+": "+b.Err.Error(), "an ELF executable", fix+"/"+b.Path)
+		return breaks("/"+b.Path+": "+b.Err.Error(), "a file that can be read", fix+"/"+b.Path)
 	case !b.Executable:
 		return breaks("/"+b.Path+" is not executable", "mode 0755", "chmod 0755 /"+b.Path)
 	case slices.Contains(f.NoExec, path.Dir(b.Path)):
 		return breaks("/"+path.Dir(b.Path)+" is on a file system that is mounted noexec", "a mount from which plugins can be run",
 			"mount -o remount,exec for the file system of /"+path.Dir(b.Path)+", or use another bin_dir")
-	case b.Machine != wantMachine():
-		return breaks(fmt.Sprintf("/%s is for %v", b.Path, b.Machine), wantMachine().String(), fix+"/"+b.Path+", from the image for this processor")
-	case !b.Static:
-		return breaks("/"+b.Path+" needs a dynamic loader", "a static binary", fix+"/"+b.Path)
 	}
 	return holds("/" + b.Path)
 }

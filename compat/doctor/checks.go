@@ -22,7 +22,6 @@ var runs = map[string]func(*Facts) Finding{
 	"PW107": checkVisible,
 	"PW108": checkRuntime,
 	"PW109": checkProfile,
-	"PW110": checkOthers,
 	"PW114": checkMaxConfNum,
 	"PW115": checkNRI,
 	"PW116": checkQueueReadable,
@@ -40,7 +39,6 @@ var runs = map[string]func(*Facts) Finding{
 	"PW212": checkDropInsLoad,
 	"PW213": checkDropInPlace,
 	"PW214": checkRenamed,
-	"PW217": checkSameBuild,
 	"PW218": checkEntry,
 	"PW220": checkOneAgent,
 	"PW221": checkFought,
@@ -72,9 +70,6 @@ var runs = map[string]func(*Facts) Finding{
 	"PW613": checkAgent,
 	"PW614": checkGroups,
 	"PW701": probed(checkFlows),
-	"PW702": probed(checkMoves),
-	"PW703": probed(checkRedirect),
-	"PW705": probed(checkRewrites),
 }
 
 // sights are about what the doctor can see, and not about what is wrong on the node: their

@@ -32,15 +32,6 @@ var update = flag.Bool("update", false, "rewrite golden files and pages")
 
 const net = "etc/cni/net.d/"
 
-// elfHeader is a 64-bit little-endian ELF executable without sections, for a
-// processor: e_ident, e_type, e_machine, e_version and sizes (elf(5)).
-func elfHeader(machine byte) string {
-	h := make([]byte, 64)
-	copy(h, "\x7fELF\x02\x01\x01")
-	h[16], h[18], h[20], h[52], h[54], h[58] = 2, machine, 1, 64, 56, 64
-	return string(h)
-}
-
 // node is a healthy node with the AWS VPC CNI and policy; cases change it.
 type node struct {
 	files map[string]string
@@ -51,7 +42,6 @@ type node struct {
 	kernel  *kernel
 	live    detect.Live
 	opts    detect.Options
-	beside  string
 	run     string
 	entry   func([]byte) error
 	fight   *doctor.Fight
@@ -79,7 +69,7 @@ func aws() *node {
 			"proc/5/comm":                        "aws-k8s-agent\n",
 			"sys/class/net/eni0123456789a/dummy": "",
 		},
-		exec:    map[string]string{"opt/cni/bin/podweir-cni": elfHeader(0x3e), "opt/cni/bin/aws-cni": "x"},
+		exec:    map[string]string{"opt/cni/bin/podweir-cni": "x", "opt/cni/bin/aws-cni": "x"},
 		sockets: []string{"/var/run/aws-node/ipamd.sock", "/var/run/aws-node/npa.sock"},
 		kernel:  healthy(),
 		opts:    detect.Options{Runtime: "containerd://2.1.3"},
@@ -180,11 +170,6 @@ func (n *node) root() fstest.MapFS {
 	return out
 }
 
-// touch changes a file of the root that is in use.
-func (n *node) touch(name string) {
-	n.inUse[name].ModTime = n.inUse[name].ModTime.Add(time.Second)
-}
-
 func (n *node) report(t *testing.T) *doctor.Report {
 	t.Helper()
 	return doctor.Run(n.facts(t))
@@ -195,7 +180,7 @@ func (n *node) facts(t *testing.T) *doctor.Facts {
 	root := n.root()
 	n.inUse = root
 	n.opts.Live = n.live
-	opts := doctor.Options{Run: n.run, Version: "v0.0.0-test", Beside: n.beside, Entry: n.entry, Fight: n.fight, Settle: time.Millisecond}
+	opts := doctor.Options{Run: n.run, Version: "v0.0.0-test", Entry: n.entry, Fight: n.fight, Settle: time.Millisecond}
 	if n.prober != nil {
 		opts.Prober, opts.Watch = n.prober, time.Millisecond
 	}

@@ -201,9 +201,6 @@ type Facts struct {
 	fight        *Fight
 	Sandboxes    []Sandbox
 	SandboxesErr error
-	// Beside is the plugin's binary beside the operator's program, Installed
-	// that on the node: digests, "" if there is none.
-	Beside, Installed string
 	// Probe is what was tried, nil if nothing was to be.
 	Probe *Probe
 }
@@ -228,9 +225,6 @@ type Options struct {
 	Handed func(*detect.Node) string
 	// Fight is a file that the agent stopped writing, nil if there is none.
 	Fight *Fight
-	// Beside is the digest of the plugin's binary that came with this program,
-	// as [Digest] makes it; "" if there is none.
-	Beside string
 	// Run is how podweir's program is run where the report is read, as [terms.OnPath]; ""
 	// is that.
 	Run string
@@ -274,7 +268,6 @@ func Gather(ctx context.Context, root fs.FS, node *detect.Node, opts Options) *F
 	}
 	plugin := node.Binary(root, conflist.Type)
 	f.PluginBinary = readBinary(root, plugin)
-	f.Beside, f.Installed = opts.Beside, installed(root, plugin, opts.Beside)
 	f.parseEntry, f.fight, f.run = opts.Entry, opts.Fight, opts.Run
 	f.NoExec = readNoExec(root, node.BinDirs)
 	f.Sandboxes, f.SandboxesErr = f.askedFor(ctx, opts.Kernel)
@@ -296,7 +289,7 @@ func Gather(ctx context.Context, root fs.FS, node *detect.Node, opts Options) *F
 		f.forgetEnded(ctx, k, settle)
 	}
 	if opts.Prober != nil {
-		f.Probe = probe(ctx, f, &opts)
+		f.Probe = probe(ctx, &opts)
 	}
 	return f
 }
@@ -366,12 +359,7 @@ func (f *Facts) chain() []string {
 
 // hasFamily says whether a CNI of this family is in force or runs.
 func (f *Facts) hasFamily(family string) bool {
-	if f.Profile.Family == family {
-		return true
-	}
-	return slices.ContainsFunc(f.Node.Found, func(c detect.Found) bool {
-		return c.Family == family && (c.State == detect.StateActive || c.State == detect.StateRunning)
-	})
+	return f.Profile.Family == family || slices.Contains(f.Node.Running, family)
 }
 
 // ownDropIns lists the networks whose drop-in directory has podweir in it,

@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/terms"
 )
 
@@ -119,69 +117,4 @@ func suspects(f *Facts, flow *Flow) string {
 		return ", and no program is ahead of it: a program redirects past the device"
 	}
 	return ", behind " + strings.Join(names, ", ")
-}
-
-func checkMoves(f *Facts, p *Probe) Finding {
-	if p.OrderErr != nil {
-		return unknown(p.OrderErr.Error())
-	}
-	if f.AttachedErr != nil {
-		return unknown(f.AttachedErr.Error())
-	}
-	var moved []string
-	hooks := 0
-	for i := range f.Attached {
-		a := &f.Attached[i]
-		if a.Kind == 0 {
-			continue
-		}
-		before, after := hookOf(p.OrderBefore, a), hookOf(p.OrderAfter, a)
-		if before == nil || after == nil {
-			continue // the pod ended
-		}
-		hooks++
-		if r := judge.Drift(before, after, a.Program, f.Profile); r != nil {
-			moved = append(moved, fmt.Sprintf("%s: %v", a.name(), *r))
-		}
-	}
-	switch {
-	case len(moved) > 0:
-		return breaks("changed within "+seconds(p.Watched)+": "+shorten(moved), "the same order", "tell the owner of who came ahead", moved...)
-	case hooks == 0:
-		return holds("podweir is on no shared host-side hook")
-	}
-	return holds(fmt.Sprintf("%d hooks for %s", hooks, seconds(p.Watched)))
-}
-
-func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
-
-func checkRedirect(_ *Facts, p *Probe) Finding {
-	switch {
-	case p.RedirectErr != nil:
-		return unknown(p.RedirectErr.Error())
-	case p.Redirect == "":
-		return breaks("packets get lost on the way through an ifb", "bpf_redirect or mirred delivers them", "modprobe ifb act_mirred")
-	}
-	return holds("by " + p.Redirect)
-}
-
-func checkRewrites(f *Facts, p *Probe) Finding {
-	if p.FilesErr != nil {
-		return unknown(p.FilesErr.Error())
-	}
-	var changed []string
-	for _, file := range p.FilesAfter {
-		if !slices.Contains(p.FilesBefore, file) {
-			changed = append(changed, "written: "+file)
-		}
-	}
-	for _, file := range p.FilesBefore {
-		if !slices.Contains(p.FilesAfter, file) {
-			changed = append(changed, "was before: "+file)
-		}
-	}
-	if len(changed) > 0 {
-		return breaks("within "+seconds(p.Watched)+": "+shorten(changed), "no change", "find who writes to /"+f.Node.ConfDir, changed...)
-	}
-	return holds(fmt.Sprintf("%d files unchanged for %s", len(p.FilesAfter), seconds(p.Watched)))
 }

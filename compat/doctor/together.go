@@ -31,7 +31,6 @@ var together = [][2]string{
 	{"PW208", "PW202"},
 	{"PW208", "PW203"},
 	{"PW208", "PW206"},
-	{"PW208", "PW110"},
 	{"PW208", "PW210"},
 	// The delivery does not work here: PW210 has the commands for another one.
 	{"PW210", "PW211"},

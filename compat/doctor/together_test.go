@@ -59,7 +59,7 @@ func TestOneProblemIsOneFinding(t *testing.T) {
 		"a foreign file is in force": {aws, func(n *node) {
 			n.files[net+"00-bridge.conflist"] = `{"cniVersion":"1.0.0","name":"b","plugins":[{"type":"bridge"},{"type":"bandwidth"}]}`
 			withoutPolicy(n)
-		}, map[string][]string{"PW208": {"PW202", "PW203", "PW206", "PW110", "PW210"}}},
+		}, map[string][]string{"PW208": {"PW202", "PW203", "PW206", "PW210"}}},
 		"a broken foreign file is in force": {aws, func(n *node) {
 			n.files[net+"00-a.conf"] = "{"
 			n.kernel.devices, n.kernel.attached = nil, nil
@@ -68,7 +68,7 @@ func TestOneProblemIsOneFinding(t *testing.T) {
 			n.files[net+"00-bridge.conflist"] = `{"cniVersion":"1.0.0","name":"b","plugins":[{"type":"bridge"}]}`
 			n.files[net+"00-podweir-00-bridge.conflist"] = n.files[own]
 			n.kernel.devices = nil
-		}, map[string][]string{"PW208": {"PW202", "PW203", "PW110", "PW210"}}},
+		}, map[string][]string{"PW208": {"PW202", "PW203", "PW210"}}},
 		"another original":                         {aws, func(n *node) { n.files[net+"05-aws.conflist"] = n.files[net+"10-aws.conflist"] }, map[string][]string{"PW203": nil}},
 		"a drop-in that the runtime does not read": {cilium, func(n *node) { n.opts.Runtime = "containerd://1.7.2" }, map[string][]string{"PW210": {"PW211", "PW202"}}},
 		"a file that Cilium renames": {cilium, func(n *node) {

@@ -149,32 +149,18 @@ type SignalKind string
 
 // The kinds of sign.
 const (
-	SignalFile    SignalKind = "file"
 	SignalSocket  SignalKind = "socket"
 	SignalProcess SignalKind = "process"
 	SignalDevice  SignalKind = "device"
 	SignalProgram SignalKind = "program"
 )
 
-// Meaning is what a sign proves.
-type Meaning string
-
-// The meanings of a sign.
-const (
-	Installed Meaning = "installed"
-	Running   Meaning = "running"
-	// Once proves that it ran at some time, since the last boot if the sign is
-	// on a file system in memory.
-	Once Meaning = "ran once"
-)
-
-// Signal is one sign of a CNI on a node.
+// Signal is one sign that a CNI runs on a node.
 type Signal struct {
 	Kind SignalKind
-	// Value is a path below the node's root, the name of a process (15
+	// Value is the path of a socket that is listened on, the name of a process (15
 	// characters at most), or the beginning of a device's or program's name.
 	Value string
-	Means Meaning
 }
 
 // The facts of a node that conditions use. detect fills them.

@@ -53,7 +53,7 @@ const bootIDPath = "/proc/sys/kernel/random/boot_id"
 // the run directory, where deleting it is always safe. Only answers are kept: what
 // could not be found out by one process, for lack of a right or of memory, is
 // tried again by the next.
-func (p Paths) features() (*features, error) { return p.featuresBy(ProbeRedirect) }
+func (p Paths) features() (*features, error) { return p.featuresBy(probeRedirect) }
 
 func (p Paths) featuresBy(probeRedirect func() (string, error)) (*features, error) {
 	boot, err := os.ReadFile(bootIDPath)
@@ -95,9 +95,9 @@ func keptFeatures(path, boot string) *features {
 	return nil
 }
 
-// ProbeRedirect tries, in a namespace of its own, how packets reach an ifb: bpf or
+// probeRedirect tries, in a namespace of its own, how packets reach an ifb: bpf or
 // mirred, "" if in neither way. It needs CAP_SYS_ADMIN.
-func ProbeRedirect() (string, error) {
+func probeRedirect() (string, error) {
 	program, err := datapath.LoadRedirect(queue.ProbeIFBIndex)
 	if err != nil {
 		return "", err

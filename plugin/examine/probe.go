@@ -12,17 +12,10 @@ import (
 
 	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/plugin/attach"
-	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/rtnl"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/terms"
 )
-
-// Order reads the devices again.
-func (n *Node) Order(ctx context.Context) ([]doctor.Device, error) { return n.Devices(ctx) }
-
-// Redirect sends packets through an ifb in a namespace of its own.
-func (n *Node) Redirect(context.Context) (string, error) { return engine.ProbeRedirect() }
 
 // Flows reads the counters of every limit.
 func (n *Node) Flows(context.Context) ([]doctor.Flow, error) {

@@ -174,28 +174,6 @@ func TestStand(t *testing.T) {
 	}
 }
 
-func TestDrift(t *testing.T) {
-	good := on(terms.SideHost, mine, cilFrom)
-	for name, tc := range map[string]struct {
-		after *judge.Chain
-		want  string
-	}{
-		"nothing moved":           {on(terms.SideHost, mine, cilFrom), ""},
-		"a program behind us":     {on(terms.SideHost, mine, stranger, cilFrom), ""},
-		"a program ahead":         {on(terms.SideHost, stranger, mine, cilFrom), "tracer (program 30) ahead of podweir"},
-		"the CNI ahead":           {on(terms.SideHost, cilFrom, mine), "cil_from_contai (program 10) ends the chain: podweir sees no packet"},
-		"ours is gone":            {on(terms.SideHost, cilFrom), "podweir's program is not on the hook"},
-		"it cannot be read later": {&judge.Chain{Unread: "x"}, "the hook could not be read"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := judge.Drift(good, tc.after, mine.ProgramID, cilium{})
-			if (got == nil) != (tc.want == "") || got != nil && !strings.Contains(got.String(), tc.want) {
-				t.Errorf("Drift() = %v, want %q", got, tc.want)
-			}
-		})
-	}
-}
-
 func TestOthers(t *testing.T) {
 	if diff := cmp.Diff(list{stranger, filter}, on(terms.SidePod, mine, stranger, myFilter, filter).Others()); diff != "" {
 		t.Errorf("Others() (-want +got):\n%s", diff)

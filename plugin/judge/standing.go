@@ -98,13 +98,3 @@ func (c *Chain) Stand(program uint32, n Neighbour) Report {
 	}
 	return out
 }
-
-// Drift compares two observations of a hook and says what came ahead of ours
-// in between, nil if nothing did.
-func Drift(before, after *Chain, program uint32, n Neighbour) *Report {
-	was, is := before.Stand(program, n), after.Stand(program, n)
-	if was.Standing == is.Standing && slices.Equal(was.Ahead, is.Ahead) {
-		return nil
-	}
-	return &is
-}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -17,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/compat/profiles"
@@ -65,7 +63,7 @@ func newDoctor(o *options) *cobra.Command {
 	f.String("delivery", "", "how podweir gets into the set-up of pods, where it was requested: a node does not show nri and watch")
 	f.String("health-address", serve.DefaultHealthAddress, "loopback address on which the agent answers /readyz")
 	f.BoolP("verbose", "v", false, "list also what is in order, and what was skipped")
-	f.Bool("probe", false, "also watch, and try what a look does not tell")
+	f.Bool("probe", false, "also watch the traffic of pods")
 	f.Duration("probe-time", 3*time.Second, "how long --probe watches, 1s to 1m")
 	f.Bool("strict", false, "let a warning count as a failure")
 	completeEnum(cmd, "delivery", deliveries()...)
@@ -104,7 +102,7 @@ func runDoctor(cmd *cobra.Command, o *options) error {
 	rep := o.asking().Doctor(ctx, detect.Options{
 		ConfDir: o.v.GetString("cni-conf-dir"), BinDir: o.v.GetString("cni-bin-dir"), Runtime: o.v.GetString("runtime"),
 		ToldRuntime: delivery.ToldRuntime(root),
-	}, doctor.Options{Beside: beside(), Delivery: profiles.Delivery(o.v.GetString("delivery")), Handed: handed(root), Fight: fought(root), Watch: watch, Run: runBy()})
+	}, doctor.Options{Delivery: profiles.Delivery(o.v.GetString("delivery")), Handed: handed(root), Fight: fought(root), Watch: watch, Run: runBy()})
 	out := cmd.OutOrStdout()
 	format := doctor.Format{Short: !o.v.GetBool("verbose"), Color: isTerminal(out) && os.Getenv("NO_COLOR") == "", Explain: terms.Runnable("podweir explain", runBy())}
 	var err error
@@ -161,25 +159,6 @@ func (o *options) runByReaders() string { return cmp.Or(runBy(), o.runByOthers()
 // examined is the node as the doctor sees it.
 func (o *options) examined() *examine.Node {
 	return &examine.Node{Paths: o.paths(), Root: o.v.GetString("root"), CRISocket: o.v.GetString("cri-socket"), Patience: patience}
-}
-
-// beside is the digest of the plugin's binary in the directory of this program,
-// "" if there is none.
-func beside() string {
-	self, err := os.Executable()
-	if err != nil {
-		return ""
-	}
-	f, err := os.Open(filepath.Join(filepath.Dir(self), conflist.Type))
-	if err != nil {
-		return ""
-	}
-	defer func() { _ = f.Close() }()
-	sum, err := doctor.Digest(f)
-	if err != nil {
-		return ""
-	}
-	return sum
 }
 
 func isTerminal(w io.Writer) bool {
