@@ -62,8 +62,14 @@ func (r *reader) cilium(ctx context.Context) {
 		r.ciliumSettings(c, "proc/"+p.PID+"/root/"+ciliumSettings+"/")
 	}
 	r.ciliumHeader(c)
-	if r.opts.Before != nil {
-		c.remember(r.opts.Before)
+	before := r.opts.Before
+	if before == nil && !c.API {
+		before = new(Cilium)
+		// What cannot be read says nothing.
+		_ = json.Unmarshal([]byte(r.text(CiliumSaid)), before)
+	}
+	if before != nil {
+		c.remember(before)
 	}
 	if c.ChainingMode == "" {
 		c.ChainingMode = r.chainingMode()
@@ -103,6 +109,10 @@ func (c *Cilium) remember(before *Cilium) {
 		c.BandwidthManager = cmp.Or(c.BandwidthManager, before.BandwidthManager)
 	}
 }
+
+// CiliumSaid is a [Cilium] below the node's root: what podweir's agent last heard from Cilium's
+// since the node booted.
+const CiliumSaid = "run/podweir/cilium.json"
 
 const ciliumSocket = "/var/run/cilium/cilium.sock"
 

@@ -67,7 +67,7 @@ type Options struct {
 	Conf *conflist.Dir
 	// Live may be nil.
 	Live Live
-	// Before is what was known of Cilium at the last look, nil if there was none.
+	// Before is what was known of Cilium at the last look, nil to read [CiliumSaid].
 	Before *Cilium
 }
 

@@ -48,6 +48,9 @@ type Config struct {
 	ConfDir, BinDir string
 	// State is the directory of the record, [DefaultState] by default.
 	State string
+	// Run is the directory of what counts until the node boots, in our own file system; nothing
+	// is kept there if it is empty.
+	Run string
 	// Binary is the podweir-cni that is installed, in our own file system: by
 	// default the one beside the running program.
 	Binary string
@@ -123,6 +126,8 @@ type Manager struct {
 	// when they last changed.
 	traces  []stamp
 	started time.Time
+	// said is what is kept of Cilium's answers, nil if nothing is yet.
+	said *detect.Cilium
 	// runtime and defaults are what the operator said, now or, for an installation,
 	// at an earlier one; noted says that the record has them.
 	runtime  string

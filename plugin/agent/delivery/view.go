@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"path"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/mailbox"
 )
 
 // redetect is how often the whole node is looked at again: who runs, and with
@@ -116,10 +118,24 @@ func (m *Manager) detect(ctx context.Context, conf *conflist.Dir) bool {
 		return false
 	}
 	m.node = node
+	m.keepSaid(&node.Cilium)
 	for _, p := range m.node.Problems {
 		m.log.Debug("part of the node not read", "problem", p)
 	}
 	return true
+}
+
+// keepSaid keeps what Cilium's agent says for the agent that comes after this one: it may start
+// while Cilium's is away, and would take the node for one with other routing.
+func (m *Manager) keepSaid(c *detect.Cilium) {
+	if m.config.Run == "" || !c.API || m.said != nil && reflect.DeepEqual(m.said, c) {
+		return
+	}
+	if err := mailbox.Write(filepath.Join(m.config.Run, path.Base(detect.CiliumSaid)), c); err != nil {
+		m.log.Warn("answers of Cilium's agent not kept", "err", err)
+		return
+	}
+	m.said = c
 }
 
 // fingerprint changes when the decision may: with the chain that podweir joins,

@@ -499,6 +499,33 @@ func (a *ciliumAgent) CiliumAPI(_ context.Context, resource string) ([]byte, err
 
 var errAway = errors.New("the agent is away")
 
+// TestAgentThatStartsWhileCiliumsIsAway has the routing from the agent before it: until
+// Cilium's answers, it does not move the queues of running pods.
+func TestAgentThatStartsWhileCiliumsIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newBlindHost(t, exclusive(nil))
+		agent := &ciliumAgent{}
+		agent.legacy.Store(true)
+		start := func() (*delivery.Manager, func()) {
+			return h.run(t, func(c *delivery.Config) { recent(c); c.Live, c.Run = agent, h.path("run/podweir") })
+		}
+		m, stop := start()
+		h.eventually(t, "the routing is known", func() bool { return m.Decision().Profile == "cilium-legacy-routing" && m.Decision().InForce })
+		entry := m.Decision().Entry
+		stop()
+		agent.away.Store(true)
+		m, _ = start()
+		h.eventually(t, "the next agent has decided", func() bool { return m.Decision().InForce && agent.missed.Load() > 0 })
+		if d := m.Decision(); d.Profile != "cilium-legacy-routing" || d.Entry != entry {
+			t.Errorf("profile %s and entry %s, want those from before, %s", d.Profile, d.Entry, entry)
+		}
+		agent.legacy.Store(false)
+		agent.away.Store(false)
+		h.write(t, "run/cilium/cilium.sock", "")
+		h.eventually(t, "another routing is seen", func() bool { return m.Decision().Profile == "cilium" })
+	})
+}
+
 // TestBandwidthManagerKeepsItsLimits: what Cilium enforces is left to it, also
 // while its agent restarts.
 func TestBandwidthManagerKeepsItsLimits(t *testing.T) {

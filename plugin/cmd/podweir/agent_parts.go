@@ -135,7 +135,7 @@ func (a *agentParts) makeDelivery(cmd *cobra.Command) error {
 	}
 	a.manager, err = delivery.New(delivery.Config{
 		Root: root, ConfDir: a.o.v.GetString("cni-conf-dir"), BinDir: a.o.v.GetString("cni-bin-dir"),
-		State: a.o.v.GetString("state"), Runtime: a.o.v.GetString("runtime"), Binary: a.o.v.GetString("binary"),
+		State: a.o.v.GetString("state"), Run: a.o.paths().Run, Runtime: a.o.v.GetString("runtime"), Binary: a.o.v.GetString("binary"),
 		Delivery: profiles.Delivery(a.o.v.GetString("delivery")), Defaults: defaults,
 		Live: a.o.examined(), Log: a.log, OnDecision: a.decided,
 		Hooked: func() bool { return a.plugin.Err() == nil },
