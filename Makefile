@@ -92,7 +92,7 @@ TEST  = setup tools check-generate lint+test-functional+test-kernels test-unit+c
 GATE  = test setup-cluster image+components+test-nested test-cluster,matrix-fast+test-kernels-rest test-coverage
 ALL   = setup tools runsc lint+lint-nested+chart-test-all check-generate test-unit+test-nested+check-figures \
 	test-functional+test-kernels test-timed test-coverage long-fuzz test-perf-vm \
-	test-cluster matrix-all test-aws test-cilium check-image bench
+	test-cluster matrix-all test-cilium check-image bench
 
 .PHONY: quick
 quick: steps ## Vet, unit tests that do not wait, and the rendered chart (no root, 10 seconds).
@@ -301,10 +301,6 @@ matrix-fast: setup-cluster image matrix-command ## The same for the fast rows, w
 .PHONY: test-cilium
 test-cilium: setup setup-cluster image ## What the Cilium rows of the matrix do not show: settings of Cilium's changed under running pods, its agent deleted under load, the bandwidth plugin (root; Cilium is built once).
 	cd e2e/k8s && CGO_ENABLED=0 go test -v -count=1 -timeout 40m -run '^TestPrivileged' ./cilium
-
-.PHONY: test-aws
-test-aws: setup setup-cluster image ## What the AWS rows of the matrix alone can show: policy and the bandwidth plugin, aws-node replaced while pods start (root, 8 minutes; 16 more once).
-	cd e2e/k8s && CGO_ENABLED=0 go test -v -count=1 -timeout 30m ./aws
 
 .PHONY: outdated
 outdated: matrix-command ## Print how far each neighbour that tests build is behind its newest release, and write it to docs/reference/support.md.

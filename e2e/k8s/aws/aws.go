@@ -174,7 +174,7 @@ func (v *VPC) Ready(ctx context.Context) error {
 		return fmt.Errorf("aws-node: %+v, want %d of generation %d", s, want, set.Metadata.Generation)
 	}
 	for _, n := range v.cluster.Members {
-		if err := v.AgentReady(ctx, n); err != nil {
+		if err := v.agentReady(ctx, n); err != nil {
 			return fmt.Errorf("ipamd or the Network Policy Agent of %s: %w", n.Name, err)
 		}
 	}
@@ -184,15 +184,6 @@ func (v *VPC) Ready(ctx context.Context) error {
 // Wait waits until it is ready.
 func (v *VPC) Wait(ctx context.Context) error { return cluster.Eventually(ctx, timeout, v.Ready) }
 
-// Roll replaces every aws-node, as an upgrade of the add-on does, and waits; each
-// start writes the conflist again.
-func (v *VPC) Roll(ctx context.Context) error {
-	if _, err := v.cluster.Kubectl(ctx, "", "-n", "kube-system", "rollout", "restart", "daemonset/aws-node"); err != nil {
-		return err
-	}
-	return v.Wait(ctx)
-}
-
 // Kill kills a program of AWS's on a node: controller, the Network Policy Agent, or
 // aws-k8s-agent, ipamd, with which aws-node ends. The kubelet starts it again.
 func (v *VPC) Kill(ctx context.Context, n *cluster.Node, program string) error {
@@ -200,9 +191,9 @@ func (v *VPC) Kill(ctx context.Context, n *cluster.Node, program string) error {
 	return err
 }
 
-// AgentReady says whether ipamd and the Network Policy Agent of a node answer. The
+// agentReady says whether ipamd and the Network Policy Agent of a node answer. The
 // latter's container has no probe in AWS's chart.
-func (v *VPC) AgentReady(ctx context.Context, n *cluster.Node) error {
+func (v *VPC) agentReady(ctx context.Context, n *cluster.Node) error {
 	const ask = `exec 3<>/dev/tcp/127.0.0.1/61679 4<>/dev/tcp/127.0.0.1/8163 &&
 		printf 'GET /readyz HTTP/1.0\r\n\r\n' >&4 && grep -qx ok <&4`
 	_, err := n.Exec(ctx, "bash", "-c", ask)
