@@ -20,6 +20,7 @@ import (
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/mailbox"
+	"github.com/podweir/podweir/plugin/pins"
 	"github.com/podweir/podweir/plugin/queue"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
@@ -36,6 +37,8 @@ type Node struct {
 	Paths  Paths
 	store  *store
 	kernel *kernel
+	// index is for Marks, nil before.
+	index *pins.Index
 }
 
 // Open opens the node's state. An error that wraps [ErrNoState] means that

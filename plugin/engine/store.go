@@ -135,20 +135,19 @@ func (s *store) read(id attach.ID, name string) (*apply.Record, error) {
 }
 
 // Marks are the attachments of the node, each with a number that is another one after each
-// change of its records. To read them takes some us for each.
+// change of its records. To read them again takes some us for each.
 func (n *Node) Marks() (map[attach.ID]uint64, error) {
-	ids, err := n.store.list()
-	marks := make(map[attach.ID]uint64, len(ids))
-	for _, id := range ids {
-		devices, bad := n.store.pins.Devices(pins.Key(id))
-		if bad != nil {
-			continue // it goes
+	if n.index == nil {
+		n.index = n.store.pins.Index()
+	}
+	all, err := n.index.Devices()
+	marks := make(map[attach.ID]uint64, len(all))
+	for key, devices := range all {
+		mark := uint64(0)
+		for _, dir := range devices {
+			mark = mark*31 + datapath.RecordMark(dir)
 		}
-		for _, name := range devices {
-			if dir, bad := n.store.pins.DevicePath(pins.Key(id), name); bad == nil {
-				marks[id] = marks[id]*31 + datapath.RecordMark(dir)
-			}
-		}
+		marks[attach.ID(key)] = mark
 	}
 	return marks, err
 }

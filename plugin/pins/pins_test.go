@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -160,6 +161,66 @@ func TestPrivilegedListAndRemove(t *testing.T) {
 	if _, err := s.Path(pins.Key{Network: "n", IfName: "eth0"}); !errors.Is(err, pins.ErrName) {
 		t.Errorf("Path(no container ID) = %v, want ErrName", err)
 	}
+}
+
+// An index finds at once what comes and goes, also what does within one tick of the kernel's clock, and does
+// not read what did not change.
+func TestPrivilegedIndex(t *testing.T) {
+	s := newStore(t)
+	x := s.Index()
+	same := func(what string) map[pins.Key][]string {
+		t.Helper()
+		want := make(map[pins.Key][]string)
+		keys, err := s.List()
+		must.OK(t, err)
+		for _, k := range keys {
+			devices, err := s.Devices(k)
+			must.OK(t, err)
+			for _, device := range devices {
+				dir, err := s.DevicePath(k, device)
+				must.OK(t, err)
+				want[k] = append(want[k], dir)
+			}
+		}
+		got, err := x.Devices()
+		must.OK(t, err)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: attachments (-want +got):\n%s", what, diff)
+		}
+		return want
+	}
+	same("nothing is there")
+	random := rand.New(rand.NewPCG(1, 2))
+	key := func(i int) pins.Key {
+		return pins.Key{Network: fmt.Sprint("net.", i%3), ContainerID: fmt.Sprint("c", i%7), IfName: "eth0"}
+	}
+	for i := range 300 {
+		k := key(random.IntN(21))
+		switch random.IntN(4) {
+		case 0:
+			must.OK(t, s.Remove(k))
+		case 1:
+			must.OK(t, s.RemoveDevice(k, "net1"))
+		default:
+			_, err := s.MakeDevice(k, []string{"eth0", "net1"}[random.IntN(2)])
+			must.OK(t, err)
+		}
+		same(fmt.Sprint("change ", i))
+	}
+	dir, err := s.MakeDevice(key(0), "eth0")
+	must.OK(t, err)
+	parent := filepath.Dir(dir)
+	old := time.Now().Add(-time.Hour)
+	must.OK(t, os.Chtimes(parent, old, old))
+	before := same("an hour ago")
+	_, err = s.MakeDevice(key(0), "net2")
+	must.OK(t, err)
+	must.OK(t, os.Chtimes(parent, old, old))
+	if got, err := x.Devices(); err != nil || !cmp.Equal(before, got) {
+		t.Errorf("Devices = %v, %v, want what was read before: the directory says that nothing changed", got, err)
+	}
+	must.OK(t, os.Chtimes(parent, old, old.Add(time.Minute)))
+	same("it changed")
 }
 
 func TestPrivilegedLockExcludes(t *testing.T) {

@@ -55,12 +55,14 @@ type member struct {
 	seen, told     units.Bytes
 	seenAt, toldAt time.Duration
 	looked         bool
-	// lost says that the queue cannot be looked at or changed any more.
-	lost  bool
-	group *group
+	// lost says that the queue cannot be looked at or changed any more, changed that another process
+	// changed it.
+	lost, changed bool
+	group         *group
 }
 
 type group struct {
+	name    string
 	shares  *share.Group
 	members []*member
 	// waited is the number of ticks since the last turn, busy that of queues that had sent
@@ -70,14 +72,17 @@ type group struct {
 
 // Loop divides. It is not safe for concurrent use.
 type Loop struct {
-	log    *slog.Logger
-	groups map[string]*group
+	log     *slog.Logger
+	groups  map[string]*group
+	members map[string]*member
 	// looks are how many busy queues may be asked about now; less than 0 after a large group.
 	looks int
 }
 
 // New returns a loop without groups.
-func New(log *slog.Logger) *Loop { return &Loop{log: log, groups: make(map[string]*group)} }
+func New(log *slog.Logger) *Loop {
+	return &Loop{log: log, groups: make(map[string]*group), members: make(map[string]*member)}
+}
 
 // Join adds a queue, by a name that no other has, to a group and its limit. The queue has the
 // share now; most is its own limit.
@@ -94,38 +99,34 @@ func (l *Loop) JoinOutside(name string, limit units.BitRate, id string, q Queue)
 func (l *Loop) join(name string, limit units.BitRate, id string, q Queue, as *share.Member) {
 	g := l.groups[name]
 	if g == nil {
-		g = &group{shares: share.New(limit)}
+		g = &group{name: name, shares: share.New(limit)}
 		l.groups[name] = g
 	}
 	g.shares.SetLimit(limit)
 	m := &member{Member: as, queue: q, id: id, group: g, set: as.Share}
 	g.members = append(g.members, m)
+	l.members[id] = m
 	g.shares.Join(m.Member)
 }
 
 // Leave removes a queue that joined.
 func (l *Loop) Leave(id string) {
-	for name, g := range l.groups {
-		g.members = slices.DeleteFunc(g.members, func(m *member) bool {
-			if m.id == id {
-				g.shares.Leave(m.Member)
-			}
-			return m.id == id
-		})
-		if len(g.members) == 0 {
-			delete(l.groups, name)
-		}
+	m := l.members[id]
+	if m == nil {
+		return
+	}
+	delete(l.members, id)
+	m.group.shares.Leave(m.Member)
+	m.group.members = slices.DeleteFunc(m.group.members, func(other *member) bool { return other == m })
+	if len(m.group.members) == 0 {
+		delete(l.groups, m.group.name)
 	}
 }
 
 // Has says whether a queue joined.
 func (l *Loop) Has(id string) bool {
-	for _, g := range l.groups {
-		if slices.ContainsFunc(g.members, func(m *member) bool { return m.id == id && !m.lost }) {
-			return true
-		}
-	}
-	return false
+	m := l.members[id]
+	return m != nil && !m.lost
 }
 
 // Sent is what left a queue, and in what time: between two ticks at which it was looked at.
@@ -144,12 +145,10 @@ func (s Sent) bitsPerSecond() float64 {
 
 // Sent returns what has left each queue since it was asked for last, by the queues' names.
 func (l *Loop) Sent() map[string]Sent {
-	all := make(map[string]Sent)
-	for _, g := range l.groups {
-		for _, m := range g.members {
-			all[m.id] = Sent{m.seen - m.told, m.seenAt - m.toldAt}
-			m.told, m.toldAt = m.seen, m.seenAt
-		}
+	all := make(map[string]Sent, len(l.members))
+	for id, m := range l.members {
+		all[id] = Sent{m.seen - m.told, m.seenAt - m.toldAt}
+		m.told, m.toldAt = m.seen, m.seenAt
 	}
 	return all
 }
@@ -162,7 +161,7 @@ func (l *Loop) Divide(now time.Duration) {
 	var changed []*member
 	for _, g := range l.groups {
 		for _, m := range g.members {
-			if !m.lost && !m.Outside && (!m.written || m.set != m.Share || m.queue.Changed()) {
+			if !m.lost && !m.Outside && (!m.written || m.set != m.Share || m.changed) {
 				changed = append(changed, m)
 			}
 		}
@@ -213,6 +212,7 @@ func (l *Loop) divide(g *group, now time.Duration) {
 			g.busy++
 		}
 		m.Saw(sent, waiting)
+		m.changed = m.queue.Changed()
 		if !m.looked || sent < m.seen { // what a queue sent before, and what one in its place did
 			m.told, m.toldAt = sent, now
 		}
@@ -229,7 +229,7 @@ func (l *Loop) apply(changed []*member, most int) {
 	for _, m := range changed[:min(len(changed), most)] {
 		switch err := m.queue.Set(m.Share); {
 		case err == nil:
-			m.set, m.written = m.Share, true
+			m.set, m.written, m.changed = m.Share, true, false
 		case !errors.Is(err, engine.ErrBusy):
 			l.lose(m, err)
 		}

@@ -119,10 +119,11 @@ func (r *running) look() {
 }
 
 // again says that an attachment that has no share may have one by now: its record is there before
-// its queue is.
+// its queue is, and what keeps it without a share may go. A look takes a millisecond, so it comes
+// less and less often, and each four minutes in the end.
 func (j *joined) again() bool {
-	const soon, later = 3, 30
-	return len(j.outside) > 0 && (j.looks <= soon || j.looks%later == 0)
+	const latest = 256
+	return len(j.outside) > 0 && (j.looks&(j.looks-1) == 0 || j.looks%latest == 0)
 }
 
 // lost says that a queue cannot be looked at any more.
