@@ -13,7 +13,6 @@ import (
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
 	"github.com/podweir/podweir/e2e/traffic"
-	"github.com/podweir/podweir/tools/perfrig/spec"
 )
 
 // closedClients are those of a closed loop.
@@ -35,10 +34,6 @@ var besideBulk = lightLoad{
 	freshPerSecond: 150, kept: perSecond, clients: closedClients, responseBytes: 4000,
 }
 
-// alone shows what the way of a packet itself costs a pod, without bulk that takes
-// processor time as well.
-var alone = lightLoad{closed: 6 * time.Second, clients: closedClients, responseBytes: 4000}
-
 // mixed loads the pod with bulk in both directions, or in that of the workload, and asks it, and an
 // unlimited bystander with a client of its own, for light answers: on fresh
 // connections at a fixed rate and on a kept one at the same time, then on
@@ -50,11 +45,7 @@ func (r *run) mixed(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		light := besideBulk
-		if r.cell.Workload.Kind == spec.Closed {
-			light = alone
-		}
-		m := &mixture{run: r, rig: rig, pod: pod, onlooker: onlooker, light: light}
+		m := &mixture{run: r, rig: rig, pod: pod, onlooker: onlooker, light: besideBulk}
 		// Nothing of the load outlives a failure.
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
@@ -77,10 +68,6 @@ type mixture struct {
 type span struct{ from, to time.Duration }
 
 func (m *mixture) measure(ctx context.Context) error {
-	if m.light.open == 0 {
-		_, err := m.closed(ctx)
-		return err
-	}
 	// Kept connections are made first: through a queue of seconds their
 	// handshake would not end.
 	kept := make([]*lab.RequestsRun, 2)

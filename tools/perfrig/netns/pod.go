@@ -4,11 +4,9 @@
 package netns
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"strings"
 
 	"github.com/podweir/podweir/e2e/lab"
@@ -41,7 +39,7 @@ func (r *run) pod(ctx context.Context, rig *traffic.Rig) (*traffic.Target, error
 	}
 	pod, node := end{t.Netns, t.IfName}, end{rig.Lab.Node(), t.HostIfName}
 	if r.cell.Phase.Kind == spec.Qdisc {
-		err = r.trees(ctx, pod, node)
+		err = r.trees(pod, node)
 	}
 	if err := errors.Join(err, r.said.err()); err != nil {
 		return nil, errors.Join(err, t.Close(ctx))
@@ -75,26 +73,10 @@ func podweirKeys(p *spec.Phase) map[string]any {
 	return keys
 }
 
-// disciplines are the commands of tc that make a tree; RATE stands for the cap.
-var disciplines = map[string][]string{
-	// Default sizes: what a distribution's user gets who knows the two names.
-	"htb+fq_codel": {
-		"qdisc add dev DEV root handle 1: htb default 1",
-		"class add dev DEV parent 1: classid 1:1 htb rate RATE ceil RATE",
-		"qdisc add dev DEV parent 1:1 fq_codel",
-	},
-	"cake": {"qdisc add dev DEV root cake bandwidth RATE"},
-	// A queue that limits nothing: what any qdisc on a veth costs.
-	"pfifo": {"qdisc add dev DEV root pfifo limit 1000"},
-}
-
 // needs are the kinds of qdisc in a tree.
 var needs = map[string][]string{
-	"htb+fq_codel": {"htb", "fq_codel"},
-	"cake":         {"cake"},
-	"cilium":       {"fq"},
-	"calico":       {"tbf"},
-	"pfifo":        {"pfifo"},
+	"cilium": {"fq"},
+	"calico": {"tbf"},
 }
 
 // end is a device at an end of the pod's veth.
@@ -103,8 +85,8 @@ type end struct {
 	ifName string
 }
 
-// doubles are the disciplines that commands of tc do not make, by what they do with
-// the ends of the pod's veth, the pod's and the node's.
+// doubles are the disciplines, by what they do with the ends of the pod's veth, the
+// pod's and the node's.
 var doubles = map[string]func(r *run, pod, node end) error{
 	"cilium": func(r *run, pod, node end) error {
 		err := rivals.CiliumIngress(node.ns, node.ifName, r.cell.Rate)
@@ -122,37 +104,11 @@ func ingressAlone(c *spec.Cell) bool {
 	return c.Phase.Discipline == "cilium" && c.Workload.Direction == "ingress"
 }
 
-// trees puts the tree on both ends of the pod's veth: egress leaves by the
-// pod's, ingress by the node's.
-func (r *run) trees(ctx context.Context, pod, node end) error {
-	if double, ok := doubles[r.cell.Phase.Discipline]; ok {
-		return double(r, pod, node)
-	}
-	commands, ok := disciplines[r.cell.Phase.Discipline]
+// trees puts a discipline on the pod's veth.
+func (r *run) trees(pod, node end) error {
+	double, ok := doubles[r.cell.Phase.Discipline]
 	if !ok {
 		return fmt.Errorf("no discipline %q", r.cell.Phase.Discipline)
 	}
-	for _, e := range []end{pod, node} {
-		for _, text := range commands {
-			text = strings.NewReplacer("DEV", e.ifName, "RATE", fmt.Sprintf("%dbit", r.cell.Rate)).Replace(text)
-			if err := tc(ctx, e.ns, text); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// tc runs iproute2's tc in a namespace.
-func tc(ctx context.Context, ns *lab.Netns, args string) error {
-	var out bytes.Buffer
-	cmd := exec.CommandContext(ctx, "tc", strings.Fields(args)...)
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := ns.Do(cmd.Start); err != nil {
-		return err
-	}
-	if err := cmd.Wait(); err != nil {
-		return fmt.Errorf("tc %s: %w: %s", args, err, strings.TrimSpace(out.String()))
-	}
-	return nil
+	return double(r, pod, node)
 }

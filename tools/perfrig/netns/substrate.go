@@ -86,12 +86,10 @@ func (s *Substrate) Machine(ctx context.Context) (*record.Machine, error) {
 var workloads = map[spec.WorkloadKind]func(*run, context.Context) error{
 	spec.Latency: (*run).latency,
 	spec.Mixed:   (*run).mixed,
-	spec.Closed:  (*run).mixed,
 	spec.Sweep:   (*run).sweep,
 	spec.Memory:  (*run).memory,
 	spec.Add:     (*run).add,
 	spec.Packet:  (*run).packet,
-	spec.Others:  (*run).others,
 	spec.Cost:    (*run).processor,
 	spec.Pods:    (*run).pods,
 

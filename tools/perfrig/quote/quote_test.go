@@ -84,8 +84,8 @@ func TestUpdate(t *testing.T) {
 	top := read(t, root, "README.md")
 	for _, text := range []string{
 		"- `netns-costs`: no campaign of it is committed, and what only it measures is missing below.\nFrom [`netns`](docs/results/2026-11-21-netns/samples.jsonl) of podweir c0ffee.\n",
-		"| 1.500 ms (bystander 1.00) | 45.00 ms | not measured |",
-		"| 0.0333 of 45.0 ms |", "| ADD, median | not measured |", "\n\n<!-- figures: end -->\nz\n",
+		"| kept connection beside bulk, p99 | 1 | 1.500 ms | at most",
+		"| 0.0333 of 45.0 ms |", "| ADD, median |  | not measured |", "\n\n<!-- figures: end -->\nz\n",
 	} {
 		if !strings.Contains(top, text) {
 			t.Errorf("README.md lacks %q:\n%s", text, top)
@@ -99,7 +99,7 @@ func TestUpdate(t *testing.T) {
 	if changed, err := Update(root, true); err != nil || !slices.Equal(changed, want) {
 		t.Errorf("Update with a newer campaign = %v, %v, want %v", changed, err, want)
 	}
-	if top := read(t, root, "README.md"); !strings.Contains(top, "| **2.500 ms** (bystander 1.00) |") || !strings.Contains(top, "| **missed** |") {
+	if top := read(t, root, "README.md"); !strings.Contains(top, "| 2.500 ms; **2.500 ms** of latency-egress/100M/podweir-strict |") || !strings.Contains(top, "| **missed** |") {
 		t.Errorf("README.md does not have the miss of the newer campaign:\n%s", top)
 	}
 }
@@ -127,7 +127,7 @@ func TestNothingIsQuotedOfNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	top := read(t, root, "README.md")
-	for _, text := range []string{"- `netns`: no campaign", "-->(not measured)<!-- figure end -->", "kept connection beside bulk, p99 | not measured"} {
+	for _, text := range []string{"- `netns`: no campaign", "-->(not measured)<!-- figure end -->", "kept connection beside bulk, p99 |  | not measured"} {
 		if !strings.Contains(top, text) {
 			t.Errorf("README.md lacks %q:\n%s", text, top)
 		}

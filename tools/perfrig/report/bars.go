@@ -22,12 +22,10 @@ type Bar struct {
 	// what is wanted. Single: there is one sample. That has no interval, so the bar
 	// is undecided, too, and Beyond says whether the sample misses what is wanted.
 	Undecided, Single, Beyond bool
-	// Cell is what it was measured on. Kind is the name of its [Kind], if it is
-	// of one; it is judged by Value, and Metric is what that is one of, "" where
-	// other phases have nothing like it.
-	Cell         spec.Cell
-	Kind, Metric string
-	Value        float64
+	// Cell is what it was measured on, Kind the name of its [Kind]; it is judged by Value.
+	Cell  spec.Cell
+	Kind  string
+	Value float64
 }
 
 // The bars, as the design's ruling on how bars are read has them.
@@ -64,9 +62,6 @@ func Bars(r *record.Results) []Bar {
 	}
 	for _, c := range b.cells(spec.Latency) {
 		b.latency(&c)
-	}
-	for _, c := range b.cells(spec.Others) {
-		b.others(&c)
 	}
 	for _, c := range b.cells(spec.Cost) {
 		b.processor(&c)
@@ -120,25 +115,22 @@ func strictOrFlat(c *spec.Cell) bool {
 	return c.Phase.Kind == spec.Podweir && c.Phase.Keys["policy"] != "elephants"
 }
 
-// caps: every sample's worst second. Policing has none that is promised.
+// caps: every sample's worst second.
 func (b *barred) caps(c *spec.Cell, directions ...string) {
 	for _, d := range directions {
-		if c.Phase.Policed(d) {
-			continue
-		}
 		worst := stats.Summarise(values(b.r, c, d+"_worst_second_share")).Max
 		allowed := b.mean(c, d+"_allowed_second_share")
 		if math.IsNaN(worst) {
 			continue
 		}
 		b.add(worst <= allowed, c, "worst second "+d, fmt.Sprintf("%.4f of the cap", worst), fmt.Sprintf("at most %.4f", allowed)).
-			of(capKind, d+"_worst_second_share", worst)
+			of(capKind, worst)
 	}
 }
 
 func (b *barred) sweep(c *spec.Cell) {
 	d := c.Workload.Direction
-	if !strictOrFlat(c) || c.Phase.Policed(d) {
+	if !strictOrFlat(c) {
 		return
 	}
 	carried := slices.Min(append(values(b.r, c, "carried_bits_per_second"), math.Inf(1))) / float64(c.Rate)
@@ -148,7 +140,7 @@ func (b *barred) sweep(c *spec.Cell) {
 	if c.Workload.Streams == 1 && carried >= carriedEnough {
 		used := b.mean(c, d+"_used_share")
 		b.add(used >= leastUse, c, "use of the cap", fmt.Sprintf("%.4f", used), fmt.Sprintf("at least %.2f", leastUse)).
-			of(useKind, d+"_used_share", used)
+			of(useKind, used)
 		b.lost(c)
 	}
 }
@@ -165,7 +157,7 @@ func (b *barred) lost(c *spec.Cell) {
 	b.add(got*per10s <= reference*per10s+lostPer10s || percent <= lostPercent, c, "segments retransmitted after 3 s",
 		fmt.Sprintf("%.0f in 10 s, %.3f %%", got*per10s, percent),
 		fmt.Sprintf("at most %.0f (tuned plugin) + %.0f, or %.1f %%", reference*per10s, lostPer10s, lostPercent)).
-		of(lostKind, "late_retransmits_count", got*per10s)
+		of(lostKind, got*per10s)
 }
 
 func (b *barred) mixed(c *spec.Cell) {
@@ -184,17 +176,17 @@ func (b *barred) mixed(c *spec.Cell) {
 		limit := lightOver * (1000*lightBits/float64(c.Rate) + bystander)
 		b.add(p99 <= limit, c, "light p99", fmt.Sprintf("%.2f ms", p99),
 			fmt.Sprintf("at most %.2f ms (2 x serialisation and the bystander's)", limit)).
-			of(lightKind, "open_p99_ms", p99)
+			of(lightKind, p99)
 		if reference := b.other(c, tuned, "open_p99_ms"); !math.IsNaN(reference) {
 			b.add(p99 <= lightTuned*reference, c, "light p99 relative to the tuned plugin",
 				fmt.Sprintf("%.4f of %.1f ms", p99/reference, reference), fmt.Sprintf("at most %.1f", lightTuned)).
-				of(lightTunedKind, "", p99/reference)
+				of(lightTunedKind, p99/reference)
 		}
 	case strings.HasPrefix(c.Phase.Name, "podweir-elephants"):
 		ratio := b.mean(c, "closed_requests_ratio")
 		b.add(ratio >= leastAnswers, c, "closed-loop answers relative to the bystander", fmt.Sprintf("%.3f", ratio),
 			fmt.Sprintf("at least %.2f", leastAnswers)).
-			of(answersKind, "closed_requests_ratio", ratio)
+			of(answersKind, ratio)
 	}
 }
 
@@ -206,10 +198,10 @@ func (b *barred) latency(c *spec.Cell) {
 	limit := keptOver*bystander + keptSlack
 	b.add(p99 <= limit, c, "kept p99", fmt.Sprintf("%.3f ms", p99),
 		fmt.Sprintf("at most %.3f ms (2 x bystander + 0.1)", limit)).
-		of(keptKind, "kept_p99_ms", p99)
+		of(keptKind, p99)
 	if reference := b.other(c, shipped, "kept_p99_ms"); !math.IsNaN(reference) {
 		b.add(p99 <= keptShipped*reference, c, "kept p99 relative to the shipped plugin",
 			fmt.Sprintf("%.4f of %.1f ms", p99/reference, reference), fmt.Sprintf("at most %.2f", keptShipped)).
-			of(keptShippedKind, "", p99/reference)
+			of(keptShippedKind, p99/reference)
 	}
 }

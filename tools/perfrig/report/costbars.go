@@ -15,11 +15,10 @@ import (
 // The bars of what a pod and a packet cost.
 const (
 	addMost     = 10.0 // ms, median
-	addPerLink  = 16.0 // ms for each TCX link
 	addOver     = 1.2  // by the reference plugin's
 	crowdOver   = 1.0  // all done, by the reference plugin's
 	firstMost   = 50.0 // ms, the first ADD of a boot
-	addDrift    = 1.5  // last 20 by first 20, without TCX links
+	addDrift    = 1.5  // last 20 by first 20
 	rssOver     = 1.2  // by the reference plugin's
 	memoryMost  = 80 << 10
 	memoryIFB   = 64 << 10
@@ -28,31 +27,12 @@ const (
 	packetEPYC  = 66.0 // on that processor
 	packetOver  = 1.3
 	largestCPUs = 2 // for which the bar of memory is meant
-	unusedMost  = 1.01
 	// Processor time for each Gbit of a limited pod, by the tuned plugin's: out of a pod of 100M its queue is 25 ms.
 	processorOut  = 1.5
 	processorMost = 1.1
 	// otherWork is from how many cores of others' on such a sample decides nothing.
 	otherWork = 0.05
 )
-
-// others: podweir unused costs nothing that can be measured.
-func (b *barred) others(c *spec.Cell) {
-	if c.Phase.Kind != spec.Podweir {
-		return
-	}
-	without := *c
-	without.Phase.Name = "unshaped"
-	const metric = "machine_cores_per_gbit"
-	d, ok := stats.Different(values(b.r, &without, metric), values(b.r, c, metric))
-	if !ok {
-		return
-	}
-	bar := b.add(d.Low <= unusedMost, c, "processor time per Gbit, relative to a node without podweir",
-		fmt.Sprintf("x %.3f (95 %%: %.3f to %.3f)", d.Ratio, d.Low, d.High), fmt.Sprintf("at most %.2f", unusedMost))
-	bar.Undecided = d.Low <= unusedMost && unusedMost < d.High
-	bar.of(othersKind, "", d.Ratio)
-}
 
 // processor: what a limited pod's bulk costs the machine, beside the reference plugin's in the same run.
 func (b *barred) processor(c *spec.Cell) {
@@ -76,28 +56,23 @@ func (b *barred) addition(c *spec.Cell) {
 	if c.Phase.Kind != spec.Podweir {
 		return
 	}
-	median, most := b.mean(c, "add_p50_ms"), addMost
-	links, what := tcxLinks(&c.Phase), "median"
-	if links > 0 {
-		what = fmt.Sprintf("median, %d TCX links", links)
-	}
-	most += addPerLink * float64(links)
-	b.add(median <= most, c, what, fmt.Sprintf("%.2f ms", median), fmt.Sprintf("at most %.0f ms", most)).
-		of(addKind, "add_p50_ms", median)
+	median := b.mean(c, "add_p50_ms")
+	b.add(median <= addMost, c, "median", fmt.Sprintf("%.2f ms", median), fmt.Sprintf("at most %.0f ms", addMost)).
+		of(addKind, median)
 	b.relative(c, shipped, addOverKind, "median relative to the reference plugin", "add_p50_ms", addOver)
 	b.relative(c, shipped, crowdKind, "50 at once, all done, relative to the reference plugin", "add_at_once_whole_ms", crowdOver)
 	b.relative(c, shipped, crowdKind, "100 at once, all done, relative to the reference plugin", "add_at_once_100_whole_ms", crowdOver)
 	if first := b.mean(c, "add_first_p50_ms"); !math.IsNaN(first) {
 		b.add(first <= firstMost, c, "first ADD of a boot", fmt.Sprintf("%.1f ms", first), fmt.Sprintf("at most %.0f ms", firstMost)).
-			of(firstKind, "", first)
+			of(firstKind, first)
 	}
-	if drift := b.mean(c, "add_last_by_first_ratio"); links == 0 && !math.IsNaN(drift) {
+	if drift := b.mean(c, "add_last_by_first_ratio"); !math.IsNaN(drift) {
 		b.add(drift <= addDrift, c, "last 20 pods relative to the first 20", fmt.Sprintf("%.2f", drift), fmt.Sprintf("at most %.1f", addDrift)).
-			of(addDriftKind, "add_last_by_first_ratio", drift)
+			of(addDriftKind, drift)
 	}
 	if rss := b.mean(c, "add_rss_p50_bytes") / b.other(c, shipped, "add_rss_p50_bytes"); !math.IsNaN(rss) {
 		b.add(rss <= rssOver, c, "peak RSS relative to the reference plugin", fmt.Sprintf("%.2f", rss), fmt.Sprintf("at most %.1f", rssOver)).
-			of(rssKind, "", rss)
+			of(rssKind, rss)
 	}
 }
 
@@ -111,17 +86,8 @@ func (b *barred) relative(c *spec.Cell, to string, k Kind, what, metric string, 
 	}
 	bar := b.add(d.Low <= most, c, what, fmt.Sprintf("x %.3f (95 %%: %.3f to %.3f)", d.Ratio, d.Low, d.High), fmt.Sprintf("at most %.1f", most))
 	bar.Undecided = d.Low <= most && most < d.High
-	bar.of(k, "", d.Ratio)
+	bar.of(k, d.Ratio)
 	return bar
-}
-
-// tcxLinks is how many of them ADD makes for both directions: none that was not asked
-// for, where nobody else is on the hooks.
-func tcxLinks(p *spec.Phase) int {
-	if strings.HasPrefix(p.Keys["mode"], "tcx-") {
-		return 2
-	}
-	return 0
 }
 
 func (b *barred) memory(c *spec.Cell) {
@@ -134,7 +100,7 @@ func (b *barred) memory(c *spec.Cell) {
 	}
 	total := b.mean(c, "memory_total_bytes")
 	b.add(total <= most, c, "kernel memory per pod", fmt.Sprintf("%.1f KiB", total/1024), fmt.Sprintf("at most %.0f KiB", most/1024)).
-		of(memoryKind, "memory_total_bytes", total)
+		of(memoryKind, total)
 }
 
 func (b *barred) packets(c *spec.Cell) {
@@ -147,10 +113,10 @@ func (b *barred) packets(c *spec.Cell) {
 		switch {
 		case strings.HasSuffix(name, "_light_cost_ns"):
 			b.add(got <= most, c, strings.TrimSuffix(name, "_cost_ns"), fmt.Sprintf("%.1f ns", got), fmt.Sprintf("at most %.0f ns", most)).
-				of(packetKind, "", got)
+				of(packetKind, got)
 		case strings.HasSuffix(name, "_cost_ratio"):
 			b.add(got <= packetOver, c, strings.TrimSuffix(name, "_cost_ratio")+" by light", fmt.Sprintf("%.2f", got), fmt.Sprintf("at most %.1f", packetOver)).
-				of(packetOverKind, "", got)
+				of(packetOverKind, got)
 		}
 	}
 }

@@ -9,9 +9,6 @@ import "fmt"
 type Kind struct {
 	// Name says what is measured, Asked what must be reached.
 	Name, Asked string
-	// Bystander is the metric of the unlimited pod of the same run; "" if there
-	// is none.
-	Bystander string
 }
 
 // The kinds, in the order in which they are told.
@@ -19,12 +16,12 @@ var (
 	capKind         = Kind{Name: "worst second on the wire", Asked: "promise 2's formula: 1.01 of the cap from 10M up"}
 	useKind         = Kind{Name: "use of the cap by one TCP flow", Asked: fmt.Sprintf("at least %.2f", leastUse)}
 	lostKind        = Kind{Name: "segments retransmitted after 3 s", Asked: fmt.Sprintf("at most %.0f in 10 s more than the tuned plugin, or %.1f %%", lostPer10s, lostPercent)}
-	keptKind        = Kind{Name: "kept connection beside bulk, p99", Asked: fmt.Sprintf("at most %.0f × the bystander's + %.1f ms", keptOver, keptSlack), Bystander: "kept_bystander_p99_ms"}
+	keptKind        = Kind{Name: "kept connection beside bulk, p99", Asked: fmt.Sprintf("at most %.0f × the bystander's + %.1f ms", keptOver, keptSlack)}
 	keptShippedKind = Kind{Name: "the same, relative to the shipped plugin", Asked: fmt.Sprintf("at most %.2f", keptShipped)}
-	lightKind       = Kind{Name: "fresh connections beside bulk, p99", Asked: fmt.Sprintf("at most %.0f × (serialisation at the cap + the bystander's)", lightOver), Bystander: "open_bystander_p99_ms"}
+	lightKind       = Kind{Name: "fresh connections beside bulk, p99", Asked: fmt.Sprintf("at most %.0f × (serialisation at the cap + the bystander's)", lightOver)}
 	lightTunedKind  = Kind{Name: "the same, relative to the tuned plugin", Asked: fmt.Sprintf("at most %.1f", lightTuned)}
 	answersKind     = Kind{Name: "requests/s in a closed loop under `elephants`, relative to an unshaped pod", Asked: fmt.Sprintf("at least %.2f", leastAnswers)}
-	addKind         = Kind{Name: "ADD, median", Asked: fmt.Sprintf("at most %.0f ms, with a TCX link %.0f more", addMost, addPerLink)}
+	addKind         = Kind{Name: "ADD, median", Asked: fmt.Sprintf("at most %.0f ms", addMost)}
 	addOverKind     = Kind{Name: "ADD, median relative to the reference plugin", Asked: fmt.Sprintf("at most %.1f", addOver)}
 	crowdKind       = Kind{Name: "ADD of many at once, until all are done, relative to the reference plugin", Asked: fmt.Sprintf("at most %.1f", crowdOver)}
 	firstKind       = Kind{Name: "first ADD of a boot", Asked: fmt.Sprintf("at most %.0f ms", firstMost)}
@@ -34,7 +31,9 @@ var (
 	packetKind      = Kind{Name: "cost per light packet", Asked: fmt.Sprintf("at most %.0f ns, %.0f on EPYC", packetMost, packetEPYC)}
 	packetOverKind  = Kind{Name: "cost per heavy or metered packet, relative to a light one", Asked: fmt.Sprintf("at most %.1f", packetOver)}
 	processorKind   = Kind{Name: "processor time per Gbit of a limited pod, relative to the tuned plugin", Asked: fmt.Sprintf("at most %.1f out of 100M, %.1f elsewhere", processorOut, processorMost)}
-	othersKind      = Kind{Name: "processor time per Gbit of pods without a limit, relative to a node without podweir", Asked: fmt.Sprintf("at most %.2f", unusedMost)}
+	agentKind       = Kind{Name: "the agent's anonymous memory", Asked: fmt.Sprintf("at most %d MiB", agentMost>>20)}
+	driftKind       = Kind{Name: "packets to one pod, relative to a node with that pod alone", Asked: fmt.Sprintf("at most %.1f", packetDrift)}
+	turnsKind       = Kind{Name: "packets to all pods in turns, relative to one pod", Asked: fmt.Sprintf("at most %.1f", turnsMost)}
 )
 
 // Kinds are those that a campaign of `ci` and one of `costs` have bars of
@@ -42,7 +41,7 @@ var (
 func Kinds() []Kind {
 	return []Kind{
 		capKind, useKind, lostKind, keptKind, keptShippedKind, lightKind, lightTunedKind, answersKind,
-		addKind, addOverKind, crowdKind, firstKind, addDriftKind, rssKind, memoryKind, packetKind, packetOverKind, processorKind, othersKind,
+		addKind, addOverKind, crowdKind, firstKind, addDriftKind, rssKind, memoryKind, packetKind, packetOverKind, processorKind, agentKind, driftKind, turnsKind,
 	}
 }
 
@@ -53,8 +52,6 @@ var (
 	flatLostKind    = Kind{Name: "call lost beyond what a plain queue loses, points", Asked: fmt.Sprintf("0, resolved to %.1f", lossResolved)}
 	flatTimeKind    = Kind{Name: "call p90 beyond a plain queue's, ms", Asked: "0, resolved to one frame at the cap"}
 	flatDoneKind    = Kind{Name: "pages (p95) and video segments (mean) beyond a plain queue's, ms", Asked: "0, resolved to one frame at the cap"}
-	cakeLostKind    = Kind{Name: "call lost beyond what cake loses, points", Asked: fmt.Sprintf("0, resolved to %.1f", lossResolved)}
-	cakeTimeKind    = Kind{Name: "call p90 beyond cake's, ms", Asked: "0, resolved to one frame at the cap"}
 	jainKind        = Kind{Name: "fairness of bulk flows in a second (Jain)", Asked: fmt.Sprintf("at least %.2f; %.2f of 64 flows at 10M, %.2f of cubic beside BBR into a pod", fairLeast, fairMany, fairKinds)}
 	againKind       = Kind{Name: "segments of bulk sent again, %", Asked: fmt.Sprintf("at most %.0f; of several flows into a pod %.0f at 100M and %.0f below, of BBR at 10M %.0f", againMost, againIn, againSlow, againBBR)}
 	ecnAgainKind    = Kind{Name: "segments of ECN flows sent again", Asked: "0"}
@@ -68,13 +65,10 @@ var (
 // loadKinds have rows only where a campaign has loads.
 func loadKinds() []Kind {
 	return []Kind{
-		callLostKind, callTimeKind, flatLostKind, flatTimeKind, flatDoneKind, cakeLostKind, cakeTimeKind,
+		callLostKind, callTimeKind, flatLostKind, flatTimeKind, flatDoneKind,
 		jainKind, againKind, ecnAgainKind, markedKind, loadUseKind, ownWaitKind, besideKind, besideFloodKind,
 	}
 }
 
-// of says of which kind a bar is, and by which number, in the metric's unit, it
-// is judged. metric is "" where other phases have nothing like it.
-func (b *Bar) of(k Kind, metric string, value float64) {
-	b.Kind, b.Metric, b.Value = k.Name, metric, value
-}
+// of says of which kind a bar is, and by which number it is judged.
+func (b *Bar) of(k Kind, value float64) { b.Kind, b.Value = k.Name, value }

@@ -83,16 +83,13 @@ const (
 	besideMost = 1.75
 )
 
-// The phases that podweir is compared with.
-const (
-	plainQueue = "podweir-flat"
-	fairQueue  = "cake"
-)
+// plainQueue is the phase that podweir is compared with.
+const plainQueue = "podweir-flat"
 
 // loads judges podweir of the present build, and of that what it makes by itself.
 func (b *barred) loads() {
 	for _, c := range b.cells(spec.Ordinary) {
-		if c.Phase.Kind != spec.Podweir || c.Phase.Keys["type"] != "" || c.Phase.Leaves != "" || c.Workload.Mix == nil {
+		if c.Phase.Kind != spec.Podweir || c.Phase.Keys["type"] != "" || c.Workload.Mix == nil {
 			continue
 		}
 		switch c.Phase.Keys["policy"] {
@@ -116,8 +113,7 @@ func (b *barred) load(c *spec.Cell) {
 	}
 	// In a flood every packet of which is a flow the call is as large as all others.
 	if mix.BelowShare() || mix.Flood != "" {
-		b.beyond(c, plainQueue, flatLostKind, flatTimeKind)
-		b.beyond(c, fairQueue, cakeLostKind, cakeTimeKind)
+		b.beyondPlain(c)
 	}
 	b.noLater(c, "pages p95", "pages_p95_ms")
 	b.noLater(c, "video segments, mean", "segment_mean_ms")
@@ -148,7 +144,7 @@ func (b *barred) bulk(c *spec.Cell) {
 		if marked := values(b.r, c, "bulk_marked_count"); len(marked) > 0 {
 			dropped := slices.Max(append(values(b.r, c, "bulk_dropped_count"), 0))
 			b.add(slices.Min(marked) > 0 || dropped == 0, c, "packets marked", fmt.Sprintf("%.0f", slices.Min(marked)), "more than 0 where one is lost").
-				of(markedKind, "bulk_marked_count", slices.Min(marked))
+				of(markedKind, slices.Min(marked))
 		}
 	} else {
 		b.most(c, againKind, "segments sent again", "late_retransmits_percent", "%", mostAgain(c))
@@ -167,15 +163,15 @@ func (b *barred) turns(c *spec.Cell) {
 	b.judge(c, callTimeKind, "call p99, beyond the bystander's", over, "ms", callTurns*1000*c.Workload.Mix.TurnSeconds(c.Rate))
 }
 
-// beyond: not worse than another phase in the same round.
-func (b *barred) beyond(c *spec.Cell, phase string, lost, took Kind) {
+// beyondPlain: not worse than a plain queue in the same round.
+func (b *barred) beyondPlain(c *spec.Cell) {
 	other := *c
-	other.Phase = spec.Phase{Name: phase}
-	if c.Phase.Name == phase {
+	other.Phase = spec.Phase{Name: plainQueue}
+	if c.Phase.Name == plainQueue {
 		return
 	}
-	b.judge(c, lost, "call lost, beyond "+phase+"'s", b.differences(c, "call_lost_percent", &other, "call_lost_percent"), "%", lossResolved)
-	b.judge(c, took, "call p90, beyond "+phase+"'s", b.differences(c, "call_p90_ms", &other, "call_p90_ms"), "ms", 1000*spec.FrameSeconds(c.Rate))
+	b.judge(c, flatLostKind, "call lost, beyond "+plainQueue+"'s", b.differences(c, "call_lost_percent", &other, "call_lost_percent"), "%", lossResolved)
+	b.judge(c, flatTimeKind, "call p90, beyond "+plainQueue+"'s", b.differences(c, "call_p90_ms", &other, "call_p90_ms"), "ms", 1000*spec.FrameSeconds(c.Rate))
 }
 
 // noLater: what is fetched beside a call comes no later than in a plain queue in the same
@@ -201,31 +197,27 @@ func (b *barred) differences(c *spec.Cell, metric string, other *spec.Cell, othe
 }
 
 func (b *barred) most(c *spec.Cell, k Kind, what, metric, unit string, limit float64) {
-	if bar := b.judge(c, k, what, values(b.r, c, metric), unit, limit); bar != nil {
-		bar.Metric = metric
-	}
+	b.judge(c, k, what, values(b.r, c, metric), unit, limit)
 }
 
 // least is most, the other way round.
 func (b *barred) least(c *spec.Cell, k Kind, what, metric, unit string, limit float64) {
 	if s := stats.Summarise(values(b.r, c, metric)); s.N > 0 {
-		b.interval(c, k, what, s, unit, fmt.Sprintf("at least %.4g", limit), func(v float64) float64 { return limit - v }).Metric = metric
+		b.interval(c, k, what, s, unit, fmt.Sprintf("at least %.4g", limit), func(v float64) float64 { return limit - v })
 	}
 }
 
 // judge: at most limit, by the 95 % interval of the mean. What is on either side of it
-// is not decided, nor is what one sample says. It is nil if there is none.
-func (b *barred) judge(c *spec.Cell, k Kind, what string, samples []float64, unit string, limit float64) *Bar {
-	s := stats.Summarise(samples)
-	if s.N == 0 {
-		return nil
+// is not decided, nor is what one sample says.
+func (b *barred) judge(c *spec.Cell, k Kind, what string, samples []float64, unit string, limit float64) {
+	if s := stats.Summarise(samples); s.N > 0 {
+		b.interval(c, k, what, s, unit, withUnit(fmt.Sprintf("at most %.4g", limit), unit), func(v float64) float64 { return v - limit })
 	}
-	return b.interval(c, k, what, s, unit, withUnit(fmt.Sprintf("at most %.4g", limit), unit), func(v float64) float64 { return v - limit })
 }
 
 // interval adds a bar. over returns by how much a value misses what is wanted; 0 or less
 // if it does not.
-func (b *barred) interval(c *spec.Cell, k Kind, what string, s stats.Summary, unit, want string, over func(float64) float64) *Bar {
+func (b *barred) interval(c *spec.Cell, k Kind, what string, s stats.Summary, unit, want string, over func(float64) float64) {
 	const rounding = 1e-9
 	misses := func(v float64) bool { return over(v) > rounding }
 	measured := withUnit(fmt.Sprintf("%.4g", s.Mean), unit)
@@ -236,8 +228,7 @@ func (b *barred) interval(c *spec.Cell, k Kind, what string, s stats.Summary, un
 	bar := b.add(!low || !high, c, what, measured, want)
 	bar.Single = s.N == 1
 	bar.Undecided, bar.Beyond = bar.Single || low != high, bar.Single && misses(s.Mean)
-	bar.of(k, "", s.Mean)
-	return bar
+	bar.of(k, s.Mean)
 }
 
 func withUnit(number, unit string) string {

@@ -21,8 +21,7 @@ const (
 	agentMost = 15 << 20
 )
 
-// podBars are what must not grow with the number of pods. They are of no kind:
-// the table of several campaigns has a row for each of their names.
+// podBars are what must not grow with the number of pods.
 func (b *barred) podBars() {
 	for _, c := range cellsOf(b.r, spec.Pods) {
 		if c.Phase.Kind == spec.Podweir {
@@ -32,7 +31,7 @@ func (b *barred) podBars() {
 	for _, c := range cellsOf(b.r, spec.Memory) {
 		if most := b.mean(&c, "agent_rss_max_bytes"); !math.IsNaN(most) {
 			b.add(most <= agentMost, &c, "the agent's anonymous memory", fmt.Sprintf("%.2f MiB", most/(1<<20)),
-				fmt.Sprintf("at most %.0f MiB", float64(agentMost)/(1<<20)))
+				fmt.Sprintf("at most %.0f MiB", float64(agentMost)/(1<<20))).of(agentKind, most)
 		}
 	}
 }
@@ -46,12 +45,12 @@ func (b *barred) podPackets(c *spec.Cell) {
 		if by := b.withOnePod(c, metric); !math.IsNaN(by) {
 			drift := b.mean(c, metric) / by
 			b.add(drift <= packetDrift, c, path+" packets to one pod, relative to a node with that pod alone",
-				fmt.Sprintf("%.2f", drift), fmt.Sprintf("at most %.1f", packetDrift))
+				fmt.Sprintf("%.2f", drift), fmt.Sprintf("at most %.1f", packetDrift)).of(driftKind, drift)
 		}
 		metric = "spread_" + path + "_cost_ratio"
 		if ratio := b.mean(c, metric); !math.IsNaN(ratio) {
 			b.add(ratio <= turnsMost, c, path+" packets to all pods in turns, relative to one pod",
-				fmt.Sprintf("%.2f", ratio), fmt.Sprintf("at most %.1f", turnsMost))
+				fmt.Sprintf("%.2f", ratio), fmt.Sprintf("at most %.1f", turnsMost)).of(turnsKind, ratio)
 		}
 	}
 }

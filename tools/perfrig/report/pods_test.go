@@ -60,22 +60,6 @@ func TestFullNodeIsHeldToOnePod(t *testing.T) {
 	}
 }
 
-// TestBarsOfPodsAreSummedUp: each name has its row beside those of the kinds.
-func TestBarsOfPodsAreSummedUp(t *testing.T) {
-	names := map[string]bool{}
-	for _, row := range Summary(fullNode(1)).Rows {
-		names[row[0]] = true
-	}
-	for _, want := range []string{
-		"light packets to all pods in turns, relative to one pod", "light packets to one pod, relative to a node with that pod alone",
-		"the agent's anonymous memory",
-	} {
-		if !names[want] {
-			t.Errorf("no row %q in %v", want, names)
-		}
-	}
-}
-
 func TestCellsAreInTheOrderOfPods(t *testing.T) {
 	r := &record.Results{}
 	for _, pods := range []int{250, 8, 1, 110} {

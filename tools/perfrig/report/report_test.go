@@ -19,7 +19,7 @@ var (
 	lightly = spec.Phase{Name: "podweir-elephants", Kind: spec.Podweir, Keys: map[string]string{"policy": "elephants"}}
 	theirs  = spec.Phase{Name: shipped, Kind: spec.Bandwidth}
 	better  = spec.Phase{Name: tuned, Kind: spec.Bandwidth}
-	absent  = spec.Phase{Name: "cake", Kind: spec.Qdisc}
+	absent  = spec.Phase{Name: "cilium", Kind: spec.Qdisc}
 )
 
 func sample(p spec.Phase, w spec.Workload, round int, metrics map[string]float64) record.Sample {
@@ -61,7 +61,7 @@ func results() *record.Results {
 		)
 	}
 	missing := sample(absent, latency, 0, nil)
-	missing.Unavailable = "kernel lacks sch_cake"
+	missing.Unavailable = "kernel lacks sch_fq"
 	r.Samples = append(r.Samples, missing)
 	return r
 }
@@ -143,10 +143,8 @@ func costs(over float64) *record.Results {
 	ifb.Name, ifb.Keys = "podweir-strict-ifb", map[string]string{"ingressPlace": "ifb"}
 	clsact := ours
 	clsact.Name, clsact.Keys = "podweir-strict-clsact", map[string]string{"ingressMode": "clsact-hostside"}
-	links := ours
-	links.Name, links.Keys = "podweir-strict-tcx-podside", map[string]string{"policy": "strict", "mode": "tcx-podside"}
 	return &record.Results{Samples: []record.Sample{
-		one(spec.Add, "add-100", links, map[string]float64{"add_p50_ms": 41, "add_first_p50_ms": 49, "add_last_by_first_ratio": 1.4, "add_rss_p50_bytes": 11 << 20}),
+		one(spec.Add, "add-100", ours, map[string]float64{"add_p50_ms": 9, "add_first_p50_ms": 49, "add_last_by_first_ratio": 1.4, "add_rss_p50_bytes": 11 << 20}),
 		one(spec.Add, "add-100", clsact, map[string]float64{"add_p50_ms": 9, "add_last_by_first_ratio": 1.4}),
 		sample(theirs, spec.Workload{Name: "add-100", Kind: spec.Add, Pods: 100, Direction: "egress"}, 0,
 			map[string]float64{"add_rss_p50_bytes": 10 << 20}),
@@ -160,7 +158,7 @@ func costs(over float64) *record.Results {
 
 // TestBarsOfCosts: all hold, and none with a tenth more.
 func TestBarsOfCosts(t *testing.T) {
-	const bars = 9
+	const bars = 10
 	for over, want := range map[float64]string{1: "ok", 1.12: "MISS"} {
 		got := words(Bars(costs(over)))
 		if len(got) != bars {
@@ -270,7 +268,7 @@ func TestTerminal(t *testing.T) {
 	if missed, err := Terminal(&b, results()); err != nil || missed != 5 {
 		t.Errorf("Terminal = %d, %v, want the 5 bars that are missed", missed, err)
 	}
-	for _, want := range []string{"cake (kernel lacks sch_cake)", "1.50 ms ±0.7%", "20.00 ms ±0.1%", "took up to 0.50", "MISS latency-egress/10M/podweir-strict"} {
+	for _, want := range []string{"cilium (kernel lacks sch_fq)", "1.50 ms ±0.7%", "20.00 ms ±0.1%", "took up to 0.50", "MISS latency-egress/10M/podweir-strict"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the report lacks %q:\n%s", want, b.String())
 		}
@@ -312,39 +310,6 @@ func TestWhatIsLackingHasNoBar(t *testing.T) {
 	for what := range words(Bars(r)) {
 		if strings.Contains(what, "podweir-strict-htb") {
 			t.Errorf("there is a bar %q", what)
-		}
-	}
-}
-
-// TestPolicedDirectionHasNoCap: a mode polices one of the two, and promises
-// nothing of the other's.
-func TestPolicedDirectionHasNoCap(t *testing.T) {
-	for mode, want := range map[string]int{"tcx-podside": 1, "clsact-hostside": 0, "qdisc": 1} {
-		r := &record.Results{}
-		in := spec.Phase{Name: "podweir-strict-" + mode, Kind: spec.Podweir, Keys: map[string]string{"policy": "strict", "mode": mode}}
-		r.Samples = append(r.Samples, sample(in, sweep, 0, map[string]float64{
-			"egress_worst_second_share": 1.2, "egress_allowed_second_share": 1.01, "carried_bits_per_second": 1e8,
-		}))
-		got := 0
-		for what := range words(Bars(r)) {
-			if strings.Contains(what, "worst second") {
-				got++
-			}
-		}
-		if got != want {
-			t.Errorf("%s: %d bars for the cap of egress, want %d", mode, got, want)
-		}
-	}
-}
-
-// TestLinksOfTheModes: ADD may take longer for each TCX link that it makes.
-func TestLinksOfTheModes(t *testing.T) {
-	for key, want := range map[[2]string]int{
-		{"policy", "strict"}: 0, {"mode", "qdisc"}: 0, {"mode", "tcx-podside"}: 2, {"mode", "tcx-hostside"}: 2,
-		{"mode", "clsact-podside"}: 0, {"ingressMode", "clsact-hostside"}: 0, {"ingressPlace", "ifb"}: 0,
-	} {
-		if got := tcxLinks(&spec.Phase{Keys: map[string]string{key[0]: key[1]}}); got != want {
-			t.Errorf("%s %s: %d TCX links, want %d", key[0], key[1], got, want)
 		}
 	}
 }

@@ -3,10 +3,7 @@
 
 package spec
 
-import (
-	"maps"
-	"strings"
-)
+import "maps"
 
 const (
 	mbit = 1_000_000
@@ -31,17 +28,11 @@ var (
 	bandwidth      = Phase{Name: "bandwidth-1.9", Kind: Bandwidth, BurstBits: runtimeBurst}
 	bandwidthTuned = Phase{Name: "bandwidth-1.9-tuned", Kind: Bandwidth, BurstBits: tunedBurst}
 
-	htbFQCodel = Phase{Name: "htb+fq_codel", Kind: Qdisc, Discipline: "htb+fq_codel"}
-	cake       = Phase{Name: "cake", Kind: Qdisc, Discipline: "cake"}
-
 	// What users have who do not chain a plugin, by the doubles of package rivals:
 	// Cilium's policer of ingress and departure times of egress, which need fq,
 	// and Calico's token bucket.
 	cilium = Phase{Name: "cilium", Kind: Qdisc, Discipline: "cilium"}
 	calico = Phase{Name: "calico", Kind: Qdisc, Discipline: "calico"}
-
-	// What any queue costs a veth, which has none by itself.
-	pfifo = Phase{Name: "pfifo", Kind: Qdisc, Discipline: "pfifo"}
 
 	strict    = podweir("strict")
 	elephants = podweir("elephants")
@@ -49,11 +40,6 @@ var (
 
 	// The build that a change is compared with, in the same run.
 	strictBefore = strict.with("before", "type", BeforePlugin)
-
-	// What podweir costs pods without a limit: in the conflist and not asked
-	// for anything, and busy with others.
-	unused    = Phase{Name: "podweir-unused", Kind: Podweir}
-	elsewhere = Phase{Name: "podweir-elsewhere", Kind: Podweir, Elsewhere: 20}
 
 	// Ingress where a device must be made for it, and where no TCX link is.
 	strictIFB    = strict.with("ifb", "ingressPlace", "ifb")
@@ -71,14 +57,4 @@ func (p Phase) with(name, key, value string) Phase {
 	keys[key] = value
 	p.Name, p.Keys = p.Name+"-"+name, keys
 	return p
-}
-
-// Policed says whether a direction of a phase has no queue: by its keys, or because the
-// attach mode has none there. Committed samples have such phases.
-func (p *Phase) Policed(direction string) bool {
-	if p.Keys["queue"] == "none" {
-		return true
-	}
-	return strings.HasSuffix(p.Keys["mode"], "-podside") && direction == "ingress" ||
-		strings.HasSuffix(p.Keys["mode"], "-hostside") && direction == "egress"
 }

@@ -39,14 +39,9 @@ func costs() *Spec {
 			latencies(directions...), sweeps("cubic", directions...))},
 		{Phases: []Phase{bandwidth, strict, strictClsact}, Rates: []uint64{100 * mbit}, Workloads: []Workload{adds(100)}},
 		{Phases: []Phase{bandwidth, strict, strictIFB}, Rates: []uint64{100 * mbit}, Workloads: []Workload{memories(100)}},
-		{Phases: []Phase{unshaped, unused, elsewhere}, Workloads: others()},
 		{Phases: []Phase{bandwidthTuned, strict}, Rates: []uint64{100 * mbit, gbit, 10 * gbit}, Workloads: processors(directions...)},
 		{Phases: []Phase{calico, cilium, strictBefore}, Rates: []uint64{100 * mbit}, Workloads: processors(directions...)},
 		{Phases: []Phase{strict}, Workloads: []Workload{{Name: "packet", Kind: Packet, Seconds: 6}}},
-		// Far below the cap: what remains is what the queue itself costs.
-		{Phases: []Phase{unshaped, pfifo, bandwidth, strict, elephants}, Rates: []uint64{gbit}, Workloads: []Workload{
-			{Name: "closed-alone", Kind: Closed, Seconds: 8},
-		}},
 	}}
 }
 
@@ -86,17 +81,6 @@ func adds(pods int) Workload {
 	return Workload{Name: fmt.Sprintf("add-%d", pods), Kind: Add, Pods: pods, Seconds: 14 + 0.08*float64(pods)}
 }
 
-// others is nothing, and traffic between two pods without a limit. What a datagram costs
-// is off by a hundredth in one sample; what a byte of TCP costs, by a factor.
-func others() []Workload {
-	one := func(name string, streams int) Workload {
-		return Workload{Name: "others-" + name, Kind: Others, Variant: "pod", Streams: streams, Seconds: 8, BulkSeconds: 5}
-	}
-	idle := one("idle", 0)
-	idle.Variant = ""
-	return []Workload{idle, one("tcp-1-pod", 1), one("udp-1-pod", -1)}
-}
-
 // processors are four cubic flows.
 func processors(to ...string) []Workload {
 	var out []Workload
@@ -113,10 +97,9 @@ func processors(to ...string) []Workload {
 var allFloods = []string{"discovery", "ect0", "fragments", "ports", "udp"}
 
 // loads is what pods ordinarily do, and the same call beside floods, with an earlier
-// build, a plain queue, the reference plugin and fair queues beside podweir. Small kernels
-// have none of the latter; emulated machines have all.
+// build, a plain queue and the reference plugin beside podweir.
 func loads() *Spec {
-	phases := []Phase{strict, strictBefore, elephants, flat, bandwidthTuned, htbFQCodel, cake}
+	phases := []Phase{strict, strictBefore, elephants, flat, bandwidthTuned}
 	return &Spec{Profile: "loads", Samples: 3, Blocks: []Block{
 		{
 			Phases: phases, Rates: []uint64{10 * mbit, 100 * mbit},

@@ -40,14 +40,8 @@ type Phase struct {
 	BurstBits uint64 `json:"burstBits,omitempty"`
 	// Keys are further keys of podweir's conflist entry.
 	Keys map[string]string `json:"keys,omitempty"`
-	// Elsewhere is the number of other pods that podweir holds to a cap, while
-	// those that are measured have none.
-	Elsewhere int `json:"elsewhere,omitempty"`
 	// Discipline names the tree of a Qdisc phase.
 	Discipline string `json:"discipline,omitempty"`
-	// Leaves names what a trial put in place of the leaf of podweir's second band;
-	// committed samples alone have it.
-	Leaves string `json:"leaves,omitempty"`
 }
 
 // WorkloadKind is what is done to the pod of a phase.
@@ -59,12 +53,8 @@ const (
 	Sweep WorkloadKind = "sweep"
 	// Mixed is bulk in both directions and light flows beside it.
 	Mixed WorkloadKind = "mixed"
-	// Closed is light flows alone, in a closed loop.
-	Closed WorkloadKind = "closed"
 	// Latency is a kept connection beside bulk in one direction.
 	Latency WorkloadKind = "latency"
-	// Others is what traffic of pods without a limit costs.
-	Others WorkloadKind = "others"
 	// Cost is what bulk of a limited pod costs the processors.
 	Cost WorkloadKind = "cost"
 	// Memory is what a number of pods costs the kernel.
