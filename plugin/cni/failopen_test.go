@@ -105,55 +105,6 @@ func asks(annotations, more conf) conf {
 	return c
 }
 
-// A bad value never costs a limit that can be read: neither the pod's own, nor the
-// node's default where the pod's cannot be read.
-func TestPrivilegedBadValueKeepsTheLimit(t *testing.T) {
-	testutil.RequireRoot(t)
-	for name, tc := range map[string]struct {
-		with conf
-		told string
-	}{
-		"the pod's policy": {
-			asks(conf{"kubernetes.io/egress-bandwidth": "10M", "podweir.io/policy": "bogus"}, nil),
-			`annotation podweir.io/policy: "bogus" is not accepted`,
-		},
-		"the pod's rate above the maximum": {
-			asks(conf{"podweir.io/egress-rate": "100G"}, conf{"egressMaxRate": "10M"}),
-			`annotation podweir.io/egress-rate: "100G" is not accepted, want at most 10 Mbit/s (egressMaxRate); the maximum is used`,
-		},
-		"the pod's rate, with a default": {
-			asks(conf{"kubernetes.io/egress-bandwidth": "bogus"}, conf{"egressRate": "10M"}),
-			`annotation kubernetes.io/egress-bandwidth: "bogus" is not accepted`,
-		},
-		"the node's burst": {conf{"egressRate": "10M", "egressBurst": 0}, `egressBurst: "0" is not accepted`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := newNode(t).newPod(t)
-			c := p.conf(tc.with)
-			a := p.must(t, "ADD", c)
-			if !strings.Contains(strings.ReplaceAll(a.log, `\"`, `"`), tc.told) {
-				t.Errorf("ADD logs %q, want %q", a.log, tc.told)
-			}
-			s := p.status(t)
-			if len(s.Directions) != 1 {
-				t.Fatalf("status shows %+v, want egress alone", s.Directions)
-			}
-			d := &s.Directions[0]
-			if d.Rate != 10_000_000 || d.Queue.Is != terms.QueueTBF || d.Policy.Is != terms.PolicyStrict || d.Burst > 12_500 {
-				t.Errorf("status shows %+v, want 10M of egress under tbf, strict, with a burst of at most 10 ms", d)
-			}
-			if !strings.Contains(strings.Join(s.Notes, "\n"), tc.told) {
-				t.Errorf("status notes %q, want %q", s.Notes, tc.told)
-			}
-			if f, err := p.node.paths.Mail().Failures(); err != nil || len(f) != 0 {
-				t.Errorf("failure records %v, %v, want none: the limit is enforced", f, err)
-			}
-			p.must(t, "CHECK", c)
-			p.must(t, "DEL", c)
-		})
-	}
-}
-
 // A rate that cannot be read, without another to take, leaves its direction without
 // a limit and not the other one.
 func TestPrivilegedBadRateKeepsTheOtherDirection(t *testing.T) {

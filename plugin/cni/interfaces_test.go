@@ -221,31 +221,6 @@ func TestPrivilegedInterfaceThatCannotBeLimited(t *testing.T) {
 	p.must(t, "DEL", c)
 }
 
-// A network that is renamed while its pods run is the same to them.
-func TestPrivilegedNetworkIsRenamed(t *testing.T) {
-	p := newNode(t).newPod(t)
-	p.must(t, "ADD", p.conf(conf{"onError": "open", "egressRate": "10X"}))
-	renamed := p.conf(both(conf{"name": "other"}))
-	p.must(t, "ADD", renamed)
-	if f, err := p.node.paths.Mail().Failures(); err != nil || len(f) != 0 {
-		t.Errorf("failure records %v, %v, want none after an ADD of the same pod", f, err)
-	}
-	again := p.conf(both(nil))
-	p.must(t, "ADD", again)
-	wantState(t, p, "ADD under both names", shapedBoth(t))
-	if got := p.node.slots(t); got != 2 {
-		t.Errorf("%d slots are taken, want 2: one attachment", got)
-	}
-	p.must(t, "CHECK", again)
-	p.must(t, "CHECK", renamed)
-	p.must(t, "DEL", again)
-	wantClean(t, p, "DEL under the other name")
-	// Neither does it need limits to take away what there is.
-	p.must(t, "ADD", renamed)
-	p.must(t, "ADD", p.conf(nil))
-	wantClean(t, p, "ADD without a limit under the other name")
-}
-
 // Another attachment of the same pod is one of another interface.
 func (p *pod) second(t *testing.T, ifName string) (*pod, conf) {
 	t.Helper()

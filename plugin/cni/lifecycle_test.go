@@ -373,46 +373,6 @@ func TestPrivilegedPacketsOfTheIFB(t *testing.T) {
 	p.must(t, "CHECK", c)
 }
 
-// TestPrivilegedLimitLeftToCilium: every verb takes a limit that the entry leaves
-// to Cilium's bandwidth manager for another party's.
-func TestPrivilegedLimitLeftToCilium(t *testing.T) {
-	p := newNode(t).newPod(t)
-	runtime := conf{"bandwidth": conf{
-		"egressRate": 10_000_000, "egressBurst": 4294967295, "ingressRate": 20_000_000, "ingressBurst": 4294967295,
-	}}
-	left := func(keys conf) conf {
-		keys["runtimeConfig"] = runtime
-		return p.conf(keys)
-	}
-	none := left(conf{"shaper": "cilium"})
-	a := p.must(t, "ADD", none)
-	wantClean(t, p, "ADD with all limits left to Cilium")
-	for _, part := range []string{"left to another shaper", "direction=egress", "direction=ingress", "shaper=cilium"} {
-		if !strings.Contains(a.log, part) {
-			t.Errorf("log %q, want %q in it", a.log, part)
-		}
-	}
-	p.must(t, "CHECK", none)
-
-	ingress := left(conf{"egressShaper": "cilium"})
-	p.must(t, "ADD", ingress)
-	p.must(t, "CHECK", ingress)
-	wantCode(t, "CHECK with all limits left", p.call(t, "CHECK", none).err, 100,
-		"has no limit but is attached: 10 Mbit/s of egress is left to Cilium's bandwidth manager, 20 Mbit/s of ingress is left")
-	if r := p.ns.Run(t, "tc", "qdisc", "show", "dev", "eth0"); strings.Contains(r, "tbf") {
-		t.Errorf("egress is shaped, though it is left to Cilium: %s", r)
-	}
-
-	all := left(conf{"shaper": "podweir"})
-	if err := p.call(t, "CHECK", all).err; err == nil || !strings.Contains(describe(err), "egress") {
-		t.Errorf("CHECK of a limit that was left to Cilium before = %v, want a difference of egress", err)
-	}
-	p.must(t, "ADD", all)
-	p.must(t, "CHECK", all)
-	p.must(t, "ADD", none)
-	wantClean(t, p, "ADD with all limits left to Cilium from now on")
-}
-
 func compact(t *testing.T, b []byte) []byte {
 	t.Helper()
 	var out bytes.Buffer

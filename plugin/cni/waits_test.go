@@ -268,28 +268,6 @@ func (p *pod) waits(t *testing.T, toPod bool) []datapath.Wait {
 	return nil
 }
 
-// TestPrivilegedBurstOfMinutes: the kernel tells of a bucket in 32 bits of its time. A
-// larger one would read back as another one, and differ for ever.
-func TestPrivilegedBurstOfMinutes(t *testing.T) {
-	testutil.RequireQdisc(t, "tbf")
-	p := newNode(t).newPod(t)
-	c := p.conf(conf{"egressRate": "1M", "egressBurst": "4G", "ingressRate": "1M", "ingressBurst": "400M"})
-	p.must(t, "ADD", c)
-	p.must(t, "CHECK", c)
-	s := p.status(t)
-	if len(s.Drift) != 0 {
-		t.Errorf("status differs: %v", s.Drift)
-	}
-	for _, d := range s.Directions {
-		if d.Burst != 274*125_000-1514 {
-			t.Errorf("%s has a bucket of %d bytes, want 274 s of 1 Mbit/s less a packet", d.Direction, d.Burst)
-		}
-		if notes := strings.Join(d.Notes, "\n"); !strings.Contains(notes, "at most 4m34s of the cap") {
-			t.Errorf("notes of %s %q, want why the burst is another one", d.Direction, notes)
-		}
-	}
-}
-
 // TestPrivilegedNamespaceOfTheAgent: ADD uses what the agent left of the pod's
 // namespace, also for pods that ask for nothing; without it, or with half of it, the
 // node's rates.

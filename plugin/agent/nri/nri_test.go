@@ -446,57 +446,6 @@ func TestPrivilegedPodIsShapedBeforeItsContainersStart(t *testing.T) {
 	must.OK(t, r.RemovePodSandbox(t.Context(), &api.RemovePodSandboxRequest{Pod: s}))
 }
 
-func TestPrivilegedPodsWithoutLimits(t *testing.T) {
-	n := newNode(t)
-	r := n.start(t)
-	pod := n.pod(t)
-	for _, s := range []*api.PodSandbox{
-		sandbox("plain", pod.Path(), map[string]string{"other.io/x": "y"}),
-		sandbox("host", "", limited),
-	} {
-		if err := r.run(t, s); err != nil {
-			t.Error(err)
-		}
-		if egress, ingress := n.limits(t, s.Id); egress != 0 || ingress != 0 {
-			t.Errorf("%s has limits %d, %d, want none", s.Id, egress, ingress)
-		}
-	}
-	if len(n.unshaped) != 0 {
-		t.Errorf("unshaped = %v, want none", n.unshaped)
-	}
-}
-
-// TestPrivilegedLimitsLeftToCilium: what the node's entry leaves to Cilium's
-// bandwidth manager podweir does not shape.
-func TestPrivilegedLimitsLeftToCilium(t *testing.T) {
-	n := newNode(t)
-	r := n.start(t)
-	for _, tc := range []struct {
-		keys            string
-		egress, ingress uint64
-	}{
-		{`"egressShaper":"cilium"`, 0, 20_000_000},
-		{`"shaper":"cilium"`, 0, 0},
-		{`"shaper":"podweir"`, 10_000_000, 20_000_000},
-	} {
-		n.entry = strings.TrimSuffix(openEntry, "}") + "," + tc.keys + "}"
-		pod := n.pod(t)
-		s := sandbox(fmt.Sprintf("s%d", n.pods), pod.Path(), limited)
-		if err := r.run(t, s); err != nil {
-			t.Error(err)
-		}
-		if egress, ingress := n.limits(t, s.Id); egress != tc.egress || ingress != tc.ingress {
-			t.Errorf("%s: limits %d, %d, want %d, %d", tc.keys, egress, ingress, tc.egress, tc.ingress)
-		}
-		if got := queued(t, pod); got != (tc.egress > 0) {
-			t.Errorf("%s: the pod's side has a queue: %v", tc.keys, got)
-		}
-	}
-	if len(n.unshaped) != 0 {
-		t.Errorf("unshaped = %v, want none", n.unshaped)
-	}
-}
-
 func TestPrivilegedPodsThatRanBefore(t *testing.T) {
 	n := newNode(t)
 	first, second, gone := n.pod(t), n.pod(t), ""
@@ -593,30 +542,6 @@ func TestPrivilegedPodThatCannotBeShaped(t *testing.T) {
 	}
 	if failures, err := n.paths.Mail().Failures(); err != nil || len(failures) != 0 {
 		t.Errorf("Failures() after the end = %v, %v, want none", failures, err)
-	}
-}
-
-// A rate that cannot be read does not cost the other direction its limit, and gives
-// way to the node's default.
-func TestPrivilegedBadRateKeepsTheRest(t *testing.T) {
-	testutil.RequireQdisc(t, "tbf")
-	n := newNode(t)
-	r := n.start(t)
-	pod := n.pod(t)
-	s := sandbox("one", pod.Path(), map[string]string{
-		"kubernetes.io/egress-bandwidth": "fast", "kubernetes.io/ingress-bandwidth": "20M",
-	})
-	must.OK(t, r.run(t, s))
-	if egress, ingress := n.limits(t, "one"); egress != 0 || ingress != 20e6 {
-		t.Errorf("limits = %d, %d, want none and 20M", egress, ingress)
-	}
-	if n.unshaped["one"] == nil {
-		t.Error("nobody was told that egress has no limit")
-	}
-	n.entry = strings.TrimSuffix(n.entry, "}") + `,"egressRate":"5M"}`
-	must.OK(t, r.run(t, s))
-	if egress, ingress := n.limits(t, "one"); egress != 5e6 || ingress != 20e6 {
-		t.Errorf("limits = %d, %d, want the node's 5M and 20M", egress, ingress)
 	}
 }
 
