@@ -58,7 +58,7 @@ type groupOf struct {
 	ticks int
 }
 
-// newGroup makes the pods, each with a limit of its own, too.
+// newGroup makes the pods, each with a limit of its own, too; if limit is 0 with that alone.
 func newGroup(t *testing.T, r *Rig, limit, own uint64) *groupOf {
 	t.Helper()
 	network, err := r.Lab.Network("group", lab.PodweirEntry(nil))
@@ -78,7 +78,9 @@ func newGroup(t *testing.T, r *Rig, limit, own uint64) *groupOf {
 		must.OK(t, target.freshMeters())
 		t.Cleanup(func() { _ = target.closeMeters() })
 		g.pods = append(g.pods, target)
-		g.join(t, attach.ID{Network: network.Name, ContainerID: pod.ContainerID, IfName: pod.IfName})
+		if limit != 0 {
+			g.join(t, attach.ID{Network: network.Name, ContainerID: pod.ContainerID, IfName: pod.IfName})
+		}
 	}
 	return g
 }
@@ -259,6 +261,42 @@ func TestPrivilegedGroupHasItsLimitTogether(t *testing.T) {
 	}
 }
 
+// Without a limit together each pod has a part alone: one of eight that is busy uses an eighth, where a
+// group gives it all.
+func TestPrivilegedGroupBesideLimitsOfEach(t *testing.T) {
+	testutil.RequireQdisc(t, "htb", "tbf")
+	mark.Nightly(t, "it compares")
+	for _, d := range Directions {
+		for _, c := range []struct {
+			name        string
+			limit, own  uint64
+			least, most float64
+		}{
+			{"25M each", 0, groupLimit / groupPods, 0.1, 0.13},
+			{"200M together", groupLimit, groupLimit, 0.5, 1.01},
+		} {
+			t.Run(d.String()+"/"+c.name, func(t *testing.T) {
+				g := newGroup(t, newRig(t), c.limit, c.own)
+				g.divide(t)
+				g.bulk(t, d, g.pods[:1])
+				until(t, time.Second)
+				from := wiremeter.Now()
+				until(t, time.Second)
+				one := g.sum(t, d, from, wiremeter.Now()).BitsPerSec() / groupLimit
+				g.bulk(t, d, g.pods[1:])
+				until(t, time.Second)
+				from = wiremeter.Now()
+				pod, free := g.request(t, d, 2*time.Second)
+				all := g.sum(t, d, from, wiremeter.Now()).BitsPerSec() / groupLimit
+				t.Logf("one of eight uses %.3f of 200 Mbit/s, all use %.3f; requests: p99 %v, without a limit %v", one, all, pod.Quantile(0.99), free.Quantile(0.99))
+				if one < c.least || one > c.most {
+					t.Errorf("one of eight uses %.3f, want from %v to %v", one, c.least, c.most)
+				}
+			})
+		}
+	}
+}
+
 // An agent that is killed leaves the shares as they were: some pods have the limit, and those that
 // begin then have their parked share on top. The ceiling behind the queues holds the sum.
 func TestPrivilegedGroupWithoutAnAgent(t *testing.T) {
@@ -422,17 +460,17 @@ func (g *groupOf) fairness(t *testing.T, d Direction, from, to time.Duration) fl
 
 // groupOfNamespace makes pods of a namespace with a limit into them, and what runs the agent's part
 // until stop is called.
-func groupOfNamespace(t *testing.T, pods int, also netconf.Namespace) (g *groupOf, run func() (stop func())) {
+func groupOfNamespace(t *testing.T, pods int, also netconf.Namespace) (g *groupOf, links *netlink.Handle, node *engine.Node, run func() (stop func())) {
 	t.Helper()
 	r := newRig(t)
-	namespace := netconf.Namespace{netconf.AnnotationDomain + "node-ingress-rate": "200M"}
+	namespace := netconf.Namespace{netconf.AnnotationDomain + "node-ingress-rate": "10M"}
 	maps.Copy(namespace, also)
 	mail := mailbox.Dir(engine.DefaultPaths.Run)
 	must.OK(t, mail.RecordNamespace(r.Lab.Name(), namespace))
 	t.Cleanup(func() { _ = mail.RecordNamespace(r.Lab.Name(), nil) })
 	network, err := r.Lab.Network("group", lab.PodweirEntry(nil))
 	must.OK(t, err)
-	g = &groupOf{rig: r}
+	g = &groupOf{rig: r, limit: 10 * mbit} // an emulated processor carries it
 	for range pods {
 		pod, err := network.Pod(t.Context(), lab.PodOptions{Namespace: r.Lab.Name()})
 		must.OK(t, err)
@@ -442,7 +480,16 @@ func groupOfNamespace(t *testing.T, pods int, also netconf.Namespace) (g *groupO
 		g.pods = append(g.pods, target)
 		g.ids = append(g.ids, attach.ID{Network: network.Name, ContainerID: pod.ContainerID, IfName: pod.IfName})
 	}
-	return g, func() (stop func()) {
+	must.OK(t, r.Lab.Node().Do(func() (err error) { // its thread divides from then on
+		if links, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
+			return err
+		}
+		node, err = engine.Open(engine.DefaultPaths)
+		return err
+	}))
+	t.Cleanup(links.Close)
+	t.Cleanup(node.Close)
+	return g, links, node, func() (stop func()) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var done sync.WaitGroup
 		done.Go(func() {
@@ -455,20 +502,34 @@ func groupOfNamespace(t *testing.T, pods int, also netconf.Namespace) (g *groupO
 // has waits until the first pod has a part of the limit.
 func (g *groupOf) has(t *testing.T, what string, least, most float64) {
 	t.Helper()
-	testutil.Eventually(t, 10*time.Second, what, func() bool {
+	testutil.Eventually(t, 20*time.Second, what, func() bool {
 		from := wiremeter.Now()
-		until(t, 300*time.Millisecond)
-		share := g.pods[0].mustWire(t, from).BitsPerSec() / groupLimit
+		until(t, 500*time.Millisecond)
+		wire, err := g.pods[0].Wire(Ingress, from, wiremeter.Now())
+		must.OK(t, err)
+		share := wire.BitsPerSec() / float64(g.limit)
 		t.Logf("%s: %.4f of the limit", what, share)
 		return share > least && share < most
 	})
 }
 
-func (t *Target) mustWire(tb testing.TB, from time.Duration) *wiremeter.Series {
-	tb.Helper()
-	wire, err := t.Wire(Ingress, from, wiremeter.Now())
-	must.OK(tb, err)
-	return wire
+// shared waits until the first pod's queue has a part of the limit. That is what the agent decides: an
+// emulated processor comes too late for a queue now and then, and uses less.
+func (g *groupOf) shared(t *testing.T, links *netlink.Handle, what string, least, most float64) {
+	t.Helper()
+	testutil.Eventually(t, 20*time.Second, what, func() bool {
+		link, err := links.LinkByName(g.pods[0].HostIfName)
+		must.OK(t, err)
+		classes, err := links.ClassList(link, 0)
+		must.OK(t, err)
+		for _, c := range classes {
+			if class, ok := c.(*netlink.HtbClass); ok {
+				part := float64(class.Rate) * 8 / float64(g.limit)
+				return part > least && part < most
+			}
+		}
+		return false
+	})
 }
 
 // The agent's part finds the pods of a namespace with a limit by itself, takes what is there after a restart,
@@ -476,13 +537,15 @@ func (t *Target) mustWire(tb testing.TB, from time.Duration) *wiremeter.Series {
 func TestPrivilegedGroupOfANamespace(t *testing.T) {
 	mark.Kernels(t, "kernels change classes of HTB differently")
 	testutil.RequireQdisc(t, "htb", "tbf")
-	g, run := groupOfNamespace(t, 3, nil)
+	g, links, _, run := groupOfNamespace(t, 3, nil)
 	g.bulk(t, Ingress, g.pods[:1])
 	for _, life := range []string{"first", "after a restart"} {
 		stop := run()
-		g.has(t, life+", one pod has the limit", 0.97, 1.1)
+		g.shared(t, links, life+", one pod has the limit", 0.97, 1.1)
+		g.has(t, life+", it uses more than a third", 0.4, 1.1)
 		stop()
-		g.has(t, life+", ended, it has a third", 0.3, 0.35)
+		g.shared(t, links, life+", ended, it has a third", 0.33, 0.34)
+		g.has(t, life+", ended, it uses no more", 0.1, 0.37)
 	}
 }
 
@@ -491,18 +554,7 @@ func TestPrivilegedGroupOfANamespace(t *testing.T) {
 func TestPrivilegedObservedGroupHasNoQueue(t *testing.T) {
 	mark.Kernels(t, "kernels change classes of HTB differently")
 	testutil.RequireQdisc(t, "htb", "tbf")
-	g, run := groupOfNamespace(t, 2, netconf.Namespace{netconf.AnnotationDomain + "enforce": "observe"})
-	var node *engine.Node
-	var links *netlink.Handle
-	must.OK(t, g.rig.Lab.Node().Do(func() (err error) { // its thread divides from then on
-		if links, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
-			return err
-		}
-		node, err = engine.Open(engine.DefaultPaths)
-		return err
-	}))
-	defer links.Close()
-	defer node.Close()
+	g, links, node, run := groupOfNamespace(t, 2, netconf.Namespace{netconf.AnnotationDomain + "enforce": "observe"})
 	defer run()()
 	mail := mailbox.Dir(engine.DefaultPaths.Run)
 	divided := func() (all []mailbox.Group) {
@@ -527,7 +579,8 @@ func TestPrivilegedObservedGroupHasNoQueue(t *testing.T) {
 	}
 	observe(false)
 	testutil.Eventually(t, 10*time.Second, "the limit is divided", func() bool { all := divided(); return len(all) == 1 && all[0].Pods == 2 })
-	g.has(t, "enforced", 0.9, 1.1)
+	g.shared(t, links, "enforced, one pod has the limit", 0.97, 1.1)
+	g.has(t, "enforced", 0.4, 1.1)
 	observe(true)
 	testutil.Eventually(t, 10*time.Second, "nobody divides", func() bool { return len(divided()) == 0 })
 	if got := g.queues(t, links); got != noQueue {
