@@ -35,11 +35,9 @@ func (r *running) tell(now time.Time) {
 		if g.DroppedPackets, g.DroppedBytes, err = r.node.GroupDropped(k.namespace, k.direction); err != nil {
 			r.log.Debug("ceiling of a group not read", "namespace", k.namespace, "error", err)
 		}
-		if r.onHeld != nil && longHeldNow(g, now, passed) {
-			r.onHeld(g)
-		}
 		all = append(all, *g)
 	}
+	r.reportHeld(now, passed)
 	slices.SortFunc(all, func(a, b mailbox.Group) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Direction.Is, b.Direction.Is))
 	})
@@ -47,6 +45,15 @@ func (r *running) tell(now time.Time) {
 		r.paths.Mail().ForgetGroups()
 	} else if err := r.paths.Mail().RecordGroups(all); err != nil {
 		r.log.Warn("limits of groups not recorded", "error", err)
+	}
+}
+
+// reportHeld tells of each group that came to be at its limit for long in the time that passed.
+func (r *running) reportHeld(now time.Time, passed time.Duration) {
+	for _, g := range r.groups {
+		if r.onHeld != nil && longHeldNow(g, now, passed) {
+			r.onHeld(g)
+		}
 	}
 }
 

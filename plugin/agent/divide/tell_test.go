@@ -31,6 +31,12 @@ func TestSumOfAGroup(t *testing.T) {
 		},
 	}}
 	begun := time.Unix(1000, 0)
+	type report struct {
+		namespace string
+		after     time.Duration
+	}
+	var reports []report
+	r.onHeld = func(g *mailbox.Group) { reports = append(reports, report{g.Namespace, g.Held.Round(time.Second)}) }
 	at := func(seconds int) time.Time { return begun.Add(time.Duration(seconds) * time.Second) }
 	told := map[key]*mailbox.Group{}
 	for i, one := range []units.Bytes{1_000_000, 7_000_000, 9_000_000, 0} {
@@ -40,6 +46,13 @@ func TestSumOfAGroup(t *testing.T) {
 		if atLimit := one >= 6_500_000; g.AtLimitSince.IsZero() == atLimit || atLimit && !g.AtLimitSince.Equal(at(1)) {
 			t.Errorf("second %d: at the limit since %v, want that of its first second if it is at it", i, g.AtLimitSince)
 		}
+	}
+	for second := range 1500 { // 25 minutes at the limit, which are told once
+		r.groups = r.sum(map[string]Sent{"one": {9_500_000, time.Second}}, r.groups, at(second), time.Second)
+		r.reportHeld(at(second), time.Second)
+	}
+	if len(reports) != 1 || reports[0] != (report{"batch", longHeld}) {
+		t.Errorf("told of %v, want of the group once, after ten minutes", reports)
 	}
 	held := &mailbox.Group{AtLimitSince: begun}
 	for after, want := range map[time.Duration]bool{

@@ -65,6 +65,24 @@ func TestEverythingIsFine(t *testing.T) {
 	expect(t, f, []string{"status", "-o", "yaml"}, 0, "node: n2", "pod: team-a/n2-1")
 }
 
+// A limit that pods have together is one on each node, and told with the node.
+func TestLimitsOfNamespaces(t *testing.T) {
+	t.Parallel()
+	f := start(t, &fakeCluster{nodes: 3, pods: 2, grouped: []string{"n1", "n3"}})
+	const first, third = "egress of namespace team-a is at its limit of 200 Mbit/s on n1 since 2026-11-23T14:02:31Z, among 2 pods; team-a/n1-0 has 70 % of it.",
+		"egress of namespace team-a is at its limit of 200 Mbit/s on n3 since 2026-11-23T14:02:31Z, among 2 pods; team-a/n3-0 has 70 % of it."
+	if out := expect(t, f, []string{"status"}, 0, first, third); strings.Contains(out, "on n2") {
+		t.Errorf("a limit of a node that has none:\n%s", out)
+	}
+	if out := expect(t, f, []string{"explain", "team-a/n3-1"}, 0, third); strings.Contains(out, "on n1") {
+		t.Errorf("the limit of another node than the pod's:\n%s", out)
+	}
+	var nodes cluster.Nodes
+	if err := json.Unmarshal([]byte(expect(t, f, []string{"status", "-o", "json"}, 0)), &nodes); err != nil || len(nodes.Nodes[2].Answer.Status.Groups) != 1 {
+		t.Errorf("JSON: %+v, %v", nodes.Nodes, err)
+	}
+}
+
 // What is wrong on some nodes is told once, with the nodes. A node that does not answer is
 // unknown, and not fine.
 func TestProblemsAndUnknownNodes(t *testing.T) {

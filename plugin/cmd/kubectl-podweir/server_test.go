@@ -38,6 +38,8 @@ type fakeCluster struct {
 	// observed are nodes whose limits are observed; their first pod sends 25 Mbit/s, and
 	// old those of a release that does not tell of pods without a limit.
 	observed, old []string
+	// grouped are nodes on which egress of team-a has a limit together.
+	grouped []string
 	// behind are nodes that an upgrade has not reached.
 	behind []string
 	// forbidden is part of a path that the reader has no right to.
@@ -239,6 +241,12 @@ func (f *fakeCluster) answer(node string, look int) *cluster.Answer {
 	}
 	if slices.Contains(f.behind, node) {
 		answer.Version, rep.Version = "0.0.9", "0.0.9"
+	}
+	if slices.Contains(f.grouped, node) {
+		state.Groups = []view.Group{{
+			Namespace: "team-a", Direction: terms.Name(terms.Egress), Limit: 200e6, Sent: 199e6, Pods: 2, Largest: "team-a/" + node + "-0", LargestPart: 0.7,
+			AtLimitSince: time.Date(2026, 11, 23, 14, 2, 31, 0, time.UTC),
+		}}
 	}
 	if slices.Contains(f.observed, node) {
 		observe(state, uint64(look))

@@ -237,14 +237,24 @@ func (a *agentParts) reconcile(ctx context.Context) error {
 // reached for long.
 func (a *agentParts) divide(ctx context.Context) error {
 	return divide.Run(ctx, a.o.paths(), a.log, func(g *mailbox.Group) {
-		for _, p := range a.watch.List() {
-			if p.Namespace+"/"+p.Name == g.Largest {
-				text := fmt.Sprintf("%v of namespace %s is at its limit of %v on this node since %s; this pod has %.0f %% of it",
-					g.Direction, g.Namespace, g.Limit, g.AtLimitSince.UTC().Format(time.RFC3339), 100*g.LargestPart)
-				a.recorder.Emit(&p, kube.Event{Reason: "NamespaceAtLimit", Message: text})
-			}
+		if pod, event := atLimit(a.watch.List(), g); pod != nil {
+			a.recorder.Emit(pod, event)
 		}
 	})
+}
+
+// atLimit is the Event of a limit that has been reached for long, and the pod that gets it: the one that
+// has most of it, or another of the namespace if that has gone.
+func atLimit(pods []kube.Pod, g *mailbox.Group) (*kube.Pod, kube.Event) {
+	var to *kube.Pod
+	for i := range pods {
+		p := &pods[i]
+		if name := p.Namespace + "/" + p.Name; p.Namespace == g.Namespace && (to == nil || name == g.Largest) {
+			to = p
+		}
+	}
+	return to, kube.Event{Reason: "NamespaceAtLimit", Message: fmt.Sprintf("%v of namespace %s is at its limit of %v on this node since %s; %s has %.0f %% of it",
+		g.Direction, g.Namespace, g.Limit, g.AtLimitSince.UTC().Format(time.RFC3339), g.Largest, 100*g.LargestPart)}
 }
 
 func (a *agentParts) makeNRI() {
