@@ -537,6 +537,10 @@ func hookFindings() []finding {
 		{name: "no ceiling", code: "PW609", node: aws, change: func(n *node) { n.kernel.attached[0].NoCeiling = "the kernel has no TCX" }, want: doctor.Warn, seen: "default/web: the kernel has no TCX", fix: "drop CAP_NET_RAW"},
 		{name: "no group", code: "PW614", node: aws, change: func(*node) {}, want: doctor.OK, seen: "no namespace has a limit"},
 		{name: "divided", code: "PW614", node: aws, change: grouped, want: doctor.OK, seen: "1 limits, divided among all pods"},
+		{name: "divided among many", code: "PW614", node: aws, change: func(n *node) {
+			grouped(n)
+			n.kernel.attached[0].Group = 20e6
+		}, want: doctor.OK, seen: "1 limits, divided among all pods of their namespaces; ingress of namespace default: 20 Mbit/s for each of 1 pods, so that a small request into one can wait 3.8 ms behind bulk"},
 		{name: "divided by nobody", code: "PW614", node: aws, change: func(n *node) {
 			grouped(n)
 			n.kernel.attached[0].Divided = false

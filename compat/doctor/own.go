@@ -63,7 +63,8 @@ func checkCeilings(f *Facts) Finding {
 func checkGroups(f *Facts) Finding {
 	return f.withAttachments(func(list []Attachment) Finding {
 		var bad, pods []string
-		groups, undivided := map[string]bool{}, map[string]terms.Limit{}
+		groups, undivided := map[string]*terms.Limit{}, map[string]terms.Limit{}
+		shares := map[string]int{}
 		for i := range list {
 			a := &list[i]
 			namespace, _, _ := strings.Cut(a.Pod, "/")
@@ -77,7 +78,10 @@ func checkGroups(f *Facts) Finding {
 			case a.NoGroupCeiling != "":
 				bad, pods = append(bad, a.name()+": nothing holds the limit while no agent divides it: "+a.NoGroupCeiling), append(pods, a.Pod)
 			}
-			groups[group] = true
+			groups[group] = &a.Limit
+			if a.Share != 0 {
+				shares[group]++
+			}
 			if !a.Divided {
 				sum := undivided[group]
 				sum.Share += a.Share
@@ -91,7 +95,13 @@ func checkGroups(f *Facts) Finding {
 		case len(bad) > 0:
 			return breaks(shorten(bad), "each divided among all pods of the namespace", "podweir explain PW614", bad...).of(pods)
 		case len(groups) > 0:
-			return holds(fmt.Sprintf("%d limits, divided among all pods of their namespaces", len(groups)))
+			text := []string{fmt.Sprintf("%d limits, divided among all pods of their namespaces", len(groups))}
+			for _, group := range slices.Sorted(maps.Keys(groups)) {
+				if slow := terms.SlowEach(groups[group].Direction.Is, groups[group].Group, shares[group]); slow != "" {
+					text = append(text, group+": "+slow)
+				}
+			}
+			return holds(strings.Join(text, "; "))
 		}
 		return holds("no namespace has a limit on this node")
 	})

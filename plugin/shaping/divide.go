@@ -13,7 +13,7 @@ import (
 const (
 	// dividedSegment is the largest packet that goes to the bands whole below a share: at a
 	// small share a packet of 64 KiB would be in the way of all others for long.
-	dividedSegment = 12 * SegmentUnit
+	dividedSegment = terms.SharePacket
 	// dividedBucket is the burst of a share, in time at the share. The bursts of all pods of a
 	// group come on top of its limit.
 	dividedBucket = 5 * time.Millisecond
@@ -23,6 +23,8 @@ const (
 
 // Does not compile if a pod whose MTU is raised to 9,000 later had no packet that fits.
 const _ = uint(dividedSegment - minBucket)
+
+const _ = -uint(dividedSegment % SegmentUnit) // it is a multiple
 
 // divided says that the queue has a share of a group's limit.
 func (b *builder) divided() bool { return b.limit.Group != 0 && b.noShare() == "" }
