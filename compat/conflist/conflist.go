@@ -114,7 +114,7 @@ func (n *Network) Refused() string {
 // Parse reads a configuration as libcni 1.3 does: a name that ends in .conflist
 // is a list, any other a single plugin. Errors are of type [*Error]. It refuses
 // what runtimes let pass but what could not be taken apart again: more than
-// [MaxBytes], text that is not UTF-8, and keys that are there twice.
+// [MaxBytes], and text that is not UTF-8.
 func Parse(file string, raw []byte) (*Network, error) {
 	n := &Network{File: path.Base(file), raw: raw, Single: path.Ext(file) != ".conflist"}
 	if err := checkText(n.File, raw); err != nil {

@@ -145,7 +145,6 @@ func TestParseRefuses(t *testing.T) {
 		"plugin no object":  {"a.conflist", `{"name":"n","plugins":[{"type":"x"},"y"]}`, `plugins[1]: "\"y\"" is not accepted`},
 		"plugin null":       {"a.conflist", `{"name":"n","plugins":[null]}`, "plugins[0]"},
 		"no type":           {"a.conflist", `{"name":"n","plugins":[{"tipe":"x"}]}`, "plugins[0]"},
-		"name twice":        {"a.conflist", `{"name":"n","name":"m","plugins":[{"type":"x"}]}`, `key "name" is there twice`},
 		"version a number":  {"a.conflist", `{"cniVersion":1,"name":"n","plugins":[{"type":"x"}]}`, `cniVersion: "1" is not accepted, want a string`},
 		"versions no list":  {"a.conflist", `{"cniVersions":"1.0.0","name":"n","plugins":[{"type":"x"}]}`, `want a list of strings`},
 		"version, a .conf":  {"a.conf", `{"cniVersion":1,"name":"n","type":"x"}`, "cniVersion"},

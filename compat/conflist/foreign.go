@@ -88,7 +88,7 @@ func withForeign(made []byte, original, own *Network) ([]byte, error) {
 	}
 	for _, m := range own.members {
 		if m.key != "plugins" && m.key != markKey && !slices.Contains(keys, m.key) {
-			made = insertMember(made, n.members[0].keyStart, m.key, m.raw)
+			made = insertMember(made, m.key, m.raw)
 		}
 	}
 	return made, nil

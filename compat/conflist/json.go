@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -16,13 +17,12 @@ import (
 type member struct {
 	key string
 	raw json.RawMessage
-	// keyStart is the offset of the key's first quote; start and end enclose
-	// the value.
-	keyStart, start, end int
+	// start and end enclose the value.
+	start, end int
 }
 
-// topLevel finds the members of the object that raw is. A key that is there
-// twice is an error: which one counts would be a guess.
+// topLevel finds the members of the object that raw is. Of a key that is there
+// twice the last one counts, as for libcni.
 func topLevel(raw []byte) ([]member, error) {
 	if !json.Valid(raw) {
 		return nil, syntaxError(raw)
@@ -32,26 +32,19 @@ func topLevel(raw []byte) ([]member, error) {
 		return nil, fmt.Errorf("is %s, want a JSON object", clipped(raw))
 	}
 	var out []member
-	seen := map[string]bool{}
 	for dec.More() {
-		after := int(dec.InputOffset())
 		token, err := dec.Token()
 		if err != nil {
 			return nil, err
 		}
 		m := member{}
 		m.key, _ = token.(string) // a key of valid JSON always is one
-		m.keyStart = after + bytes.IndexByte(raw[after:], '"')
 		if err := dec.Decode(&m.raw); err != nil {
 			return nil, err
 		}
 		m.end = int(dec.InputOffset())
 		m.start = m.end - len(m.raw)
-		if seen[m.key] {
-			return nil, fmt.Errorf("key %q is there twice, want it once", m.key)
-		}
-		seen[m.key] = true
-		out = append(out, m)
+		out = append(slices.DeleteFunc(out, func(of member) bool { return of.key == m.key }), m)
 	}
 	return out, nil
 }

@@ -147,7 +147,7 @@ func spliceList(n *Network, mark *Mark, entry []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return insertMember(out, n.members[0].keyStart, markKey, value), nil
+	return insertMember(out, markKey, value), nil
 }
 
 func bandwidths(n *Network) []int {
@@ -170,10 +170,10 @@ func separator(raw []byte, start int) []byte {
 	return append([]byte{','}, raw[begin:start]...)
 }
 
-// insertMember puts a member before the first one, whose key is at offset at.
-// The object opens at the last brace before that key.
-func insertMember(raw []byte, at int, key string, value []byte) []byte {
-	open := bytes.LastIndexByte(raw[:at], '{') + 1
+// insertMember puts a member before the first one of the object that raw is.
+func insertMember(raw []byte, key string, value []byte) []byte {
+	open := bytes.IndexByte(raw, '{') + 1
+	at := open + bytes.IndexByte(raw[open:], '"')
 	return slices.Concat(raw[:open], raw[open:at], []byte(`"`+key+`": `), value, []byte{','}, raw[open:])
 }
 

@@ -133,7 +133,7 @@ func (m *Manager) decided(p *pass, err error) Decision {
 	case d.Fight != nil:
 		// It was written once more; whether it stays is not known yet.
 		d.Problem = (&FightError{*d.Fight}).Error()
-	case !p.held && p.wait == 0 && (p.upkeep == profiles.Chain || p.upkeep == profiles.DropIn) && !d.InForce && after.original() != nil:
+	case !p.held && p.wait == 0 && (p.upkeep == profiles.Chain || p.upkeep == profiles.DropIn) && !d.InForce:
 		d.Problem = "podweir is not in the chain in force: " + after.why()
 	}
 	return d

@@ -185,6 +185,9 @@ func (v *view) inForce() bool {
 
 // why says what is in force in the place of podweir.
 func (v *view) why() string {
+	if v.conf == nil || v.conf.Active() == nil {
+		return v.confDir + " has no network yet"
+	}
 	f := v.conf.Active()
 	if f.Err != nil {
 		return "the runtime takes " + f.Err.Error()

@@ -267,14 +267,19 @@ func TestInstalledLater(t *testing.T) {
 func TestPrimaryIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newBlindHost(t, simple())
-		h.run(t, nil)
+		m, _ := h.run(t, nil)
+		problem := func(want string) func() bool {
+			return func() bool { return m.Decision().Problem == "podweir is not in the chain in force: "+want }
+		}
 		h.eventually(t, "podweir is in the chain", h.shaped)
 		h.remove(t, confDir+"/"+original)
 		h.eventually(t, "podweir's file is gone with its original", func() bool { return h.read(confDir+"/"+ours) == "" })
+		h.eventually(t, "the agent says that there is no network", problem("/"+confDir+" has no network yet"))
 		h.write(t, confDir+"/"+original, network("n", 2, "ptp"))
 		h.eventually(t, "podweir is back", func() bool { return h.inForce() == 2 })
 		h.write(t, confDir+"/"+original, "{")
 		h.eventually(t, "podweir's file is gone from the broken one's front", func() bool { return h.read(confDir+"/"+ours) == "" })
+		h.eventually(t, "the agent says that it is broken", problem("the runtime takes "+original+": ends in the middle of the JSON object, after 1 bytes"))
 		h.write(t, confDir+"/"+original, network("n", 3, "ptp"))
 		h.eventually(t, "podweir is back again", func() bool { return h.inForce() == 3 })
 		must.OK(t, os.Rename(h.path(confDir+"/"+original), h.path(confDir+"/20-y.conflist")))
