@@ -25,8 +25,8 @@ static __always_inline struct pw_group *group_of(const struct pw_config *cfg)
 }
 
 /* By the exact clock: the other one would let an idle group send for the length of a timer interrupt more than its burst.
- * While user space gives the pods another limit, one by one, the meter begins anew whenever packets of both kinds follow
- * each other. */
+ * The limit is a part of the key: while user space gives the pods another one, one by one, those of both limits have a
+ * meter each. */
 static __always_inline bool group_admits(const struct pw_config *cfg, __u32 bytes)
 {
 	struct pw_group *group;

@@ -420,7 +420,7 @@ func (g *groupOf) dropped(t *testing.T, d Direction) uint64 {
 	if d == Egress {
 		of = terms.Egress
 	}
-	packets, _, err := g.node.GroupDropped("group", of)
+	packets, _, err := g.node.GroupDropped("group", of, units.BitRate(g.limit))
 	must.OK(t, err)
 	return packets
 }

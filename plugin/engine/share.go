@@ -93,8 +93,8 @@ func (n *Node) Undivided(r *apply.Record, shares []*Share) (all []*Undivided) {
 }
 
 // GroupDropped is what the ceiling of a namespace's limit dropped, in packets and wire bytes.
-func (n *Node) GroupDropped(namespace string, d terms.Direction) (packets, bytes uint64, err error) {
-	return n.kernel.slab.GroupDropped(shaping.GroupKey(namespace, d))
+func (n *Node) GroupDropped(namespace string, d terms.Direction, limit units.BitRate) (packets, bytes uint64, err error) {
+	return n.kernel.slab.GroupDropped(shaping.GroupKey(namespace, d, limit))
 }
 
 // Shares returns the queues of an attachment that have a share of a group's limit. A queue

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
 	"time"
 
 	"github.com/podweir/podweir/plugin/terms"
@@ -70,15 +71,16 @@ func (b *builder) groupCeiling() {
 		return
 	}
 	p.GroupCeiling = true
-	p.Datapath.Group = GroupKey(b.facts.Namespace, p.Direction)
+	p.Datapath.Group = GroupKey(b.facts.Namespace, p.Direction, limit)
 	p.Datapath.GroupRate = meterRate(limit, units.Whole+groupExcess)
 	p.Datapath.GroupBurst = meterTime(max(groupBurst, limit.Duration(gsoPacket)))
 }
 
-// GroupKey is the key of the pods of a namespace in a direction, never 0. Nobody finds a name
-// whose key is that of another namespace.
-func GroupKey(namespace string, d terms.Direction) uint64 {
-	sum := sha256.Sum256([]byte(namespace + "\x00" + d.String()))
+// GroupKey is the key of the pods of a namespace in a direction that have this limit, never 0:
+// networks may have different defaults, and a meter of two limits would begin anew at each
+// packet. Nobody finds a name whose key is that of another namespace.
+func GroupKey(namespace string, d terms.Direction, limit units.BitRate) uint64 {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%v\x00%d", namespace, d, limit))
 	return binary.LittleEndian.Uint64(sum[:]) | 1
 }
 

@@ -179,6 +179,12 @@ func TestComputeCeilingOfAGroup(t *testing.T) {
 				t.Errorf("%v of %s has the meter of %s", d, namespace, was)
 			}
 			keys[dp.Group] = d.String() + namespace
+			// Another network with another default.
+			_, lower := grouped(t, strict(10e6, inGroup(100e6)), d, facts)
+			if was, known := keys[lower.Datapath.Group]; known {
+				t.Errorf("%v of %s has two limits, and one has the meter of %s, which begins anew for each of them", d, namespace, was)
+			}
+			keys[lower.Datapath.Group] = d.String() + namespace + " with 100M"
 			// A second has at most what is the target while nobody divides.
 			burst := float64(dp.GroupBurst>>6) / 1e9
 			if most := float64(dp.GroupRate.BitRate())/200e6 + burst; most > 1.02 || burst < 0.008 {

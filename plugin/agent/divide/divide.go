@@ -47,6 +47,7 @@ type member struct {
 	*share.Member
 	queue Queue
 	id    string
+	limit units.BitRate
 	// set is the share that the queue has. Until it was written here nobody knows whether the
 	// classifier has the same.
 	set     units.ByteRate
@@ -84,8 +85,8 @@ func New(log *slog.Logger) *Loop {
 	return &Loop{log: log, groups: make(map[string]*group), members: make(map[string]*member)}
 }
 
-// Join adds a queue, by a name that no other has, to a group and its limit. The queue has the
-// share now; most is its own limit.
+// Join adds a queue, by a name that no other has, to a group and its limit: of different ones the
+// lowest that a queue joined with. The queue has the share now; most is its own limit.
 func (l *Loop) Join(name string, limit units.BitRate, id string, q Queue, now, most units.ByteRate) {
 	l.join(name, limit, id, q, &share.Member{Share: now, Most: most})
 }
@@ -102,11 +103,17 @@ func (l *Loop) join(name string, limit units.BitRate, id string, q Queue, as *sh
 		g = &group{name: name, shares: share.New(limit)}
 		l.groups[name] = g
 	}
-	g.shares.SetLimit(limit)
-	m := &member{Member: as, queue: q, id: id, group: g, set: as.Share}
+	m := &member{Member: as, queue: q, id: id, limit: limit, group: g, set: as.Share}
 	g.members = append(g.members, m)
 	l.members[id] = m
+	g.limit()
 	g.shares.Join(m.Member)
+}
+
+// limit sets the group's limit.
+func (g *group) limit() {
+	lowest := slices.MinFunc(g.members, func(a, b *member) int { return cmp.Compare(a.limit, b.limit) })
+	g.shares.SetLimit(lowest.limit)
 }
 
 // Leave removes a queue that joined.
@@ -120,7 +127,9 @@ func (l *Loop) Leave(id string) {
 	m.group.members = slices.DeleteFunc(m.group.members, func(other *member) bool { return other == m })
 	if len(m.group.members) == 0 {
 		delete(l.groups, m.group.name)
+		return
 	}
+	m.group.limit()
 }
 
 // Has says whether a queue joined.

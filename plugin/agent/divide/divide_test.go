@@ -78,6 +78,31 @@ func TestLoopDividesAmongWhoSends(t *testing.T) {
 	}
 }
 
+// Two networks have different defaults for a namespace: the lowest limit holds for all its pods as long as a pod
+// has it, whoever joins first.
+func TestLoopDividesTheLowestLimit(t *testing.T) {
+	for _, limits := range [][]units.BitRate{{200_000_000, 100_000_000}, {100_000_000, 200_000_000}} {
+		queues := []*queue{{share: 1000, busy: true}, {share: 1000, busy: true}}
+		l := divide.New(slog.New(slog.DiscardHandler))
+		low := ""
+		for i, q := range queues {
+			l.Join("n", limits[i], fmt.Sprint(i), q, q.share, 25_000_000)
+			if limits[i] == 100_000_000 {
+				low = fmt.Sprint(i)
+			}
+		}
+		ticks(l, 0, 20)
+		if sum := queues[0].share + queues[1].share; sum < 12_000_000 || sum > 13_000_000 {
+			t.Errorf("limits %v: shares of %v, want the lowest limit together", limits, sum)
+		}
+		l.Leave(low)
+		ticks(l, 20, 20)
+		if most := max(queues[0].share, queues[1].share); most != 25_000_000 {
+			t.Errorf("limits %v: share %v when the pod with the lower one is gone, want all of the other one", limits, most)
+		}
+	}
+}
+
 // Another process wrote the limits of a queue anew, as a repair does.
 func TestLoopComesBackAfterOthers(t *testing.T) {
 	q := &queue{share: 1000, busy: true}

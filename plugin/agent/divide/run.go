@@ -68,6 +68,8 @@ type key struct {
 	direction terms.Direction
 }
 
+func (k key) String() string { return k.namespace + " " + k.direction.String() }
+
 // joined is what is known of an attachment since its record changed, after so many looks.
 type joined struct {
 	mark   uint64
@@ -159,7 +161,7 @@ func (r *running) join(id attach.ID, mark uint64, looks int) {
 		for _, s := range shares {
 			name := nameOf(record, s.Direction)
 			now.shares[name] = s
-			r.loop.Join(s.Namespace+" "+s.Direction.String(), s.Group, name, s, s.Now, s.Most.ByteRate())
+			r.loop.Join(key{s.Namespace, s.Direction}.String(), s.Group, name, s, s.Now, s.Most.ByteRate())
 			r.log.Debug("queue joined its group", "id", name, "namespace", s.Namespace, "limit", s.Group.String(), "share", s.Now.BitRate().String())
 		}
 	}
@@ -176,7 +178,7 @@ func (r *running) joinOutside(now *joined, record *apply.Record, shares []*engin
 		name := nameOf(record, u.Direction)
 		now.outside[name] = u
 		if u.Counted() {
-			r.loop.JoinOutside(u.Namespace+" "+u.Direction.String(), u.Group, name, u)
+			r.loop.JoinOutside(key{u.Namespace, u.Direction}.String(), u.Group, name, u)
 		}
 	}
 }

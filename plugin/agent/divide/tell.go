@@ -31,9 +31,12 @@ func (r *running) tell(now time.Time) {
 	r.groups = r.sum(r.loop.Sent(), r.groups, now, passed)
 	all := make([]mailbox.Group, 0, len(r.groups))
 	for k, g := range r.groups {
-		var err error
-		if g.DroppedPackets, g.DroppedBytes, err = r.node.GroupDropped(k.namespace, k.direction); err != nil {
-			r.log.Debug("ceiling of a group not read", "namespace", k.namespace, "error", err)
+		for _, limit := range r.limits(k) {
+			packets, bytes, err := r.node.GroupDropped(k.namespace, k.direction, limit)
+			if err != nil {
+				r.log.Debug("ceiling of a group not read", "namespace", k.namespace, "error", err)
+			}
+			g.DroppedPackets, g.DroppedBytes = g.DroppedPackets+packets, g.DroppedBytes+bytes
 		}
 		all = append(all, *g)
 	}
@@ -55,6 +58,20 @@ func (r *running) reportHeld(now time.Time, passed time.Duration) {
 			r.onHeld(g)
 		}
 	}
+}
+
+// limits are those that queues joined the group with, each of which has a ceiling.
+func (r *running) limits(k key) (all []units.BitRate) {
+	g := r.loop.groups[k.String()]
+	if g == nil {
+		return nil
+	}
+	for _, m := range g.members {
+		if !slices.Contains(all, m.limit) {
+			all = append(all, m.limit)
+		}
+	}
+	return all
 }
 
 // longHeldNow says that a group came to be at its limit for long in the time that passed.
@@ -80,6 +97,7 @@ func (r *running) sum(sent map[string]Sent, before map[key]*mailbox.Group, now t
 		if groups[k] == nil {
 			groups[k] = &mailbox.Group{Namespace: namespace, Direction: terms.Name(d), Limit: limit}
 		}
+		groups[k].Limit = min(groups[k].Limit, limit)
 		return k, groups[k]
 	}
 	add := func(k key, g *mailbox.Group, pod string, of Sent) {

@@ -26,7 +26,7 @@ func TestSumOfAGroup(t *testing.T) {
 		// A second network of the pod.
 		{ContainerID: "1", IfName: "net1"}: {shares: map[string]*engine.Share{"one too": queue("one")}},
 		{ContainerID: "2"}: {
-			shares:  map[string]*engine.Share{"two": queue("two")},
+			shares:  map[string]*engine.Share{"two": queue("two"), "higher": {Namespace: "batch", Pod: "batch/two", Direction: terms.Egress, Group: 90_000_000}},
 			outside: map[string]*engine.Undivided{"in": {Namespace: "batch", Pod: "batch/two", Direction: terms.Ingress, Group: 10_000_000}},
 		},
 	}}
