@@ -4,6 +4,7 @@
 package datapath
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/bpf/image"
+	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/version"
@@ -212,4 +214,23 @@ func ClockTick() (time.Duration, error) {
 		return 0, fmt.Errorf("read the resolution of the coarse clock: %w", err)
 	}
 	return time.Duration(ts.Nano()), nil
+}
+
+// Observe returns what the slot of a direction holds, nil if it has none. dir is
+// where the interface's pins are.
+func (n *Slab) Observe(dir string, d terms.Direction) (*attach.Dataplane, error) {
+	s, found, err := n.find(dir, d)
+	if err != nil || !found {
+		return nil, err
+	}
+	dp := &attach.Dataplane{Slot: s.number, ProgramName: text(s.Program[:]), Side: terms.Side(s.Side), Build: text(s.Build[:])}
+	if cfg := s.config(); cfg.AbiVersion == ABIVersion {
+		dp.Datapath, dp.RedirectIndex = fromConfig(cfg), int(cfg.RedirectIfindex)
+	}
+	return dp, nil
+}
+
+func text(b []byte) string {
+	s, _, _ := bytes.Cut(b, []byte{0})
+	return string(s)
 }

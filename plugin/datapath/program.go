@@ -10,9 +10,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/podweir/podweir/bpf/image"
+	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath/bpfcall"
+	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 )
@@ -220,4 +223,77 @@ func (n *Slab) usesSlab(id uint32) bool {
 // the queue of the same device.
 func Steers(name string) bool {
 	return name == shaping.ProgramBand.String()
+}
+
+// namePrefix starts the names of podweir's programs and maps. Anybody may use it: what
+// has it is looked at, and what has it not is another party's.
+const namePrefix = "pw_"
+
+// Ours says whether a program that is attached somewhere is podweir's, of whatever
+// build and whatever became of its pins: it uses maps as every program of podweir's
+// does that limits anything, or has the tag of a program of this build.
+func Ours(id uint32, name string, tag [8]byte) bool {
+	if !strings.HasPrefix(name, namePrefix) {
+		return false
+	}
+	return usesOurMaps(id) || slices.ContainsFunc([]Carrier{ByClassID, image.ByHostEgress, image.ByHostIngress}, func(c Carrier) bool {
+		return Current(name, tag, c)
+	})
+}
+
+// ownMaps are those of this release, and of those before the slab.
+var ownMaps = []string{mapSlab, mapHosts, mapScratch, "pw_config", "pw_state", "pw_counters"}
+
+func usesOurMaps(id uint32) bool {
+	prog, err := bpfcall.ProgramByID(id)
+	if err != nil {
+		return false // it is gone
+	}
+	defer func() { _ = prog.Close() }()
+	ids, err := prog.MapIDs()
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(ids, func(m uint32) bool {
+		name, err := bpfcall.MapName(m)
+		return err == nil && slices.Contains(ownMaps, name)
+	})
+}
+
+// ReadAnswers finds out of the programs of others what each does with every packet, where
+// its instructions show that. It takes a few calls for each.
+func ReadAnswers(programs []attach.HookProgram) {
+	for i := range programs {
+		if p := &programs[i]; !p.Ours && p.ProgramID != 0 {
+			p.Answer = verdicts(p.ProgramID).Answer(p.Kind, p.Kind == terms.HookKindTCX || p.Direct, p.Match)
+		}
+	}
+}
+
+// verdicts is [judge.AnyVerdict] for a program that cannot be read.
+func verdicts(id uint32) judge.Verdicts {
+	p, err := bpfcall.ProgramByID(id)
+	if err != nil {
+		return judge.AnyVerdict
+	}
+	defer func() { _ = p.Close() }()
+	code, err := p.Code(judge.MaxCodeBytes)
+	if err != nil {
+		return judge.AnyVerdict
+	}
+	return judge.ReadVerdicts(code)
+}
+
+// programInfo is zero if there is no program with this id any more.
+func programInfo(id uint32) bpfcall.ProgramInfo {
+	p, err := bpfcall.ProgramByID(id)
+	if err != nil {
+		return bpfcall.ProgramInfo{}
+	}
+	defer func() { _ = p.Close() }()
+	info, err := p.Info()
+	if err != nil {
+		return bpfcall.ProgramInfo{}
+	}
+	return info
 }

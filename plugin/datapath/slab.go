@@ -444,3 +444,11 @@ func boottime() uint64 {
 	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts)
 	return uint64(ts.Nano())
 }
+
+func (n *Slab) mustFind(dir string, d terms.Direction) (slot, error) {
+	s, found, err := n.find(dir, d)
+	if err == nil && !found {
+		err = fmt.Errorf("%v of %s: %w", d, dir, ErrNoSlot)
+	}
+	return s, err
+}

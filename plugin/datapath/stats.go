@@ -44,14 +44,6 @@ var dispositions = [...]string{
 // ErrNoSlot means that a direction has no slot, so nothing was counted.
 var ErrNoSlot = errors.New("no slot in the slab")
 
-func (n *Slab) mustFind(dir string, d terms.Direction) (slot, error) {
-	s, found, err := n.find(dir, d)
-	if err == nil && !found {
-		err = fmt.Errorf("%v of %s: %w", d, dir, ErrNoSlot)
-	}
-	return s, err
-}
-
 // View is the memory of the slot of a direction, which programs write to meanwhile,
 // as long as the node is open; for whoever measures. dir is where the interface's pins
 // are.

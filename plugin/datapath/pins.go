@@ -5,6 +5,7 @@ package datapath
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/plugin/datapath/bpfcall"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 const (
@@ -82,4 +84,31 @@ func ReadRecord(dir string) ([]byte, error) {
 		return nil, fmt.Errorf("read record %s: %w", path, err)
 	}
 	return bytes.TrimRight(value, "\x00"), nil
+}
+
+func pinPath(dir string, d terms.Direction, object string) string {
+	return filepath.Join(dir, d.String()+"-"+object)
+}
+
+// Unpin removes every pin of a direction; a link detaches. What is absent is no
+// error.
+func Unpin(dir string, d terms.Direction) error {
+	pins, err := filepath.Glob(pinPath(dir, d, "*"))
+	if err != nil {
+		return fmt.Errorf("list pins of %v in %s: %w", d, dir, err)
+	}
+	for _, p := range pins {
+		if err := unpin(p); err != nil {
+			return fmt.Errorf("unpin: %w", err)
+		}
+	}
+	return nil
+}
+
+// unpin removes a pin; none is no error. [os.Remove] asks twice for what is not there.
+func unpin(path string) error {
+	if err := unix.Unlink(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return &os.PathError{Op: "remove", Path: path, Err: err}
+	}
+	return nil
 }
