@@ -5,7 +5,7 @@
 # BPF: an LRU map evicts an entry that user space reads all the time.
 #
 # One would guess: a look-up is a use, by a program or by bpf(2), so that what an agent polls stays.
-# Seen: a look-up by a program marks the entry as used; one by user space does not (since Linux 5.1 it goes by
+# Seen: a look-up by a program marks the entry as used; one by user space does not (since 2019 it goes by
 #   map_lookup_elem_sys_only, htab_lru_map_lookup_elem_sys in kernel/bpf/hashtab.c). An entry that user space reads
 #   before each of 5000 insertions is gone before the map of 1000 was filled once more, while the same entry stays if
 #   a program looks it up as often. The kernel's page about hash maps does not tell the two apart, and
