@@ -37,9 +37,9 @@ var (
 	descSentBytes = podDesc("podweir_pod_queue_sent_bytes_total",
 		"Bytes on the wire that left the queue.")
 	descSentPackets = podDesc("podweir_pod_queue_sent_packets_total",
-		"Packets that left the queue.")
+		"Packets that left the queue, counting each segment of an offloaded packet.")
 	descDrops = podDesc("podweir_pod_queue_dropped_packets_total",
-		"Packets that found their band of the queue full.")
+		"Packets that found their band of the queue full, counting an offloaded packet once.")
 	descBacklog = podDesc("podweir_pod_queue_backlog_bytes",
 		"Bytes that wait in the queue now.")
 	descWait = podDesc("podweir_pod_wait_seconds",
