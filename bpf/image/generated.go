@@ -134,6 +134,7 @@ type Packet struct {
 	Level    uint64
 	Wait     uint64
 	Extra    uint64
+	Cut      uint64
 	Backlog  uint64
 	Listed   uint64
 	Known    Known
@@ -243,16 +244,16 @@ var maps = []Map{
 	{Name: "pw_groups", Type: 1, KeyBytes: 8, ValueBytes: 32, MaxEntries: 2048, Flags: 1, Inner: ""},
 	{Name: "pw_hosts", Type: 1, KeyBytes: 8, ValueBytes: 4, MaxEntries: 16384, Flags: 1, Inner: ""},
 	{Name: "pw_layout", Type: 2, KeyBytes: 4, ValueBytes: 12, MaxEntries: 1, Flags: 0, Inner: ""},
-	{Name: "pw_scratch", Type: 6, KeyBytes: 4, ValueBytes: 184, MaxEntries: 1, Flags: 0, Inner: ""},
+	{Name: "pw_scratch", Type: 6, KeyBytes: 4, ValueBytes: 192, MaxEntries: 1, Flags: 0, Inner: ""},
 	{Name: "pw_slab", Type: 12, KeyBytes: 4, ValueBytes: 4, MaxEntries: 2048, Flags: 0, Inner: "pw_chunk"},
 	{Name: "pw_subnets", Type: 11, KeyBytes: 28, ValueBytes: 1, MaxEntries: 262144, Flags: 1, Inner: ""},
 }
 
 var programs = []Program{
-	{Name: "pw_band", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {280, "pw_subnets"}, {2881, "pw_layout"}}, from: 0, to: 25768, carrier: 1},
-	{Name: "pw_ceiling", references: []reference{{12, "pw_hosts"}, {27, "pw_slab"}, {60, "pw_scratch"}, {368, "pw_subnets"}, {488, "pw_groups"}, {591, "pw_groups"}, {596, "pw_groups"}}, from: 25768, to: 31328, carrier: 1},
-	{Name: "pw_class", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {63, "pw_scratch"}, {281, "pw_subnets"}, {2907, "pw_layout"}}, from: 31328, to: 57320, carrier: 1},
-	{Name: "pw_guard", references: []reference{}, from: 57320, to: 57368, carrier: -1},
-	{Name: "pw_police", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {58, "pw_scratch"}, {267, "pw_subnets"}}, from: 57368, to: 74848, carrier: 1},
-	{Name: "pw_redirect", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}}, from: 74848, to: 75352, carrier: 1},
+	{Name: "pw_band", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {280, "pw_subnets"}, {2991, "pw_layout"}}, from: 0, to: 26664, carrier: 1},
+	{Name: "pw_ceiling", references: []reference{{12, "pw_hosts"}, {27, "pw_slab"}, {60, "pw_scratch"}, {368, "pw_subnets"}, {488, "pw_groups"}, {591, "pw_groups"}, {596, "pw_groups"}}, from: 26664, to: 32224, carrier: 1},
+	{Name: "pw_class", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {63, "pw_scratch"}, {281, "pw_subnets"}, {3014, "pw_layout"}}, from: 32224, to: 59072, carrier: 1},
+	{Name: "pw_guard", references: []reference{}, from: 59072, to: 59120, carrier: -1},
+	{Name: "pw_police", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {58, "pw_scratch"}, {267, "pw_subnets"}}, from: 59120, to: 76568, carrier: 1},
+	{Name: "pw_redirect", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}}, from: 76568, to: 77072, carrier: 1},
 }

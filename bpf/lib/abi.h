@@ -198,7 +198,7 @@ struct pw_state {
 	/* What a heavy packet needs besides, a cache line. */
 	__u64 fair_extra; /* how much longer heavy packets shall wait because of losses, 1/64 ns */
 	/* The tick in which a TCP flow last lost a packet for its share, or was marked. Above it, 16 bits each, when a flood
-	 * last lost one, and when TCP of this node was last heavy, as in fair.h. */
+	 * last lost one, and by which part the wait is shorter for that, as in fair.h. */
 	__u64 fair_cut;
 	__u64 wait_frame; /* what one packet of the second band costs, 1/64 ns; as in wait.h */
 	/* As in light.h. */

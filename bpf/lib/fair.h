@@ -56,10 +56,9 @@
 /* In the word of the share: since it was set a heavy flow has had as much. Without that it does not grow: where nobody
  * has it, the queue is short because nobody wants more. */
 #define PW_FAIR_WANTED (1ULL << 31)
-/* There, too: as of that tick a flood loses packets, and does so beside heavy TCP of this node. */
+/* There, too: as of that tick a flood loses packets. */
 #define PW_FAIR_FLOODED (1U << 30)
-#define PW_FAIR_BESIDE (1U << 29)
-#define PW_FAIR_SHARE (PW_FAIR_BESIDE - 1)
+#define PW_FAIR_SHARE ((1U << 29) - 1)
 
 /* As many full frames as one offloaded packet may add to an estimate before its flow seems to ignore marks. At
  * 10 Mbit/s they are a tenth of the cap. */
@@ -71,15 +70,19 @@
 #define PW_FAIR_SILENT_PART 8
 
 /* A flood does not slow down: it is not TCP, and has a quarter more than its share, and some frames, when it loses a packet for that.
- * TCP of this node has no more than two packets in the queue (TCP small queues), and a flood fills whatever there is. So while a flood
- * loses packets beside heavy TCP of this node the queue is as long as what each of them may have in it.
- * TCP from elsewhere is cut down at its peaks, and has less than those on average. So while a flood loses packets TCP may have
+ * It fills whatever queue there is, and some TCP has no more than a few packets in it: that of this node (TCP small queues), and BBR,
+ * which keeps under way what the network held before. Such TCP has that much for each wait. So while a flood loses packets
+ * the wait becomes shorter by the time of each packet of TCP that has less than its share, and longer by that of the others.
+ * Cubic from elsewhere is below its share only after losses, and with a short queue it would lose more: for 2.1 s
+ * after a loss only a flow that has less than the others' share makes the wait shorter.
+ * TCP is also cut down at its peaks, and has less than those on average. So meanwhile it may have
  * half of the share more. That bounds BBR, which does not slow down for a loss either. */
 #define PW_FAIR_SEEN_SHIFT 6 /* ticks in a unit */
 #define PW_FAIR_SEEN 4U /* for so many units, which are all odd: 134 to 268 ms */
 #define PW_FAIR_SEEN_MASK 0xffffULL
 #define PW_FAIR_FLOOD 32 /* where that is in fair_cut; 0: never */
-#define PW_FAIR_LOCAL 48
+#define PW_FAIR_BRIEF 48 /* there: by which part fair_least is shorter, in 1/2^16 */
+#define PW_FAIR_BRIEF_MOST 0xffffULL
 
 enum pw_excess {
 	PW_EXCESS_NONE,
@@ -92,27 +95,19 @@ static __always_inline __u64 fair_unit(__u32 tick)
 	return (tick >> PW_FAIR_SEEN_SHIFT | 1) & PW_FAIR_SEEN_MASK;
 }
 
-/* All ones if what is noted there was just now. */
-static __always_inline __u64 fair_seen(__u64 word, __u32 where, __u32 tick)
+/* PW_FAIR_FLOODED if a flood loses packets. */
+static __always_inline __u32 fair_see(const struct pw_packet *pkt, __u32 tick)
 {
-	__u64 at = word >> where & PW_FAIR_SEEN_MASK;
+	__u64 at = pkt->cut >> PW_FAIR_FLOOD & PW_FAIR_SEEN_MASK;
 
-	return pw_less((fair_unit(tick) - at) & PW_FAIR_SEEN_MASK, PW_FAIR_SEEN) & pw_less(0, at);
-}
-
-/* Whether a flood loses packets, and beside heavy TCP of this node. */
-static __always_inline __u32 fair_see(const struct pw_state *state, __u32 tick)
-{
-	__u64 word = PW_READ64(&state->fair_cut);
-
-	return (PW_FAIR_FLOODED | (PW_FAIR_BESIDE & fair_seen(word, PW_FAIR_LOCAL, tick))) &
-	       fair_seen(word, PW_FAIR_FLOOD, tick);
+	return PW_FAIR_FLOODED & pw_less(0, at) &
+	       pw_less((fair_unit(tick) - at) & PW_FAIR_SEEN_MASK, PW_FAIR_SEEN);
 }
 
 /* All ones if that is so. */
-static __always_inline __u64 fair_is(const struct pw_packet *pkt, __u32 what)
+static __always_inline __u64 fair_is_flooded(const struct pw_packet *pkt)
 {
-	return pw_less(0, pkt->flood & what);
+	return pw_less(0, pkt->flood & PW_FAIR_FLOODED);
 }
 
 /* How long heavy packets shall wait. So that a flow that is cut down to its share still has some packets under way, the
@@ -121,10 +116,11 @@ static __always_inline __u64 fair_is(const struct pw_packet *pkt, __u32 what)
 static __always_inline __u64 fair_wait(const struct pw_config *cfg, __u64 fair,
 				       const struct pw_packet *pkt)
 {
-	__u64 alone = ~fair_is(pkt, PW_FAIR_BESIDE), least = cfg->fair_least & alone;
+	__u64 flooded = fair_is_flooded(pkt), least = cfg->fair_least;
 	__u64 wait = (cfg->fair_each << 16) / (fair >> 8 | 1);
 
-	wait = least + pw_more(wait, least) + (pkt->extra & alone);
+	least -= (least >> 16) * (pkt->cut >> PW_FAIR_BRIEF) & flooded;
+	wait += pw_more(least, wait) + (pkt->extra & ~flooded);
 	return pw_min(wait, cfg->fair_most);
 }
 
@@ -156,7 +152,7 @@ static __always_inline __u64 fair_of(const struct pw_config *cfg, const struct p
 	__u64 enough = (__u64)pkt->fair * (meter_time(PW_FAIR_BEGINS_NS) >> 10) / PW_EST_ONE;
 	__u64 begins = pw_less(0, sent) & pw_less(sent, enough);
 
-	enough = pkt->fair / 2 & fair_is(pkt, PW_FAIR_FLOODED) & fair_is_tcp(pkt);
+	enough = pkt->fair / 2 & fair_is_flooded(pkt) & fair_is_tcp(pkt);
 	return pkt->fair + enough + (pkt->fair & begins & pw_less(0, pkt->extra));
 }
 
@@ -211,7 +207,8 @@ static __always_inline void fair_look(const struct pw_config *cfg, struct pw_sta
 	if (pw_likely(ticks + PW_TICK_SKEW <= PW_TICK_SKEW))
 		return;
 	pkt->extra = PW_READ64(&state->fair_extra);
-	pkt->flood = fair_see(state, tick);
+	pkt->cut = PW_READ64(&state->fair_cut);
+	pkt->flood = fair_see(pkt, tick);
 	pw_forget();
 	fair = fair_moved(cfg, pkt, fair, word & PW_FAIR_WANTED, ticks);
 	pkt->fair = (__u32)fair;
@@ -230,26 +227,42 @@ static __always_inline void fair_want(struct pw_state *state)
 		PW_WRITE64(&state->fair, word | PW_FAIR_WANTED);
 }
 
-/* Notes when a heavy packet of TCP bulk was last lost for its share, or marked, a flood lost one, and TCP of this node
- * was heavy. Of two CPUs that note something at once one may be forgotten, until the next packet. The wait becomes
+/* Moves the wait beside a flood for a packet of TCP, which costs so much. Whether TCP of this node lost any says nothing:
+ * it slows down by what its own kernel drops, and not for long. */
+static __always_inline void fair_balance(const struct pw_config *cfg, struct pw_packet *pkt,
+					 __u32 tick, __u64 cost)
+{
+	__u64 brief = pkt->cut >> PW_FAIR_BRIEF, enough, less;
+
+	if (pw_likely(!(fair_is_flooded(pkt) & fair_is_tcp(pkt))))
+		return;
+	enough = ~pw_less(pkt->est, fair_of(cfg, pkt));
+	less = ~enough &
+	       (pw_less(pkt->est, pkt->fair) | pw_less(PW_FAIR_CUT_TICKS, tick - (__u32)pkt->cut) |
+		pw_less(cfg->direction, PW_DIR_INGRESS));
+	cost = (pw_min(cost, cfg->fair_least) << 16) / (cfg->fair_least | 1);
+	brief = pw_min(pw_more(brief, cost & enough) + (cost & less), PW_FAIR_BRIEF_MOST);
+	pkt->cut = (pkt->cut & ((1ULL << PW_FAIR_BRIEF) - 1)) | brief << PW_FAIR_BRIEF;
+}
+
+/* Notes when a heavy packet of TCP bulk was last lost for its share, or marked, and a flood lost one. Of two CPUs
+ * that note something at once one may be forgotten, until the next packet. The wait becomes
  * longer if a packet of TCP bulk finds the queue empty soon after such a loss. */
 static __always_inline void fair_note(const struct pw_config *cfg, struct pw_state *state,
-				      const struct pw_packet *pkt, __u32 tick, __u64 cost)
+				      struct pw_packet *pkt, __u32 tick, __u64 cost)
 {
-	__u64 word = PW_READ64(&state->fair_cut), unit = fair_unit(tick), mask;
+	__u64 unit = tick | fair_unit(tick) << PW_FAIR_FLOOD, mask;
 	__u64 most = (__u64)pkt->fair + pkt->fair / 4 + PW_FAIR_FRAMES * cfg->fair_frame_est;
 	__u64 excess = -(__u64)(pkt->excess != PW_EXCESS_NONE), bulk = fair_is_bulk(cfg, pkt);
 
 	mask = excess & bulk & PW_EST_MAX;
 	mask |= excess & pw_less(most, pkt->est) & ~fair_is_tcp(pkt) &
 		PW_FAIR_SEEN_MASK << PW_FAIR_FLOOD;
-	mask |= -(__u64)(pkt->sender != PW_SENDING_ELSEWHERE) & PW_FAIR_SEEN_MASK << PW_FAIR_LOCAL;
-	unit = tick | unit << PW_FAIR_FLOOD | unit << PW_FAIR_LOCAL;
-	PW_WRITE64(&state->fair_cut, (word & ~mask) | (unit & mask));
+	PW_WRITE64(&state->fair_cut, (pkt->cut & ~mask) | (unit & mask));
 	/* The bucket has saved most of the burst. */
 	if (pw_likely(excess | pw_less(cfg->total_burst / 4, pkt->level)))
 		return;
-	if (tick - (__u32)word < PW_FAIR_CUT_TICKS && bulk)
+	if (tick - (__u32)pkt->cut < PW_FAIR_CUT_TICKS && bulk)
 		fair_longer(cfg, state, pkt, cost >> PW_FAIR_UNUSED_SHIFT);
 }
 

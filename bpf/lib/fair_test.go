@@ -597,38 +597,31 @@ func TestSlowdownAtAnOlderTime(t *testing.T) {
 	}
 }
 
-// Beside a flood that loses packets the queue is as long as what TCP of this node has in it, for a moment, and TCP may
-// have half of the share more. Without such TCP the queue stays as it is, and a sender at its share is no flood.
+// heavy sends a heavy packet of a flow that has a part of the share, where the queue is full.
+func (d *direction) heavy(tick uint32, protocol uint8, part float64) {
+	setClock(uint64(tick)<<tickShift, math.MaxUint32)
+	c := &d.Config[0]
+	p := &image.Packet{Fair: d.share(), Flood: uint32(d.State.Fair), Level: c.TotalBurst + c.FairMost, Est: uint32(part * float64(d.share()))}
+	p.Flow.Protocol = protocol
+	d.excess(p, 1514)
+}
+
+// While a flood loses packets TCP may have half of the share more. A sender at its share is no flood.
 func TestFloodBesideTCP(t *testing.T) {
 	const now = 100_000
 	d := strictAt(100e6)
 	c := &d.Config[0]
-	packet := func(protocol uint8, part float64) {
-		setClock(now<<tickShift, math.MaxUint32)
-		p := &image.Packet{Fair: d.share(), Flood: uint32(d.State.Fair), Level: c.TotalBurst + c.FairMost, Est: uint32(part * float64(d.share()))}
-		p.Flow.Protocol = protocol
-		d.excess(p, 1514)
-	}
-	look := func(after uint32) (flooded, beside bool) {
+	look := func(after uint32) (flooded bool) {
 		d.look(c.TotalBurst, now+after)
-		return d.State.Fair&fairFlooded != 0, d.State.Fair&fairBeside != 0
+		return d.State.Fair&fairFlooded != 0
 	}
 	d.setFair(estimateOne/2, now-1)
-	packet(protoUDP, 1.1)
-	if flooded, _ := look(0); flooded {
+	if d.heavy(now, protoUDP, 1.1); look(0) {
 		t.Error("a sender near its share is taken for a flood")
 	}
-	packet(protoUDP, 2)
-	if flooded, beside := look(1); !flooded || beside || d.wait() < c.FairLeast {
-		t.Errorf("a flood alone: %t, beside TCP %t, a wait of %d, want a flood and at least %d", flooded, beside, d.wait(), c.FairLeast)
+	if d.heavy(now, protoUDP, 2); !look(1) || d.wait() < c.FairLeast {
+		t.Errorf("a flood alone: a wait of %d, want a flood and at least %d", d.wait(), c.FairLeast)
 	}
-	setSender(true, 4)
-	packet(protoTCP, 0.5)
-	setSender(false, 0)
-	if _, beside := look(2); !beside || d.wait() >= c.FairLeast {
-		t.Errorf("beside TCP of this node: %t, a wait of %d, want less than %d", beside, d.wait(), c.FairLeast)
-	}
-	// TCP may have half of the share more.
 	for protocol, most := range map[uint8]float64{protoUDP: 1, protoTCP: 1.5} {
 		for part, want := range map[float64]excess{most - 0.05: excessNone, most + 0.05: excessDrop} {
 			setClock(0, math.MaxUint32)
@@ -639,7 +632,60 @@ func TestFloodBesideTCP(t *testing.T) {
 			}
 		}
 	}
-	if flooded, beside := look(300); flooded || beside {
-		t.Errorf("0.3 s later: a flood %t, beside TCP %t, want neither", flooded, beside)
+	if look(300) {
+		t.Error("0.3 s later there is a flood")
+	}
+}
+
+// Beside a flood each packet of TCP makes the wait shorter if TCP has less than its share, and longer if it has that. After
+// a loss TCP from elsewhere has a little less for some time, and nothing changes.
+func TestWaitBesideAFlood(t *testing.T) {
+	const now, half = 100_000, 1 << 63 // of the wait
+	flooded := func(way terms.Direction, lost uint32) *direction {
+		d := strictAt(100e6)
+		d.Config[0].Direction = uint8(way)
+		d.setFair(estimateOne/2, now)
+		d.State.Fair |= fairFlooded
+		d.State.FairExtra, d.State.FairCut = 1, half|uint64(now-lost)
+		return d
+	}
+	for _, tt := range []struct {
+		direction terms.Direction
+		protocol  uint8
+		part      float64 // of the share
+		lost      uint32  // ticks ago
+		shorter   int
+	}{
+		{terms.Ingress, protoTCP, 1.4, 3000, 1},
+		{terms.Ingress, protoTCP, 1.6, 3000, -1},
+		{terms.Ingress, protoTCP, 1.1, 2000, 0},
+		{terms.Ingress, protoTCP, 0.9, 2000, 1},
+		{terms.Ingress, protoTCP, 1.6, 2000, -1},
+		{terms.Egress, protoTCP, 1.4, 2000, 1},
+		{terms.Egress, protoTCP, 1.6, 2000, -1},
+		{terms.Ingress, protoUDP, 0.7, 3000, 0},
+	} {
+		d := flooded(tt.direction, tt.lost)
+		before := d.wait()
+		d.heavy(now, tt.protocol, tt.part)
+		if got := cmp.Compare(before, d.wait()); got != tt.shorter {
+			t.Errorf("%+v: a wait of %d, was %d", tt, d.wait(), before)
+		}
+	}
+	alone := flooded(terms.Ingress, 3000)
+	alone.State.Fair &^= fairFlooded
+	before := alone.wait()
+	if alone.heavy(now, protoTCP, 0.5); alone.wait() != before || before <= alone.Config[0].FairLeast {
+		t.Errorf("without a flood: a wait of %d and then %d, want no change, and more than %d", before, alone.wait(), alone.Config[0].FairLeast)
+	}
+	for part, want := range map[float64]uint64{0.5: 0, 2: 1} {
+		d := flooded(terms.Egress, 3000)
+		for range 10_000 {
+			d.heavy(now, protoTCP, part)
+		}
+		least := d.Config[0].FairLeast
+		if got := d.wait(); got > least || got < least*want || want == 0 && got > least/2 {
+			t.Errorf("TCP with %v of the share: in the end a wait of %d of %d", part, got, least)
+		}
 	}
 }

@@ -164,7 +164,6 @@ const (
 	fairLeast     = C.PW_EST_ONE / 256
 	fairShare     = C.PW_FAIR_SHARE
 	fairFlooded   = C.PW_FAIR_FLOODED
-	fairBeside    = C.PW_FAIR_BESIDE
 	fairPause     = C.PW_FAIR_PAUSE
 	fairCutTicks  = C.PW_FAIR_CUT_TICKS
 	waitOne       = C.PW_WAIT_ONE

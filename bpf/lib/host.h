@@ -89,6 +89,7 @@ static __u64 host_wait(struct pw_slot *slot)
 		.fair = (__u32)slot->state.fair & PW_FAIR_SHARE,
 		.flood = (__u32)slot->state.fair,
 		.extra = slot->state.fair_extra,
+		.cut = slot->state.fair_cut,
 	};
 
 	return fair_wait(&slot->config[0], pkt.fair, &pkt);

@@ -42,11 +42,12 @@ struct pw_packet {
 	__u32 claim; /* what the flow is taken for where the light-only meter is asked */
 	__u32 big_est; /* from this estimate on a flow is held; a quarter above it, it becomes heavy */
 	__u32 fair; /* the fair share as an estimate */
-	__u32 flood; /* PW_FAIR_FLOODED and PW_FAIR_BESIDE */
+	__u32 flood; /* PW_FAIR_FLOODED */
 	__u32 hold; /* for how long the flow would be held now, in units of the table of flows */
 	__u64 level; /* of the total meter when the packet came, 1/64 ns */
 	__u64 wait; /* how long heavy packets shall wait, 1/64 ns */
 	__u64 extra; /* how much of that is because of losses */
+	__u64 cut; /* pw_state.fair_cut */
 	__u64 backlog; /* bytes in the queue of the device */
 	__u64 listed; /* bytes of the flow in the list of heavy flows before this packet, 0 if it is not there */
 	struct pw_known known;

@@ -69,6 +69,7 @@ static __always_inline enum pw_excess total_excess(struct __sk_buff *skb, struct
 			total_recent(work);
 		cost = work_cost(work, &work->cfg->total_rate);
 		pkt->extra = PW_READ64(&work->state->fair_extra);
+		pkt->cut = PW_READ64(&work->state->fair_cut);
 		pkt->sender = sender_look(skb);
 		pw_forget();
 		pkt->wait = fair_wait(work->cfg, pkt->fair, pkt);
@@ -78,6 +79,8 @@ static __always_inline enum pw_excess total_excess(struct __sk_buff *skb, struct
 		if (pkt->excess == PW_EXCESS_DROP && fair_is_turn(work->cfg, pkt, cost) &&
 		    pkt->sender == PW_SENDING_IDLE)
 			pkt->excess = PW_EXCESS_NONE;
+		pw_forget();
+		fair_balance(work->cfg, pkt, tick, cost);
 		pw_forget();
 		fair_note(work->cfg, work->state, pkt, tick, cost);
 	}

@@ -195,23 +195,29 @@ func besideUDP(t *testing.T, r *Rig, d Direction, capacity uint64, flows int, co
 func TestPrivilegedTCPKeepsItsShareBesideUDP(t *testing.T) {
 	r := newRig(t)
 	for _, tt := range []struct {
-		capacity uint64
-		offered  float64
-		flows    int
+		capacity   uint64
+		congestion string
+		flows      int
 		// tcp is what each flow shall have at least, udp what UDP may have at most.
 		tcp, udp float64
 	}{
-		{10 * mbit, 1.2, 1, 0.4, 1},
-		{100 * mbit, 1.5, 1, 0.4, 1},
-		{10 * mbit, 1.2, 4, 0.15, 0.35},
-		{100 * mbit, 1.5, 4, 0.15, 0.35},
+		{10 * mbit, "cubic", 1, 0.4, 1},
+		{100 * mbit, "cubic", 1, 0.4, 1},
+		{10 * mbit, "cubic", 4, 0.15, 0.35},
+		{100 * mbit, "cubic", 4, 0.15, 0.35},
+		// It has 0.36 to 0.45, and had 0.07 to 0.10 into the pod.
+		{100 * mbit, "bbr", 1, 0.25, 1},
 	} {
 		for _, d := range Directions {
-			t.Run(fmt.Sprintf("%dM/%v/%d flows", tt.capacity/mbit, d, tt.flows), func(t *testing.T) {
-				if tt.flows > 1 && d == Ingress {
-					mark.Nightly(t, "one flow decides there")
+			t.Run(fmt.Sprintf("%dM/%v/%d %s", tt.capacity/mbit, d, tt.flows, tt.congestion), func(t *testing.T) {
+				if tt.flows > 1 && d == Ingress || tt.congestion == "bbr" && d == Egress {
+					mark.Nightly(t, "one flow decides into a pod, and many out of it")
 				}
-				got := besideUDP(t, r, d, tt.capacity, tt.flows, "cubic", tt.offered)
+				offered := 1.2
+				if tt.capacity > 10*mbit {
+					offered = 1.5
+				}
+				got := besideUDP(t, r, d, tt.capacity, tt.flows, tt.congestion, offered)
 				t.Log(got)
 				if least := slices.Min(got.tcp); least < tt.tcp || got.udp > tt.udp {
 					t.Errorf("a flow of TCP has %.2f of the cap and UDP %.2f, want at least %.2f and at most %.2f", least, got.udp, tt.tcp, tt.udp)
