@@ -159,7 +159,7 @@ test-unit: ## Tests that need no privileges, and every fuzz corpus, under the ra
 .PHONY: test-nested
 test-nested: ## The same of the nested modules under e2e and tools, without the race detector.
 	cd e2e/cilium && CGO_ENABLED=0 go test -timeout 5m ./...
-	cd e2e/k8s && CGO_ENABLED=0 go vet ./... && CGO_ENABLED=0 go test -count=1 -timeout 5m -skip '^TestPrivileged' ./work ./cluster ./snapshot ./cilium
+	cd e2e/k8s && CGO_ENABLED=0 go vet ./... && CGO_ENABLED=0 go test -count=1 -timeout 5m -skip '^TestPrivileged' ./work ./cluster
 	cd e2e/matrix && CGO_ENABLED=0 go test -count=1 -timeout 5m ./...
 	cd e2e/flannel && CGO_ENABLED=0 go test -timeout 5m ./plugin
 

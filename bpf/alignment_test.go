@@ -90,25 +90,3 @@ func TestPrivilegedConcurrentCharges(t *testing.T) {
 		t.Errorf("%d CPUs charged %d units, want %d", cpus, got, want)
 	}
 }
-
-// A packet whose CPU read the clock before another CPU's packet moved the fair share
-// leaves it as it is: it was taken for one after a pause, which gave every flow the cap.
-func TestPrivilegedFairShareAtAnOlderTick(t *testing.T) {
-	d := bpftest.Load(t)
-	m := newDirection(10e6, terms.PolicyStrict)
-	reset(d, m)
-	const now = uint64(1e12)
-	at := func(coarse uint64) uint64 {
-		d.SetClock(bpftest.Clock{ExactNS: now + 5*millisecond, CoarseNS: coarse}, 0)
-		d.MustRun("pw_band", &bpftest.Packet{Data: tcpPacket(0)})
-		return d.State().Fair
-	}
-	d.WriteState(&image.State{Fair: uint64(uint32(now>>tickShift))<<32 | estimateOne/8})
-	later := at(now + 5*millisecond)
-	if share := uint32(later); uint32(later>>32) != uint32((now+5*millisecond)>>tickShift) || share > estimateOne/4 {
-		t.Fatalf("the share is %d as of tick %d, want about an eighth of the cap as of now", share, later>>32)
-	}
-	if got := at(now); got != later {
-		t.Errorf("5 ms earlier the share becomes %d as of tick %d, want still %d as of %d", uint32(got), got>>32, uint32(later), later>>32)
-	}
-}

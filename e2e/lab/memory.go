@@ -127,17 +127,12 @@ func SettledMemory(ctx context.Context) (Memory, error) {
 	return last, err
 }
 
-// ChainMemory returns what the chained plugins of the network cost the kernel
+// ChainMemoryBeside returns what the chained plugins of the network cost the kernel
 // per pod. It makes pods by ptp alone, reads, runs ADD of the chained plugins
 // on each of them, reads again and deletes them; so namespaces and veths are
 // not in the difference. One more pod, made before the first reading, pays for
-// what the kernel allocates only once.
-func (n *Network) ChainMemory(ctx context.Context, pods int, opts PodOptions) (Memory, error) {
-	return n.ChainMemoryBeside(ctx, pods, opts, nil)
-}
-
-// ChainMemoryBeside is ChainMemory; while the pods are there, beside, if not
-// nil, is called with all of them.
+// what the kernel allocates only once. While the pods are there, beside, if not nil,
+// is called with all of them.
 func (n *Network) ChainMemoryBeside(
 	ctx context.Context, pods int, opts PodOptions, beside func([]*Pod) error,
 ) (m Memory, err error) {

@@ -6,10 +6,7 @@ package lab
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
-
-	"github.com/vishvananda/netlink"
 )
 
 // together is how many pods are made or deleted at the same time: an ADD waits
@@ -64,20 +61,4 @@ func eachOf(pods []*Pod, f func(i int) error) error {
 	close(next)
 	wg.Wait()
 	return errors.Join(errs...)
-}
-
-// ReceivedPackets is how many packets have come in by the host's interface.
-func (h *Host) ReceivedPackets() (n uint64, err error) {
-	err = h.Netns.Do(func() error {
-		dev, err := netlink.LinkByName(h.IfName)
-		if err != nil {
-			return fmt.Errorf("interface %s of %s: %w", h.IfName, h.Name, err)
-		}
-		if s := dev.Attrs().Statistics; s != nil {
-			n = s.RxPackets
-			return nil
-		}
-		return fmt.Errorf("interface %s of %s has no statistics", h.IfName, h.Name)
-	})
-	return n, err
 }

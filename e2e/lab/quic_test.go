@@ -65,16 +65,6 @@ func TestQUICBacksOff(t *testing.T) {
 	}
 }
 
-func TestQUICGivesUpWhatIsNotAnswered(t *testing.T) {
-	f := sent(20, 20)
-	if f.silent(quicSilence - 1); f.flying != 20 {
-		t.Errorf("too soon: %+v", f)
-	}
-	if f.silent(quicSilence); f.flying != 0 || f.window != quicLeast || f.half(quicSilence).lost != 20 {
-		t.Errorf("silent for %v: %+v, want all lost and the least window", quicSilence, f)
-	}
-}
-
 // TestPrivilegedQUICHasTheCap: such a flow has what the reference plugin lets through, loses something, and is reported
 // until it is stopped.
 func TestPrivilegedQUICHasTheCap(t *testing.T) {

@@ -23,10 +23,6 @@ type Spread struct {
 	To   *Sinks
 	// PayloadBytes is the size of a datagram's payload.
 	PayloadBytes int
-	// EvictBytes, if not 0, is how much memory, in pages of 4 KiB, the sender
-	// reads between two datagrams: what the kernel had in smaller caches of
-	// memory and of addresses is not there any more.
-	EvictBytes int
 	// Duration is how long it lasts.
 	Duration time.Duration
 }
@@ -106,7 +102,6 @@ const spreadPort = 4000
 type spreadArgs struct {
 	To           []netip.AddrPort
 	PayloadBytes int
-	EvictBytes   int
 	Duration     time.Duration
 }
 
@@ -114,7 +109,7 @@ type spreadArgs struct {
 // bytes, headers of IP are.
 func (l *Lab) Spread(ctx context.Context, load Spread) (*FloodResult, error) {
 	w, err := l.startWorker(ctx, load.From, "udp-spread", spreadArgs{
-		To: load.To.addrs, PayloadBytes: load.PayloadBytes, EvictBytes: load.EvictBytes, Duration: load.Duration,
+		To: load.To.addrs, PayloadBytes: load.PayloadBytes, Duration: load.Duration,
 	}, nil)
 	if err != nil {
 		return nil, err
@@ -146,47 +141,17 @@ func runUDPSpread(raw json.RawMessage, ready func(any) error, quit <-chan struct
 	if err := ready(nil); err != nil {
 		return nil, err
 	}
-	evict, err := smallPages(args.EvictBytes)
-	if err != nil {
-		return nil, err
-	}
-	return spread(fd, dests, &args, evict, quit), unix.Close(fd)
+	return spread(fd, dests, &args, quit), unix.Close(fd)
 }
 
-// smallPages is memory that goes with the process. Large pages would leave the
-// cache of addresses as it is.
-func smallPages(size int) ([]byte, error) {
-	if size == 0 {
-		return nil, nil
-	}
-	mem, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-	if err != nil {
-		return nil, fmt.Errorf("map %d bytes: %w", size, err)
-	}
-	// A kernel without large pages refuses it.
-	if err := unix.Madvise(mem, unix.MADV_NOHUGEPAGE); err != nil && !errors.Is(err, unix.EINVAL) {
-		return nil, fmt.Errorf("ask for small pages: %w", err)
-	}
-	for i := range mem {
-		mem[i] = 1 // pages that were not written are all one page
-	}
-	return mem, nil
-}
-
-func spread(fd int, dests []unix.Sockaddr, args *spreadArgs, evict []byte, quit <-chan struct{}) *FloodResult {
-	const (
-		line  = 64 // bytes of a cache line on all processors that Kubernetes knows
-		batch = 64 // packets between two looks at the clock
-	)
+func spread(fd int, dests []unix.Sockaddr, args *spreadArgs, quit <-chan struct{}) *FloodResult {
+	const batch = 64 // packets between two looks at the clock
 	out, payload := &FloodResult{}, make([]byte, args.PayloadBytes)
 	size := uint64(20 + udpHeaderBytes + args.PayloadBytes)
-	next, sum := 0, byte(0)
+	next := 0
 	start := monotonic()
 	for !closed(quit) {
 		for range batch {
-			for i := 0; i < len(evict); i += line {
-				sum += evict[i]
-			}
 			if unix.Sendto(fd, payload, 0, dests[next]) != nil {
 				out.Refused++
 			} else {
@@ -201,6 +166,5 @@ func spread(fd int, dests []unix.Sockaddr, args *spreadArgs, evict []byte, quit 
 			break
 		}
 	}
-	runtime.KeepAlive(sum)
 	return out
 }

@@ -77,27 +77,6 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestTableAddsUp checks the whole text, with times that the clock cannot
-// change.
-func TestTableAddsUp(t *testing.T) {
-	var out bytes.Buffer
-	all := summary{took: 70 * time.Second, groups: [][]step{
-		{{"lint", passed, 61 * time.Second, 100 * time.Second}, {"test-unit", failed, 9600 * time.Millisecond, 5 * time.Second}},
-		{{"fuzz", notRun, 0, 0}},
-	}}
-	table(&out, &all)
-	want := `
-seconds  processor seconds  outcome  step
-     61                100  passed   lint (side by side)
-     10                  5  FAILED   test-unit (side by side)
-      0                  0  not run  fuzz
-     70                105  FAILED   all steps
-`
-	if diff := cmp.Diff(want, out.String()); diff != "" {
-		t.Errorf("table (-want +got):\n%s", diff)
-	}
-}
-
 // TestRunTarget runs a real program, which gets the target as its argument.
 func TestRunTarget(t *testing.T) {
 	dir := t.TempDir()

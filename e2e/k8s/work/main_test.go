@@ -7,7 +7,6 @@ import (
 	"errors"
 	"net"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -40,16 +39,5 @@ func TestStopEndsTheLoadsOfOneAddress(t *testing.T) {
 	_ = eth0.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
 	if _, err := eth0.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the load of the other address has ended: %v", err)
-	}
-}
-
-func TestParseReceived(t *testing.T) {
-	const head = "Inter-|   Receive    |  Transmit\n face |bytes    packets|bytes    packets\n"
-	got, err := parseReceived(strings.NewReader(head + "    lo: 1000 1 1000 1\n  eth0: 200 2 5 1\nnet1:30 2 5 1\n"))
-	if err != nil || got != 230 {
-		t.Errorf("parseReceived() = %d, %v, want 230", got, err)
-	}
-	if _, err := parseReceived(strings.NewReader(head + "eth0: many\n")); err == nil {
-		t.Error("parseReceived() of a line without a number = nil, want an error")
 	}
 }

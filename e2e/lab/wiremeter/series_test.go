@@ -65,13 +65,3 @@ func TestExcess(t *testing.T) {
 		})
 	}
 }
-
-func TestRateOfASeries(t *testing.T) {
-	s := &Series{Bytes: []uint64{1000, 0, 500, 500}}
-	if got, want := s.BitsPerSec(), 4e6; got != want {
-		t.Errorf("BitsPerSec() = %v, want %v", got, want)
-	}
-	if got, want := (&Series{}).BitsPerSec(), 0.0; got != want {
-		t.Errorf("BitsPerSec() of nothing = %v, want %v", got, want)
-	}
-}

@@ -141,19 +141,3 @@ func TestPrivilegedTCPSegmentsAreCountedWithTheirHeaders(t *testing.T) {
 		})
 	}
 }
-
-func TestPrivilegedReadOutsideTheSpanIsAnError(t *testing.T) {
-	l := labtest.New(t, lab.Options{})
-	client := labtest.Client(t, l, "client")
-	before := wiremeter.Now()
-	meter := attach(t, client)["received"]
-	for name, r := range map[string][2]time.Duration{
-		"before the start": {before - time.Second, wiremeter.Now()},
-		"in the future":    {wiremeter.Now(), wiremeter.Now() + time.Hour},
-		"end before start": {wiremeter.Now(), before},
-	} {
-		if _, err := meter.Read(r[0], r[1]); err == nil {
-			t.Errorf("Read %s = nil error, want an error", name)
-		}
-	}
-}

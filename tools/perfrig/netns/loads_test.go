@@ -6,7 +6,6 @@ package netns
 import (
 	"math"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -43,16 +42,6 @@ func TestMedianFairness(t *testing.T) {
 	} {
 		if got := medianFairness(tc.flows); math.Abs(got-tc.want) > 1e-9 {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)
-		}
-	}
-}
-
-func TestMeanMillis(t *testing.T) {
-	for want, took := range map[float64][]time.Duration{
-		0: nil, 1.5: {time.Millisecond, 2 * time.Millisecond},
-	} {
-		if got := meanMillis(took); got != want {
-			t.Errorf("meanMillis(%v) = %v, want %v", took, got, want)
 		}
 	}
 }
@@ -133,14 +122,5 @@ func TestPrivilegedOrdinaryLoad(t *testing.T) {
 		if m["call_bystander_lost_percent"] != 0 {
 			t.Errorf("the unlimited pod's call lost %v %%", m["call_bystander_lost_percent"])
 		}
-	}
-}
-
-func TestRoundTripsOf(t *testing.T) {
-	intervals := []lab.BulkInterval{
-		{Start: 0, RoundTrips: []time.Duration{9}}, {Start: 0.5, RoundTrips: []time.Duration{1, 2}}, {Start: 1},
-	}
-	if diff := cmp.Diff([]time.Duration{1, 2}, roundTripsOf(intervals, 0.4)); diff != "" {
-		t.Errorf("roundTripsOf() mismatch (-want +got):\n%s", diff)
 	}
 }

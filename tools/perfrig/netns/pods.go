@@ -30,10 +30,6 @@ const (
 	// again each time.
 	podsWindow = 400 * time.Millisecond
 	podsTurns  = 8
-	// evicted is four times the second-level cache of the largest processors of
-	// today (2 MiB for each core), and the pages that their second-level cache of
-	// addresses holds (2,048 of 4 KiB).
-	evicted = 8 << 20
 	// heavyRoom is a flow's cap by its rate: five sevenths of the cap in its turn,
 	// a quarter over all of the turns, are heavy and pass. A pod alone gets its
 	// packets faster.
@@ -59,7 +55,7 @@ type among struct {
 }
 
 // pods measures what a packet costs where each goes to another one of so many
-// shaped pods, in turns with one pod alone, and with one whose caches are empty.
+// shaped pods, in turns with one pod alone.
 func (r *run) pods(ctx context.Context) (err error) {
 	a := &among{run: r}
 	defer func() { err = errors.Join(err, a.close(ctx)) }()
@@ -90,9 +86,11 @@ func (a *among) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if a.all, err = network.Pods(ctx, 1+a.cell.Workload.Pods, lab.PodOptions{Bandwidth: bw}); err != nil {
+	all, err := network.Pods(ctx, 1+a.cell.Workload.Pods, lab.PodOptions{Bandwidth: bw})
+	if err != nil {
 		return err
 	}
+	a.all = all
 	if err := a.said.err(); err != nil {
 		return err
 	}
@@ -130,9 +128,8 @@ func (a *among) close(ctx context.Context) error {
 
 // podsTurn is who is sent to in a window, and what that cost for each packet, in ns.
 type podsTurn struct {
-	name  string
-	to    *lab.Sinks
-	evict int
+	name string
+	to   *lab.Sinks
 	// programs is the time of podweir's programs, sender that of the thread
 	// that does all of the way.
 	programs, sender []float64
@@ -144,7 +141,6 @@ func (a *among) path(ctx context.Context, name string) (perSecond float64, err e
 	windows := []*podsTurn{
 		{name: "alone", to: a.sinks.Only(0)},
 		{name: "spread", to: a.sinks.Rest(1)},
-		{name: "evicted", to: a.sinks.Only(0), evict: evicted},
 	}
 	var took packets
 	var rates []float64
@@ -193,9 +189,6 @@ func (a *among) reattach(ctx context.Context, windows []*podsTurn) error {
 		}
 	}
 	for _, w := range windows {
-		if w.evict > 0 {
-			continue
-		}
 		if _, err := a.window(ctx, &podsTurn{to: w.to}); err != nil {
 			return err
 		}
@@ -218,7 +211,7 @@ func (a *among) window(ctx context.Context, w *podsTurn) (*lab.FloodResult, erro
 		return nil, err
 	}
 	sent, err := a.lab.Spread(ctx, lab.Spread{
-		From: a.client, To: w.to, PayloadBytes: podsPayload, EvictBytes: w.evict, Duration: podsWindow,
+		From: a.client, To: w.to, PayloadBytes: podsPayload, Duration: podsWindow,
 	})
 	if err != nil {
 		return nil, err
@@ -254,9 +247,6 @@ func (a *among) tell(path string, windows []*podsTurn) {
 				a.set("least_"+path+"_cost_ns", slices.Min(w.programs))
 				a.set("most_"+path+"_cost_ns", slices.Max(w.programs))
 			}
-		}
-		if w.evict > 0 {
-			continue // what the sender reads is most of its time
 		}
 		a.set(w.name+"_"+path+"_sender_cost_ns", stats.Summarise(w.sender).Median)
 		if w != alone {

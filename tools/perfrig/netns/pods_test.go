@@ -35,13 +35,6 @@ func TestPathThatWasNotTakenIsNotTold(t *testing.T) {
 	}
 }
 
-func TestRatioOfTurns(t *testing.T) {
-	// The machine was three times as slow in the second turn.
-	if got := ratioOfTurns([]float64{20, 60, 22}, []float64{10, 30, 10}); got != 2 {
-		t.Errorf("ratio = %v, want 2", got)
-	}
-}
-
 // described holds every metric of a sample against what may be recorded.
 func described(t *testing.T, s *record.Sample) {
 	t.Helper()
@@ -55,8 +48,8 @@ func described(t *testing.T, s *record.Sample) {
 	}
 }
 
-// TestPrivilegedPacketsOfManyPods: both paths are measured, a packet takes its
-// programs some time, and more where nothing of them is in the caches.
+// TestPrivilegedPacketsOfManyPods: both paths are measured, and a packet takes its
+// programs some time.
 func TestPrivilegedPacketsOfManyPods(t *testing.T) {
 	requireRoot(t)
 	r := cell(t, "scale", "pods-8-ingress/100G/podweir-strict")
@@ -65,16 +58,13 @@ func TestPrivilegedPacketsOfManyPods(t *testing.T) {
 	must.OK(t, New(root).Run(t.Context(), r, into))
 	described(t, into)
 	for _, path := range []string{"light", "heavy"} {
-		alone, evicted := into.Metrics["alone_"+path+"_cost_ns"], into.Metrics["evicted_"+path+"_cost_ns"]
+		alone := into.Metrics["alone_"+path+"_cost_ns"]
 		least, most := into.Metrics["least_"+path+"_cost_ns"], into.Metrics["most_"+path+"_cost_ns"]
 		if least <= 0 || least > alone || most < alone {
 			t.Errorf("%s: from %.0f to %.0f ns, median %.0f", path, least, most, alone)
 		}
-		if alone <= 0 || evicted < 2*alone {
-			t.Errorf("%s: %.0f ns, with empty caches %.0f; want both, and the latter far more", path, alone, evicted)
-		}
-		if spread := into.Metrics["spread_"+path+"_cost_ns"]; spread <= 0 || spread > evicted {
-			t.Errorf("%s: %.0f ns to three pods in turns, %.0f with empty caches", path, spread, evicted)
+		if spread := into.Metrics["spread_"+path+"_cost_ns"]; alone <= 0 || spread <= 0 {
+			t.Errorf("%s: %.0f ns to one pod and %.0f to three in turns, want both", path, alone, spread)
 		}
 		// All of the way is more than what podweir does on it.
 		if way := into.Metrics["alone_"+path+"_sender_cost_ns"]; way < alone {

@@ -61,17 +61,6 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// What is kept is what is read again.
-func TestKept(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "kept.json")
-	want := []Results{{Kernel: "6.1", Release: "6.1.0-50", Tests: map[TestID]Test{{"p", "TestA/x_y"}: {Skip, "fq"}, {"q", "TestA"}: {Outcome: Pass}}}}
-	must.OK(t, Keep(file, want))
-	got, err := Kept(file)
-	if diff := cmp.Diff(want, got); err != nil || diff != "" {
-		t.Errorf("Kept(): %v (-want +got):\n%s", err, diff)
-	}
-}
-
 // Packages that run side by side are told apart, and what a mark left out is missing.
 func TestParseJSON(t *testing.T) {
 	const log = `{"Action":"run","Package":"p","Test":"TestA"}

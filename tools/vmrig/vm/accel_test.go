@@ -6,37 +6,11 @@ package vm
 import (
 	"errors"
 	"os"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
-
-func TestParseAccel(t *testing.T) {
-	for name, want := range map[string]Accel{"": AccelAuto, "auto": AccelAuto, "kvm": AccelKVM, "tcg": AccelTCG, "KVM": "", "hvf": ""} {
-		if got, err := ParseAccel(name); got != want || (err == nil) != (want != "") {
-			t.Errorf("ParseAccel(%q) = %q, %v, want %q", name, got, err, want)
-		}
-	}
-}
-
-// KVM takes the host's processor, and nothing of the translator's; emulation takes all
-// that the translator can do.
-func TestAccelArgs(t *testing.T) {
-	c := &Cache{"/cache"}
-	for accel, want := range map[Accel][]string{
-		AccelKVM: {"-accel", "kvm", "-cpu", "host"},
-		AccelTCG: {"-accel", "tcg,thread=multi,tb-size=256", "-cpu", "Nehalem,+rdrand"},
-	} {
-		args := c.qemuArgs("/job", Options{Kernel: "6.1", Accel: accel, CPUs: 1, MemMiB: 7, Devices: []string{"-device", "x"}})
-		at := slices.Index(args, "-accel")
-		if at < 0 || !slices.Equal(args[at:at+len(want)], want) || strings.Count(strings.Join(args, " "), "-accel") != 1 || args[len(args)-1] != "x" {
-			t.Errorf("%s: qemu's arguments are %q, want %q in them once and the devices last", accel, args, want)
-		}
-	}
-}
 
 // The reason is what an operator can look for: what qemu says of KVM, if it says
 // something, else how the trial ended.
@@ -104,20 +78,5 @@ func TestRemember(t *testing.T) {
 	group.Wait()
 	if trials != 1 {
 		t.Errorf("%d trials for eight machines at once, want 1", trials)
-	}
-}
-
-// What is requested by name is taken without a trial; a kernel that is not there has no
-// machines.
-func TestAccelByName(t *testing.T) {
-	c := &Cache{t.TempDir()}
-	if _, err := c.Accel(t.Context(), "6.1", AccelTCG, os.Stderr); err == nil {
-		t.Error("Accel() of a kernel that is not there = nil, want an error")
-	}
-	must.OK(t, os.MkdirAll(c.kernelDir("6.1")+"/lib/modules/6.1.0-1", 0o755))
-	for _, want := range []Accel{AccelKVM, AccelTCG} {
-		if got, err := c.Accel(t.Context(), "6.1", want, os.Stderr); got != want || err != nil {
-			t.Errorf("Accel(%s) = %s, %v", want, got, err)
-		}
 	}
 }

@@ -4,12 +4,9 @@
 package vm
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -19,27 +16,6 @@ import (
 	"github.com/podweir/podweir/plugin/testutil/must"
 	"github.com/podweir/podweir/tools/vmrig/guest"
 )
-
-// cpio(1), where it is installed, reads what is written.
-func TestCpio(t *testing.T) {
-	var archive bytes.Buffer
-	c := &cpio{w: bufio.NewWriter(&archive)}
-	c.add("dev", cpioDir, nil)
-	c.add("init", cpioFile, []byte("hello"))
-	must.OK(t, c.close())
-	if archive.Len()%4 != 0 || !bytes.HasPrefix(archive.Bytes(), []byte("070701")) {
-		t.Errorf("the archive has %d bytes and begins with %.6q", archive.Len(), archive.Bytes())
-	}
-	if _, err := exec.LookPath("cpio"); err != nil {
-		return
-	}
-	cmd := exec.CommandContext(t.Context(), "cpio", "-it", "--quiet")
-	cmd.Stdin = &archive
-	out, err := cmd.CombinedOutput()
-	if err != nil || string(out) != "dev\ninit\n" {
-		t.Errorf("cpio lists %q, %v", out, err)
-	}
-}
 
 // A machine that was killed, or that went down without the command's status,
 // shows its console; after the status nothing that befell it matters.
