@@ -398,4 +398,3 @@ func TestCompletion(t *testing.T) {
 		}
 	}
 }
-

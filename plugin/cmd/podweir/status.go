@@ -22,6 +22,7 @@ import (
 	"github.com/podweir/podweir/plugin/examine"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/status/view"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/units"
 	"github.com/podweir/podweir/plugin/version"
 )
@@ -236,12 +237,8 @@ func printDirection(w io.Writer, d *status.Direction) {
 	if d.DeviceBytes > 0 {
 		fmt.Fprintf(w, "  \tits device carried %v since it was made\n", units.Bytes(d.DeviceBytes))
 	}
-	switch {
-	case d.Group == 0:
-	case d.NoShare != "":
-		fmt.Fprintf(w, "  \tnamespace: %v on this node, no share of it: %s\n", d.Group, d.NoShare)
-	default:
-		fmt.Fprintf(w, "  \tnamespace: %v on this node, share of it now %v\n", d.Group, d.Share)
+	if d.Group != 0 {
+		fmt.Fprintf(w, "  \tnamespace: %v on this node, %s\n", d.Group, shareOf(&d.Limit))
 	}
 	fmt.Fprintf(w, "  \twaits: %s\n", waits(d))
 	if text := reached(d); text != "" && !d.Observed() {
@@ -264,6 +261,18 @@ func printDirection(w io.Writer, d *status.Direction) {
 		if !slices.ContainsFunc(d.Degraded, func(g attach.Degradation) bool { return g.Reason == n }) {
 			fmt.Fprintf(w, "  \tnote: %s\n", n)
 		}
+	}
+}
+
+// shareOf says what a direction has of the limit of its namespace.
+func shareOf(l *terms.Limit) string {
+	switch {
+	case l.NoShare != "":
+		return "no share of it: " + l.NoShare
+	case l.Observed():
+		return "observed only"
+	default:
+		return fmt.Sprintf("share of it now %v", l.Share)
 	}
 }
 

@@ -97,6 +97,26 @@ TAMPERED    net/c2 since 2027-01-15T08:00:00Z (1 min)
 }
 
 // YAML has the fields of JSON in the same order, and reads as the same values.
+func TestStatusOfAShare(t *testing.T) {
+	t.Parallel()
+	for want, l := range map[string]terms.Limit{
+		"namespace: 200 Mbit/s on this node, share of it now 25 Mbit/s":           {Share: 25e6},
+		"namespace: 200 Mbit/s on this node, observed only":                       {Enforce: terms.Name(terms.EnforceObserve)},
+		"namespace: 200 Mbit/s on this node, no share of it: the kernel has none": {NoShare: "the kernel has none", Enforce: terms.Name(terms.EnforceObserve)},
+	} {
+		var b bytes.Buffer
+		l.Group = 200e6
+		if printDirection(&b, &status.Direction{Limit: l}); !strings.Contains(b.String(), want+"\n") {
+			t.Errorf("no %q in:\n%s", want, &b)
+		}
+		b.Reset()
+		l.Group = 0
+		if printDirection(&b, &status.Direction{Limit: l}); strings.Contains(b.String(), "namespace:") {
+			t.Errorf("a limit of no namespace:\n%s", &b)
+		}
+	}
+}
+
 func TestYAMLIsJSON(t *testing.T) {
 	t.Parallel()
 	rep := broken()
