@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of podweir
 
+//go:build cgo
+
 package lib
 
 import (
