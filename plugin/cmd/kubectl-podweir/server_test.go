@@ -85,13 +85,6 @@ func start(tb testing.TB, f *fakeCluster) *fakeCluster {
 	return f
 }
 
-// forget has the agents begin with the first look again.
-func (f *fakeCluster) forget() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	clear(f.looks)
-}
-
 func refuse(w http.ResponseWriter, status int, message string) {
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(map[string]any{"kind": "Status", "message": message})
