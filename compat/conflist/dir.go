@@ -22,8 +22,6 @@ var suffixes = []string{".conf", ".conflist", ".json"}
 type File struct {
 	// Name is without the directory.
 	Name string
-	// Link says that it is a symbolic link. Runtimes follow it, and so do we.
-	Link bool
 	// Raw is what is in it, Network what that means. One of Network and Err is
 	// nil.
 	Raw     []byte
@@ -76,7 +74,7 @@ func ReadDir(root fs.FS, dir string) (*Dir, error) {
 		if e.IsDir() || !slices.Contains(suffixes, path.Ext(e.Name())) {
 			continue
 		}
-		f := File{Name: e.Name(), Link: e.Type()&fs.ModeSymlink != 0}
+		f := File{Name: e.Name()}
 		if f.Raw, f.Err = ReadFile(root, path.Join(dir, e.Name())); f.Err == nil {
 			f.Network, f.Err = Parse(e.Name(), f.Raw)
 		}

@@ -109,7 +109,7 @@ func cilium() *node {
 	n.live = agent{health: `{"attach-mode":"tcx","datapath-mode":"veth","routing":{"intra-host-routing-mode":"BPF"},"bandwidth-manager":{"devices":null}}`}
 	n.kernel = healthy()
 	n.kernel.devices = []doctor.Device{{
-		Name: "lxc0123", Kind: terms.DeviceVeth,
+		Name: "lxc0123",
 		In: judge.Chain{Device: "lxc0123", Side: terms.SideHost, Hook: terms.HookIngress, Programs: []judge.Program{
 			{Kind: terms.HookKindTCX, ProgramID: 20, Name: "pw_police", Ours: true}, {Kind: terms.HookKindTCX, ProgramID: 10, Name: "cil_from_contai"},
 		}},
@@ -213,7 +213,7 @@ func healthy() *kernel {
 	return &kernel{
 		features: &doctor.Features{TCX: profiles.Yes, Queues: map[string]profiles.Answer{"tbf": profiles.Yes, "prio": profiles.Yes}},
 		devices: []doctor.Device{{
-			Name: "eni0123456789a", Kind: terms.DeviceVeth, Pod: 1,
+			Name: "eni0123456789a", Pod: 1,
 			In:     judge.Chain{Hook: terms.HookIngress, Programs: []judge.Program{{Kind: terms.HookKindClsact, ProgramID: 1, Name: "handle_egress", Pref: 1, FilterHandle: 1}}},
 			Out:    judge.Chain{Hook: terms.HookEgress, Programs: []judge.Program{{Kind: terms.HookKindClsact, ProgramID: 2, Name: "handle_ingress", Pref: 1, FilterHandle: 1}}},
 			Qdiscs: []doctor.Qdisc{{Kind: "clsact"}, {Kind: "tbf", Root: true, Ours: true}},

@@ -58,8 +58,6 @@ type Features struct {
 	// Queues lists kinds of queue, as the plugin's configuration names them,
 	// with whether the kernel makes them.
 	Queues map[string]profiles.Answer
-	// Redirect says whether a redirect to an ifb delivers packets.
-	Redirect profiles.Answer
 }
 
 // Qdisc is a qdisc of a device.
@@ -76,7 +74,6 @@ type Qdisc struct {
 // Device is the host-side device of a pod.
 type Device struct {
 	Name string
-	Kind terms.DeviceKind
 	// Pod separates the devices of one pod from those of others: a number above 0 for
 	// the network namespace of the other end.
 	Pod int

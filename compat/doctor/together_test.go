@@ -43,7 +43,7 @@ func TestOneProblemIsOneFinding(t *testing.T) {
 		"a foreign queue": {aws, foreign, map[string][]string{"PW602": {"PW505"}}},
 		"a foreign queue on two devices, one of them of another pod": {aws, func(n *node) {
 			foreign(n)
-			n.kernel.devices = append(n.kernel.devices, doctor.Device{Name: "eniother", Kind: terms.DeviceVeth, Pod: 2, In: n.kernel.devices[0].In, Out: n.kernel.devices[0].Out, Qdiscs: []doctor.Qdisc{{Kind: "htb", Root: true}}})
+			n.kernel.devices = append(n.kernel.devices, doctor.Device{Name: "eniother", Pod: 2, In: n.kernel.devices[0].In, Out: n.kernel.devices[0].Out, Qdiscs: []doctor.Qdisc{{Kind: "htb", Root: true}}})
 		}, map[string][]string{"PW602": nil, "PW505": nil}},
 		"a queue that is gone": {aws, func(n *node) {
 			a := &n.kernel.attached[0]

@@ -47,8 +47,8 @@ type Seen struct {
 	madeClsact bool
 }
 
-// Node finds devices, and keeps what all interfaces share.
-type Node interface {
+// Devices finds devices, and keeps what all interfaces share.
+type Devices interface {
 	// Device returns a device by what the record says, nil if its namespace is gone. Whether
 	// it is still there its first use tells.
 	Device(r *apply.Record, s terms.Side) (*Device, error)
@@ -63,9 +63,9 @@ type Node interface {
 
 // Interface is one interface of a pod, as the steps reach it.
 type Interface struct {
-	Node   Node
-	Slab   *datapath.Slab
-	Record *apply.Record
+	Devices Devices
+	Slab    *datapath.Slab
+	Record  *apply.Record
 	// Pins is the directory of its pins.
 	Pins string
 	// NodeNS is the node's own namespace, in which nobody's sysctls are changed.
@@ -108,9 +108,9 @@ func (i *Interface) Do(a attach.Action) error {
 
 var errGone = errors.New("device is gone")
 
-// device is [Node.Device] for a step that needs it.
+// device is [Devices.Device] for a step that needs it.
 func (i *Interface) device(s terms.Side) (*Device, error) {
-	d, err := i.Node.Device(i.Record, s)
+	d, err := i.Devices.Device(i.Record, s)
 	if err == nil && d == nil {
 		err = fmt.Errorf("%v side of %s in %s: %w", s, i.Record.Interface.PodName, i.Record.Interface.NetNSPath, errGone)
 	}
@@ -128,7 +128,7 @@ func (i *Interface) makeIFB() error {
 	}
 	// It has to take what the peer sends: the pod's own device may be bounded for what
 	// the pod sends.
-	if host, err := i.Node.Device(i.Record, terms.SideHost); err == nil && host != nil {
+	if host, err := i.Devices.Device(i.Record, terms.SideHost); err == nil && host != nil {
 		if peer, err := host.Handle.InterfaceByIndex(host.Index); err == nil {
 			dev.GSOMaxSize, dev.GSOIPv4MaxSize = peer.GSOMaxSize, peer.GSOIPv4MaxSize
 		}
@@ -139,7 +139,7 @@ func (i *Interface) makeIFB() error {
 
 // ifbIndex is 0 if there is no ifb.
 func (i *Interface) ifbIndex() (int, error) {
-	d, err := i.Node.Device(i.Record, terms.SideIFB)
+	d, err := i.Devices.Device(i.Record, terms.SideIFB)
 	if err != nil || d == nil {
 		return 0, err
 	}
@@ -286,7 +286,7 @@ func Pacing(pod, node *rtnl.NetNS) (*shaping.Pacing, error) {
 // pace makes TCP in the pod size its packets by what should be there: told what is there now.
 // Connections that are open do so, too.
 func (i *Interface) pace(wanted func(now shaping.Pacing) shaping.Pacing) error {
-	pod, err := i.Node.Device(i.Record, terms.SidePod)
+	pod, err := i.Devices.Device(i.Record, terms.SidePod)
 	if pod == nil || err != nil {
 		return err
 	}

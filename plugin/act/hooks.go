@@ -126,7 +126,7 @@ func (i *Interface) settleClsact(dev *Device, made bool) error {
 		return nil
 	}
 	i.Record.LeaveClsact(dev.Side)
-	return i.Node.Write(i.Record)
+	return i.Devices.Write(i.Record)
 }
 
 func (i *Interface) attachRedirect() error {
@@ -137,7 +137,7 @@ func (i *Interface) attachRedirect() error {
 	if err != nil {
 		return err
 	}
-	mirred, err := i.Node.Mirred()
+	mirred, err := i.Devices.Mirred()
 	if err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (i *Interface) detachCeiling(p *shaping.Params) error {
 	if err := datapath.DetachTCX(i.Pins, p.Direction, datapath.CeilingLink); err != nil {
 		return err
 	}
-	dev, err := i.Node.Present(i.Record, p.CeilingSide())
+	dev, err := i.Devices.Present(i.Record, p.CeilingSide())
 	if dev == nil || err != nil {
 		return err
 	}

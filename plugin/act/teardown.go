@@ -49,7 +49,7 @@ func (i *Interface) tearDownSide(d terms.Direction, s terms.Side) error {
 	if s == terms.SideIFB && (d != terms.Ingress || i.LeaveIFB) {
 		return nil
 	}
-	dev, err := i.Node.Present(i.Record, s)
+	dev, err := i.Devices.Present(i.Record, s)
 	if errors.Is(err, hostif.ErrForeignDevice) {
 		return nil // whoever gave it the name took podweir's away
 	}
@@ -154,7 +154,7 @@ func detachLost(dev *Device, d terms.Direction, keep func(*attach.HookProgram) b
 // need.
 func (i *Interface) removeStray(state *attach.DirectionState) error {
 	for _, s := range []terms.Side{terms.SidePod, terms.SideHost} {
-		dev, err := i.Node.Present(i.Record, s)
+		dev, err := i.Devices.Present(i.Record, s)
 		if err != nil {
 			return err
 		}

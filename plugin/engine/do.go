@@ -25,16 +25,16 @@ func (k *kernel) reach(r *apply.Record) (*act.Interface, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &act.Interface{Node: k, Slab: k.slab, Record: r, Pins: dir, NodeNS: k.hostNS, LeaveIFB: k.leaveIFB}, nil
+	return &act.Interface{Devices: k, Slab: k.slab, Record: r, Pins: dir, NodeNS: k.hostNS, LeaveIFB: k.leaveIFB}, nil
 }
 
-// Device implements [act.Node].
+// Device implements [act.Devices].
 func (k *kernel) Device(r *apply.Record, s terms.Side) (*act.Device, error) {
 	p, err := k.recordedPlace(r, s)
 	return k.reached(p), err
 }
 
-// Present implements [act.Node].
+// Present implements [act.Devices].
 func (k *kernel) Present(r *apply.Record, s terms.Side) (*act.Device, error) {
 	p, err := k.placeOf(r, s)
 	return k.reached(p), err
@@ -50,13 +50,13 @@ func (k *kernel) reached(p *place) *act.Device {
 	}
 }
 
-// Mirred implements [act.Node].
+// Mirred implements [act.Devices].
 func (k *kernel) Mirred() (bool, error) {
 	f, err := k.features()
 	return err == nil && f.Redirect == redirectMirred, err
 }
 
-// Write implements [act.Node].
+// Write implements [act.Devices].
 func (k *kernel) Write(r *apply.Record) error { return k.store.Write(r) }
 
 // seenOf is what the last look at a device found, nothing if there was none.

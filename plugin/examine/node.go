@@ -339,7 +339,7 @@ func (n *Node) Devices(context.Context) ([]doctor.Device, error) {
 	for i := range all {
 		d := &all[i]
 		out[i] = doctor.Device{
-			Name: d.Name, Kind: d.Kind, Pod: d.NetNSID + 1,
+			Name: d.Name, Pod: d.NetNSID + 1,
 			In: *d.Chain(terms.SideHost, terms.HookIngress), Out: *d.Chain(terms.SideHost, terms.HookEgress),
 			Qdiscs: qdiscs(d.Tree.Qdiscs, d.OwnTree), Egress: qdiscs(d.Egress, false),
 		}

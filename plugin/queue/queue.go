@@ -53,7 +53,7 @@ type Stats struct {
 	Bytes, Packets uint64
 	// BacklogBytes and BacklogPackets wait now.
 	BacklogBytes, BacklogPackets uint32
-	Drops, Overlimits, Requeues  uint32
+	Drops                        uint32
 }
 
 // Qdisc is a qdisc as it is.
@@ -76,8 +76,7 @@ type Classifier struct {
 // Class is a class as it is; parameters are read for HTB only.
 type Class struct {
 	shaping.Class
-	Kind  string
-	Stats Stats
+	Kind string
 }
 
 // Filter is a tc filter as it is.

@@ -226,7 +226,7 @@ func parseStats(b []byte) (Stats, error) {
 			s.Packets = u64(v)
 		case statsQueue:
 			s.BacklogPackets, s.BacklogBytes = u32at(v, 0), u32at(v, 4)
-			s.Drops, s.Requeues, s.Overlimits = u32at(v, 8), u32at(v, 12), u32at(v, 16)
+			s.Drops = u32at(v, 8)
 		}
 	})
 	return s, err
@@ -297,7 +297,7 @@ func charge(x *shaping.Extras, spec []byte) {
 }
 
 func parseClass(m *message) (Class, error) {
-	c := Class{Kind: m.kind, Stats: m.stats}
+	c := Class{Kind: m.kind}
 	c.Handle, c.Parent = shaping.TCHandle(m.Handle), shaping.TCHandle(m.Parent)
 	if shaping.QdiscKind(m.kind) != shaping.KindHTB {
 		return c, nil

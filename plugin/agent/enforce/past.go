@@ -113,7 +113,7 @@ func (w *Watcher) recordPast() {
 }
 
 // Passing implements [Counters].
-func (k *Kernel) Passing(limits []*reconcile.KeptLimit) [][]view.Passing {
+func (k *Devices) Passing(limits []*reconcile.KeptLimit) [][]view.Passing {
 	all := make([][]view.Passing, len(limits))
 	read := func() error {
 		node, err := engine.Open(k.paths)
@@ -142,7 +142,7 @@ func (k *Kernel) Passing(limits []*reconcile.KeptLimit) [][]view.Passing {
 }
 
 // passed is one reading by each counter; nil if something cannot be read.
-func (k *Kernel) passed(node *engine.Node, queues *engine.Queues, l *reconcile.KeptLimit) []view.Passing {
+func (k *Devices) passed(node *engine.Node, queues *engine.Queues, l *reconcile.KeptLimit) []view.Passing {
 	records, err := node.Records(l.ID)
 	at := slices.IndexFunc(records, func(r *apply.Record) bool { return r.Interface.PodName == l.Interface.PodName })
 	if err != nil || at < 0 {

@@ -33,9 +33,9 @@ type Counters interface {
 // errUnseen means that no device on the host shows what a limit lets through.
 var errUnseen = errors.New("no device on the host shows it")
 
-// Kernel implements [Counters] over the network namespace that it was opened in. It
+// Devices implements [Counters] over the network namespace that it was opened in. It
 // keeps one socket. It is not safe for concurrent use.
-type Kernel struct {
+type Devices struct {
 	handle *hostif.Handle
 	paths  engine.Paths
 	netns  string
@@ -46,8 +46,8 @@ type Kernel struct {
 }
 
 // Open opens a socket in the namespace of a path, or of the caller if that is empty.
-func Open(paths engine.Paths, netnsPath string) (*Kernel, error) {
-	k := &Kernel{paths: paths, netns: netnsPath, pods: make(map[int]int)}
+func Open(paths engine.Paths, netnsPath string) (*Devices, error) {
+	k := &Devices{paths: paths, netns: netnsPath, pods: make(map[int]int)}
 	var err error
 	if netnsPath == "" {
 		k.handle, err = hostif.NewHandle(nil)
@@ -62,10 +62,10 @@ func Open(paths engine.Paths, netnsPath string) (*Kernel, error) {
 }
 
 // Close closes the socket.
-func (k *Kernel) Close() { k.handle.Close() }
+func (k *Devices) Close() { k.handle.Close() }
 
 // Begin implements [Counters].
-func (k *Kernel) Begin() error {
+func (k *Devices) Begin() error {
 	dump, err := k.handle.Traffic()
 	k.dump = dump
 	for index := range k.pods {
@@ -77,7 +77,7 @@ func (k *Kernel) Begin() error {
 }
 
 // Carried implements [Counters].
-func (k *Kernel) Carried(l *reconcile.KeptLimit) (uint64, error) {
+func (k *Devices) Carried(l *reconcile.KeptLimit) (uint64, error) {
 	c := counterOf(l)
 	if c == counterNone {
 		return 0, errUnseen
@@ -98,13 +98,13 @@ func (k *Kernel) Carried(l *reconcile.KeptLimit) (uint64, error) {
 }
 
 // Arrived implements [Counters].
-func (k *Kernel) Arrived(l *reconcile.KeptLimit) (uint64, error) {
+func (k *Devices) Arrived(l *reconcile.KeptLimit) (uint64, error) {
 	t, err := k.inPod(l, l.Interface.PodName)
 	return t.ReceivedBytes, err
 }
 
 // inPod reads a device in the pod's namespace.
-func (k *Kernel) inPod(l *reconcile.KeptLimit, name string) (hostif.Traffic, error) {
+func (k *Devices) inPod(l *reconcile.KeptLimit, name string) (hostif.Traffic, error) {
 	id, known := k.pods[l.Interface.HostIndex]
 	if !known {
 		dev, err := k.handle.InterfaceByIndex(l.Interface.HostIndex)
@@ -119,7 +119,7 @@ func (k *Kernel) inPod(l *reconcile.KeptLimit, name string) (hostif.Traffic, err
 }
 
 // Beside implements [Counters].
-func (k *Kernel) Beside(l *reconcile.KeptLimit, dispositions []string) (uint64, error) {
+func (k *Devices) Beside(l *reconcile.KeptLimit, dispositions []string) (uint64, error) {
 	node, err := engine.Open(k.paths)
 	if err != nil {
 		return 0, err

@@ -95,8 +95,6 @@ type Tampering struct {
 	Direction terms.Direction
 	Since     time.Time
 	By        mailbox.Taker
-	// What was taken away last.
-	What string
 }
 
 // fightOf returns what is known of a direction, to be changed under the lock.
@@ -153,7 +151,7 @@ func (l *look) fighting() {
 		if !f.on(now) {
 			continue
 		}
-		l.Tampered = append(l.Tampered, Tampering{ID: k.id, Direction: k.direction, Since: f.since, By: f.taker(), What: f.what})
+		l.Tampered = append(l.Tampered, Tampering{ID: k.id, Direction: k.direction, Since: f.since, By: f.taker()})
 		l.queue.add(l.key, f.over().Sub(now)+time.Millisecond)
 	}
 	slices.SortFunc(l.Tampered, func(a, b Tampering) int { return int(a.Direction) - int(b.Direction) })
