@@ -46,33 +46,6 @@ func restarts(t *testing.T, name string) string {
 	return kubectl(t, "-n", namespace, "get", "pod", name, "-o", "jsonpath={.status.containerStatuses[0].restartCount}")
 }
 
-// TestPrivilegedAgentUpgraded replaces every agent, by another tag and other settings, while a
-// pod is under load.
-func TestPrivilegedAgentUpgraded(t *testing.T) {
-	install(t)
-	p := run(t, "steady", 0, limits("20M", "10M"))
-	peer := run(t, "peer", 1, nil)
-	for _, n := range suite.Members {
-		// The same image: what is tried is the change of agents.
-		if _, err := n.Exec(t.Context(), "/node/components/ctr", "-n", "k8s.io", "images", "tag", "--force",
-			"localhost/podweir/podweir:0.1.0", "localhost/podweir/podweir:0.1.0-next"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	before := agent(t, p.Node)
-	r := load(t, p, peer, func(ctx context.Context) error {
-		if err := wait(2 * time.Second)(ctx); err != nil {
-			return err
-		}
-		install(t, "image.tag=0.1.0-next", "logLevel=debug")
-		return wait(2 * time.Second)(ctx)
-	})
-	if after := agent(t, p.Node); after == before {
-		t.Errorf("the agent is %s as before", after)
-	}
-	r.holds(t, "while the agent was upgraded", 20_000_000, 10_000_000)
-}
-
 // TestPrivilegedAnnotations changes the annotations of a pod while it runs.
 func TestPrivilegedAnnotations(t *testing.T) {
 	install(t)
