@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -72,6 +73,14 @@ func TestPrivilegedAgentOfManyGroups(t *testing.T) {
 	// Changes of shares are no drift: nobody looks at the pods for them.
 	if more := a.reconciled(t) - looks; more > pods/10 {
 		t.Errorf("the agent looked at pods %d times while it divided, want none of them for a share", more)
+	}
+	status := exec.CommandContext(t.Context(), os.Args[0], "status", "-o", "wide", "--pins", n.pins, "--run", n.run)
+	status.Env = append(os.Environ(), envCommand+"=1")
+	var wide []byte
+	must.OK(t, n.Do(func() (err error) { wide, err = status.Output(); return err }))
+	const gives, of = "namespace: the agent gives it ", "Mbit/s now of the 10 Mbit/s that the pods of its namespace have together on this node\n"
+	if n := strings.Count(string(wide), gives); n != 2*pods || !strings.Contains(string(wide), of) {
+		t.Errorf("status says %d times what the agent gives a pod, want it of both directions of %d:\n%.3000s", n, pods, wide)
 	}
 	all, err := mail.Groups()
 	must.OK(t, err)

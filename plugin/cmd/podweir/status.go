@@ -22,7 +22,6 @@ import (
 	"github.com/podweir/podweir/plugin/examine"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/status/view"
-	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/units"
 	"github.com/podweir/podweir/plugin/version"
 )
@@ -173,12 +172,12 @@ func printWide(out io.Writer, rep *status.Report, node *view.Status) error {
 	}
 	fmt.Fprint(w, node.Less())
 	for i := range rep.Attachments {
-		printAttachment(w, &rep.Attachments[i])
+		printAttachment(w, &rep.Attachments[i], node.Groups)
 	}
 	return w.Flush()
 }
 
-func printAttachment(w io.Writer, a *status.Attachment) {
+func printAttachment(w io.Writer, a *status.Attachment, groups []view.Group) {
 	fmt.Fprintf(w, "%s  %s in %s", a.Name(), a.Interface.PodName, a.Interface.NetNSPath)
 	if now := a.Interface.NowName; now != "" {
 		fmt.Fprintf(w, ", now %s", now)
@@ -188,14 +187,16 @@ func printAttachment(w io.Writer, a *status.Attachment) {
 	}
 	fmt.Fprintln(w)
 	for i := range a.Directions {
-		printDirection(w, &a.Directions[i])
+		d := &a.Directions[i]
+		printDirection(w, d, view.ShareOf(a.Name(), &d.Limit, groups, "this node"))
 	}
 	for _, n := range a.Notes {
 		fmt.Fprintf(w, "  note: %s\n", n)
 	}
 }
 
-func printDirection(w io.Writer, d *status.Direction) {
+// printDirection has what is known of one direction; share is what it has of the limit of its namespace.
+func printDirection(w io.Writer, d *status.Direction, share string) {
 	asked := ""
 	if d.DecidedBy != "" {
 		asked = fmt.Sprintf(" decided by %s", d.DecidedBy)
@@ -237,8 +238,8 @@ func printDirection(w io.Writer, d *status.Direction) {
 	if d.DeviceBytes > 0 {
 		fmt.Fprintf(w, "  \tits device carried %v since it was made\n", units.Bytes(d.DeviceBytes))
 	}
-	if d.Group != 0 {
-		fmt.Fprintf(w, "  \tnamespace: %v on this node, %s\n", d.Group, shareOf(&d.Limit))
+	if share != "" {
+		fmt.Fprintf(w, "  \tnamespace: %s\n", share)
 	}
 	fmt.Fprintf(w, "  \twaits: %s\n", waits(d))
 	if text := reached(d); text != "" && !d.Observed() {
@@ -261,18 +262,6 @@ func printDirection(w io.Writer, d *status.Direction) {
 		if !slices.ContainsFunc(d.Degraded, func(g attach.Degradation) bool { return g.Reason == n }) {
 			fmt.Fprintf(w, "  \tnote: %s\n", n)
 		}
-	}
-}
-
-// shareOf says what a direction has of the limit of its namespace.
-func shareOf(l *terms.Limit) string {
-	switch {
-	case l.NoShare != "":
-		return "no share of it: " + l.NoShare
-	case l.Observed():
-		return "observed only"
-	default:
-		return fmt.Sprintf("share of it now %v", l.Share)
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/status"
+	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/must"
@@ -96,27 +97,27 @@ TAMPERED    net/c2 since 2027-01-15T08:00:00Z (1 min)
 	}
 }
 
-// YAML has the fields of JSON in the same order, and reads as the same values.
 func TestStatusOfAShare(t *testing.T) {
 	t.Parallel()
 	for want, l := range map[string]terms.Limit{
-		"namespace: 200 Mbit/s on this node, share of it now 25 Mbit/s":           {Share: 25e6},
-		"namespace: 200 Mbit/s on this node, observed only":                       {Enforce: terms.Name(terms.EnforceObserve)},
-		"namespace: 200 Mbit/s on this node, no share of it: the kernel has none": {NoShare: "the kernel has none", Enforce: terms.Name(terms.EnforceObserve)},
+		"namespace: no agent divides: it keeps 25 Mbit/s of the 200 Mbit/s that the pods of its namespace have together on this node": {Share: 25e6},
+		"namespace: observed only are the 200 Mbit/s that the pods of its namespace have together on this node":                       {Enforce: terms.Name(terms.EnforceObserve)},
+		"namespace: it has no share of the 200 Mbit/s that the pods of its namespace have together on this node: the kernel has none": {NoShare: "the kernel has none", Enforce: terms.Name(terms.EnforceObserve)},
 	} {
 		var b bytes.Buffer
 		l.Group = 200e6
-		if printDirection(&b, &status.Direction{Limit: l}); !strings.Contains(b.String(), want+"\n") {
+		if printDirection(&b, &status.Direction{Limit: l}, view.ShareOf("batch/one", &l, nil, "this node")); !strings.Contains(b.String(), want+"\n") {
 			t.Errorf("no %q in:\n%s", want, &b)
 		}
 		b.Reset()
 		l.Group = 0
-		if printDirection(&b, &status.Direction{Limit: l}); strings.Contains(b.String(), "namespace:") {
+		if printDirection(&b, &status.Direction{Limit: l}, view.ShareOf("batch/one", &l, nil, "this node")); strings.Contains(b.String(), "namespace:") {
 			t.Errorf("a limit of no namespace:\n%s", &b)
 		}
 	}
 }
 
+// YAML has the fields of JSON in the same order, and reads as the same values.
 func TestYAMLIsJSON(t *testing.T) {
 	t.Parallel()
 	rep := broken()

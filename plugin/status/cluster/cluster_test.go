@@ -18,6 +18,7 @@ import (
 	"github.com/podweir/podweir/plugin/status/cluster"
 	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/units"
 )
 
 // seen is a node with one pod whose egress has a limit of 20 Mbit/s, 5 MB in 2 s, at a
@@ -93,6 +94,53 @@ func TestVerdicts(t *testing.T) {
 	silent := cluster.Explain("ns/web", seen(0, terms.PolicyStrict, terms.QueueTBF, view.Counters{}), down)
 	if status, why := silent.Exit(); status != cluster.ExitUnknown || !strings.Contains(why, "no route to host") {
 		t.Errorf("a pod whose node does not answer any more: %+v, exit %d, %s", silent, status, why)
+	}
+}
+
+// A pod whose namespace has a limit is told what its share is and who decides it: what slows the pod is the share,
+// and not the limit.
+func TestVerdictsInAGroup(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		share   units.BitRate
+		noShare string
+		divided bool
+		c       view.Counters
+		want    []string
+	}{
+		"held": {2_500_000, "", true, view.Counters{SentBytes: 620_000, Drops: 20, WaitingBytes: 7}, []string{
+			"egress is held by its share: the agent gives it 2.5 Mbit/s now of the 20 Mbit/s that the pods of its namespace have together on n1;",
+			"it carries 2.48 Mbit/s, 10 packets/s were dropped and 7 bytes wait; light flows",
+		}},
+		"not held": {1_000_000, "", true, view.Counters{SentBytes: 25_000}, []string{
+			"the limit is not what slows it; the agent gives it 1 Mbit/s now of the 20 Mbit/s",
+		}},
+		"all of it": {20_000_000, "", true, view.Counters{SentBytes: 5_000_000, WaitingBytes: 7}, []string{
+			"is at its limit of 20 Mbit/s: no heavy flow", "; the agent gives it 20 Mbit/s now",
+		}},
+		"no agent": {2_500_000, "", false, view.Counters{SentBytes: 620_000, WaitingBytes: 7}, []string{
+			"egress is held by its share: no agent divides: it keeps 2.5 Mbit/s of the 20 Mbit/s",
+		}},
+		"outside": {0, "it has no queue", true, view.Counters{SentBytes: 25_000}, []string{
+			"it has no share of the 20 Mbit/s that the pods of its namespace have together on n1: it has no queue",
+		}},
+	} {
+		look := func(at time.Duration, c view.Counters) *cluster.Nodes {
+			all := seen(at, terms.PolicyStrict, terms.QueueTBF, c)
+			state := all.Nodes[0].Answer.Status
+			limit := &state.Pods[0].Limits[0].Limit
+			limit.Group, limit.Share, limit.NoShare = 20e6, tt.share, tt.noShare
+			if tt.divided {
+				state.Groups = []view.Group{{Namespace: "ns", Direction: terms.Name(terms.Egress), Limit: 20e6}}
+			}
+			return all
+		}
+		e := cluster.Explain("ns/web", look(0, view.Counters{}), look(2*time.Second, tt.c))
+		for _, want := range tt.want {
+			if !strings.Contains(e.Directions[0].Verdict, want) {
+				t.Errorf("%s: %q, want %q", name, e.Directions[0].Verdict, want)
+			}
+		}
 	}
 }
 

@@ -66,7 +66,7 @@ func Explain(pod string, before, now *Nodes) *Explained {
 		for _, r := range rates {
 			if r.Pod == pod && r.Interface == l.Interface && r.Direction == l.Direction {
 				d := Direction{PodRate: r, Reached: l.Reached, Counters: l.Counters, Waits: l.Waits}
-				d.Verdict = d.verdict(n.Answer.Status.Time)
+				d.Verdict = d.verdict(n.Answer.Status.Time, view.ShareOf(pod, &r.Limit, e.Groups, e.Node))
 				e.Directions = append(e.Directions, d)
 			}
 		}
@@ -81,10 +81,24 @@ const (
 	idleShare = 0.001
 )
 
-// verdict is one sentence; now is the time of the look by the node's clock.
-func (d *Direction) verdict(now time.Time) string {
+// verdict is one sentence; now is the time of the look by the node's clock, and share what [view.ShareOf]
+// says.
+func (d *Direction) verdict(now time.Time, share string) string {
 	limit := view.Rate(float64(d.Rate))
 	held := d.DropsPerSecond > 0 || d.WaitingBytes > 0
+	if held && d.Limit.Share != 0 && d.Limit.Share < d.Rate && share != "" {
+		return fmt.Sprintf("%s is held by its share: %s; it carries %s, %s packets/s were dropped and %d bytes wait; %s",
+			d.Direction, share, view.Rate(d.SentBitsPerSecond), view.Short(d.DropsPerSecond), d.WaitingBytes, d.queued())
+	}
+	text := d.byLimit(now, limit, held)
+	if share != "" {
+		text += "; " + share
+	}
+	return text
+}
+
+// byLimit is the verdict by the pod's own limit.
+func (d *Direction) byLimit(now time.Time, limit string, held bool) string {
 	switch {
 	case d.Observed():
 		return fmt.Sprintf("%s is observed only: it carries %.0f %% of its limit of %s, and nothing is held to that", d.Direction, 100*d.Share(), limit)

@@ -4,6 +4,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -54,6 +55,30 @@ func (g *Group) String() string {
 		text += "; " + slow
 	}
 	return text + "."
+}
+
+// ShareOf says what a direction of a pod has of the limit of its namespace, and who decides it; ""
+// if its namespace has none. groups are those of the pod's node, which where names.
+func ShareOf(pod string, l *terms.Limit, groups []Group, where string) string {
+	if l.Group == 0 {
+		return ""
+	}
+	namespace, _, _ := strings.Cut(pod, "/")
+	limit, has := l.Group, "no agent divides: it keeps "+Rate(float64(l.Share))
+	for i := range groups {
+		if g := &groups[i]; g.Namespace == namespace && g.Direction == l.Direction {
+			limit, has = g.Limit, "the agent gives it "+Rate(float64(l.Share))+" now"
+		}
+	}
+	of := fmt.Sprintf(" the %s that the pods of its namespace have together on %s", Rate(float64(limit)), where)
+	switch {
+	case l.Observed() && l.NoShare == "":
+		return "observed only are" + of
+	case l.Share == 0:
+		return "it has no share of" + of + ": " + cmp.Or(l.NoShare, "its queue is not there yet")
+	default:
+		return has + " of" + of
+	}
 }
 
 // groupRates are what pods carry that have a limit together, under the name namespace/*.
