@@ -42,6 +42,14 @@ func (r *Release) Install(ctx context.Context, s Settings) error {
 			return err
 		}
 	}
+	for _, n := range r.Cluster.Members {
+		if !s.BandwidthManager {
+			break
+		}
+		if _, err := n.Exec(ctx, "bash", "-c", managerFiles); err != nil {
+			return err
+		}
+	}
 	values := filepath.Join(r.Cluster.Dir, "cilium.yaml")
 	text := s.values(r.Image, r.Cluster.API(), r.Cluster.PodCIDR())
 	if err := os.WriteFile(values, []byte(text), 0o600); err != nil {
@@ -58,6 +66,21 @@ func (r *Release) Install(ctx context.Context, s Settings) error {
 	// Agents read their settings when they start.
 	return r.Restart(ctx)
 }
+
+// managerFiles gives a node files of its own for what Cilium's bandwidth manager reads and
+// writes: a network namespace other than the first lacks them or refuses the values. They go when
+// the node does.
+const managerFiles = `
+set -e
+own=/run/sysctl/net-core
+[ ! -d $own ] || exit 0
+mkdir -p $own
+for f in /proc/sys/net/core/*; do cat $f >$own/${f##*/} || true; done 2>/dev/null
+echo pfifo_fast >$own/default_qdisc
+echo 1000 >$own/netdev_max_backlog
+echo cubic >/run/sysctl/congestion
+mount --bind $own /proc/sys/net/core
+mount --bind /run/sysctl/congestion /proc/sys/net/ipv4/tcp_congestion_control`
 
 // endpoints makes those of the Service kubernetes, which the API server of the
 // cluster does not make: Cilium and the pods reach it by them.

@@ -41,6 +41,7 @@ func newCilium(r *row.Row) CNI {
 	}
 	m.settings.Exclusive = !variantHas(r, "cni.exclusive=false")
 	m.settings.WithoutTCX = m.switchesTCX
+	m.settings.BandwidthManager = variantHas(r, "bandwidthManager.enabled=true")
 	m.settings.EndpointRoutes = variantHas(r, "endpointRoutes.enabled=true")
 	if r.Policy == "NetworkPolicy" {
 		m.policy = cilium.NetworkPolicy
