@@ -476,27 +476,6 @@ func TestRenderers(t *testing.T) {
 	}
 }
 
-// spoiled refuses one file of a tree, or gives other bytes each time it is
-// opened.
-type spoiled struct {
-	fstest.MapFS
-	name   string
-	err    error
-	opened int
-}
-
-func (s *spoiled) Open(name string) (fs.File, error) {
-	if name != s.name {
-		return s.MapFS.Open(name)
-	}
-	if s.err != nil {
-		return nil, &fs.PathError{Op: "open", Path: name, Err: s.err}
-	}
-	s.opened++
-	s.MapFS[name] = &fstest.MapFile{Data: []byte(list + strings.Repeat(" ", s.opened))}
-	return s.MapFS.Open(name)
-}
-
 // outcomes are the results of a node's directory of conflists, by code.
 func outcomes(t *testing.T, root fs.FS) map[string]doctor.Outcome {
 	t.Helper()
@@ -577,31 +556,6 @@ func TestBadInput(t *testing.T) {
 					t.Errorf("%s %s: %s, want %q", o.Code, o.Status, o.Seen, says)
 				}
 				must.OK(t, os.Remove(bad))
-			}
-		})
-	}
-}
-
-// TestBadInputThatRootMayRead: what a real file system does not do for root.
-func TestBadInputThatRootMayRead(t *testing.T) {
-	for name, tc := range map[string]struct {
-		err  error
-		says string
-	}{
-		"no permission":          {fs.ErrPermission, "must not be read by this user, root may"},
-		"changes while read":     {nil, "the file changes while it is read"},
-		"gone meanwhile":         {fs.ErrNotExist, "is gone"},
-		"read error of the disk": {fs.ErrInvalid, "invalid argument"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			for file, code := range map[string]string{net + "10-good.conflist": "PW201", net + "cilium/10-x.conf": "PW212"} {
-				root := &spoiled{MapFS: fstest.MapFS{
-					net + "10-good.conflist": {Data: []byte(list)}, net + "cilium/10-x.conf": {Data: []byte(`{"type":"x"}`)},
-				}, name: file, err: tc.err}
-				o := outcomes(t, root)[code]
-				if o.Status != doctor.Fail || !strings.Contains(o.Seen, tc.says) {
-					t.Errorf("%s: %s %s: %s, want %q", file, code, o.Status, o.Seen, tc.says)
-				}
 			}
 		})
 	}
