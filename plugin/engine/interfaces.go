@@ -15,9 +15,18 @@ import (
 	"github.com/podweir/podweir/plugin/rtnl"
 )
 
+// another is a namespace that a pod has of its own: a limit in the node's would be the node's.
+func (k *kernel) another(netnsPath string) (*podNS, error) {
+	p, err := k.pod(netnsPath)
+	if err == nil && p.ns.Same(k.hostNS) {
+		return nil, fmt.Errorf("%s is the network namespace of the node itself, as of a pod with hostNetwork: podweir does not limit the node", netnsPath)
+	}
+	return p, err
+}
+
 // Find implements [apply.Interfaces].
 func (k *kernel) Find(netnsPath, name string) (attach.Interface, error) {
-	p, err := k.pod(netnsPath)
+	p, err := k.another(netnsPath)
 	if err != nil {
 		return attach.Interface{}, goneIf(err, rtnl.ErrNoNetNS)
 	}
@@ -27,7 +36,7 @@ func (k *kernel) Find(netnsPath, name string) (attach.Interface, error) {
 
 // Outward implements [apply.Interfaces].
 func (k *kernel) Outward(netnsPath string) ([]attach.Interface, error) {
-	p, err := k.pod(netnsPath)
+	p, err := k.another(netnsPath)
 	if err != nil {
 		return nil, goneIf(err, rtnl.ErrNoNetNS)
 	}

@@ -17,6 +17,8 @@ import (
 type asked struct {
 	rate units.BitRate
 	by   *source
+	// unread is what the pod wrote in a place that comes before, if that is no rate.
+	unread string
 }
 
 // rate is the cap in the order of precedence (docs/reference/configuration.md, "Where
@@ -32,7 +34,7 @@ func (p *parser) rate(d terms.Direction) (chosen units.BitRate, others bool) {
 	switch {
 	case most.rate != 0 && (chosen == 0 || chosen > most.rate):
 		p.decide(d, first, most.by)
-	case chosen != 0 && first.by.origin != ofPod:
+	case chosen != 0 && (first.by.origin != ofPod || first.unread != ""):
 		p.decide(d, first, first.by)
 	}
 	switch {
@@ -56,8 +58,11 @@ func (p *parser) rate(d terms.Direction) (chosen units.BitRate, others bool) {
 
 // decide remembers that another setting than the pod's has the last word.
 func (p *parser) decide(d terms.Direction, first asked, by *source) {
-	decision := shaping.Decision{Direction: d, By: by.field}
-	if first.by != nil && first.by.origin == ofPod {
+	decision := shaping.Decision{Direction: d, Unread: first.unread, By: by.field}
+	if by.runtime {
+		decision.By = "annotation kubernetes.io/" + d.String() + "-bandwidth" // as the pod's author knows it
+	}
+	if first.unread == "" && first.by != nil && first.by.origin == ofPod {
 		decision.Asked = first.rate
 	}
 	if p.decided == nil {
@@ -80,8 +85,11 @@ func (p *parser) firstRate(d terms.Direction) (first asked, unread []*FieldError
 		switch {
 		case bad != nil:
 			unread = append(unread, bad)
+			if first.by == nil && first.unread == "" && s.origin == ofPod {
+				first.unread = bad.Value
+			}
 		case first.by == nil:
-			first = asked{rate, s}
+			first.rate, first.by = rate, s
 		}
 	}
 	return first, unread
@@ -143,7 +151,7 @@ func (p *parser) readMax(sources ...*source) (first asked) {
 		case bad != nil:
 			p.ignoreError(bad, "it is no maximum")
 		case first.by == nil:
-			first = asked{rate, s}
+			first = asked{rate: rate, by: s}
 		}
 	}
 	return first

@@ -356,15 +356,22 @@ func TestDecisions(t *testing.T) {
 		namespace     netconf.Namespace
 		want          *shaping.Decision
 	}{
-		"the pod":                           {runtime: pod},
-		"below the maximum":                 {runtime: pod, keys: `"maxRate":"60M"`},
-		"the maximum":                       {runtime: pod, keys: `"maxRate":"200k"`, want: decided(50e6, "maxRate")},
-		"the maximum of the direction":      {runtime: pod, keys: `"maxRate":"1G","egressMaxRate":"200k"`, want: decided(50e6, "egressMaxRate")},
-		"the namespace's maximum":           {runtime: pod, namespace: netconf.Namespace{"podweir.io/max-egress-rate": "1M"}, want: decided(50e6, "namespace annotation podweir.io/max-egress-rate")},
-		"the default rate":                  {keys: `"egressRate":"10M"`, want: decided(0, "egressRate")},
-		"the maximum of who asks nothing":   {keys: `"egressMaxRate":"10M"`, want: decided(0, "egressMaxRate")},
-		"the default of the namespace":      {namespace: netconf.Namespace{"podweir.io/default-egress-rate": "1M"}, want: decided(0, "namespace annotation podweir.io/default-egress-rate")},
-		"a rate that cannot be read":        {runtime: annotations(`"kubernetes.io/egress-bandwidth":"10Mbps"`), keys: `"egressRate":"10M"`, want: decided(0, "egressRate")},
+		"the pod":                         {runtime: pod},
+		"below the maximum":               {runtime: pod, keys: `"maxRate":"60M"`},
+		"the maximum":                     {runtime: pod, keys: `"maxRate":"200k"`, want: decided(50e6, "maxRate")},
+		"the maximum of the direction":    {runtime: pod, keys: `"maxRate":"1G","egressMaxRate":"200k"`, want: decided(50e6, "egressMaxRate")},
+		"the namespace's maximum":         {runtime: pod, namespace: netconf.Namespace{"podweir.io/max-egress-rate": "1M"}, want: decided(50e6, "namespace annotation podweir.io/max-egress-rate")},
+		"the default rate":                {keys: `"egressRate":"10M"`, want: decided(0, "egressRate")},
+		"the maximum of who asks nothing": {keys: `"egressMaxRate":"10M"`, want: decided(0, "egressMaxRate")},
+		"the default of the namespace":    {namespace: netconf.Namespace{"podweir.io/default-egress-rate": "1M"}, want: decided(0, "namespace annotation podweir.io/default-egress-rate")},
+		"a rate that cannot be read":      {runtime: annotations(`"kubernetes.io/egress-bandwidth":"10Mbps"`), keys: `"egressRate":"10M"`, want: unreadable("10Mbps", "egressRate")},
+		"one that cannot be read before one that can": {
+			runtime: `"bandwidth":{"egressRate":5000000,"egressBurst":4294967295},` + annotations(`"podweir.io/egress-rate":"bad"`),
+			keys:    `"podAnnotations":["egress-rate"]`, want: unreadable("bad", "annotation kubernetes.io/egress-bandwidth"),
+		},
+		"one that cannot be read behind one that can": {
+			runtime: annotations(`"podweir.io/egress-rate":"5M","kubernetes.io/egress-bandwidth":"bad"`), keys: `"podAnnotations":["egress-rate"]`,
+		},
 		"the shaper of others, no decision": {runtime: pod, keys: `"shaper":"cilium"`},
 	} {
 		got, err := netconf.ParseIn(tt.namespace, netconf.Add, input(tt.runtime, tt.keys))
@@ -375,6 +382,10 @@ func TestDecisions(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
+}
+
+func unreadable(text, by string) *shaping.Decision {
+	return &shaping.Decision{Direction: terms.Egress, Unread: text, By: by}
 }
 
 func decided(asked uint64, by string) *shaping.Decision {

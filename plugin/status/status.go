@@ -377,7 +377,7 @@ func attachment(node *engine.Node, queues *engine.Queues, r *apply.Record) Attac
 			_ = one.Measure(node, queues, &now) // its notes say what could not be read
 			one.more(node, &now)
 			if r.By != apply.ByHand { // who attaches by hand decides
-				one.Asked, one.DecidedBy = decision(r, d)
+				one.Asked, one.AskedText, one.DecidedBy = decision(r, d)
 			}
 			if one.Ahead = beforeRedirect(in.Observed, s); one.Ahead != "" {
 				one.CapHolds = false
@@ -467,21 +467,22 @@ func (a *Attachment) Record() *apply.Record { return a.record }
 // BySet is who decided a rate that `podweir set` changed.
 const BySet = "podweir set"
 
-// decision is what a pod asks for in a direction, and who decided that it has another rate.
-func decision(r *apply.Record, d terms.Direction) (asked units.BitRate, by string) {
+// decision is what a pod asks for in a direction, or what it wrote if that is no rate, and
+// who decided that it has another rate.
+func decision(r *apply.Record, d terms.Direction) (asked units.BitRate, unread, by string) {
 	wish := &r.Config
 	if r.Asked != nil {
 		wish = r.Asked
 		was, is := wish.Limit(d), r.Config.Limit(d)
 		switch {
 		case was == nil && is != nil:
-			return 0, BySet
+			return 0, "", BySet
 		case is != nil && was.Rate != is.Rate:
 			asked, by = was.Rate, BySet
 		}
 	}
 	if other := wish.Decision(d); other != nil {
-		asked = other.Asked
+		asked, unread = other.Asked, other.Unread
 		if by == "" {
 			by = other.By
 		}
@@ -489,7 +490,7 @@ func decision(r *apply.Record, d terms.Direction) (asked units.BitRate, by strin
 	if by == "" && wish.Limit(d) != nil {
 		asked = wish.Limit(d).Rate
 	}
-	return asked, by
+	return asked, unread, by
 }
 
 // beforeRedirect names who may end the chain before the redirect to the ifb, which runs last

@@ -17,9 +17,10 @@ type Limit struct {
 	Direction Named[Direction] `json:"direction"`
 	// Rate is the cap.
 	Rate units.BitRate `json:"rateBitsPerSecond"`
-	// Asked is what the pod asks for, 0 if that is nothing, and DecidedBy who decided that
-	// it has another rate; "" if it has what it asks for.
+	// Asked is what the pod asks for, 0 if that is nothing, AskedText what it wrote if that is
+	// no rate, and DecidedBy who decided that it has another one; "" if it has what it asks for.
 	Asked     units.BitRate `json:"askedBitsPerSecond,omitempty"`
+	AskedText string        `json:"askedText,omitempty"`
 	DecidedBy string        `json:"decidedBy,omitempty"`
 	// Burst is what may leave back to back after idle.
 	Burst   units.Bytes    `json:"burstBytes"`

@@ -24,6 +24,24 @@ import (
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
+// The node's own devices are never limited: not by a path of a process of the node or of a
+// pod with hostNetwork, by hand or by a runtime.
+func TestPrivilegedNodeIsNeverLimited(t *testing.T) {
+	const sentence = "is the network namespace of the node itself"
+	n := starting(newCLI(t), nil)
+	n.node.Run(t, "ip", "link", "add", "eth0", "type", "veth", "peer", "name", "uplink")
+	n.path = n.node.Path()
+	if err := n.verb(t, "ADD"); err == nil || !strings.Contains(err.Error(), sentence) {
+		t.Errorf("ADD: %v, want %q", err, sentence)
+	}
+	for _, device := range []string{"eth0", "veth1"} {
+		n.fails(t, []string{sentence}, "attach", "--netns", n.path, "--ifname", device, "--egress", "1M")
+		if out := n.node.Run(t, "tc", "qdisc", "show", "dev", device); strings.Contains(out, "tbf") {
+			t.Errorf("%s has a limit: %s", device, out)
+		}
+	}
+}
+
 // A filter on the host side is refused beside every Cilium with the same sentence:
 // by ADD, CHECK and the agent, which all decide so, and by hand. The delivery and the
 // doctor are held to it in their own packages.

@@ -202,6 +202,8 @@ func printDirection(w io.Writer, d *status.Direction, share string) {
 		asked = fmt.Sprintf(" decided by %s", d.DecidedBy)
 		if d.Asked > 0 {
 			asked = fmt.Sprintf(" in place of %v, decided by %s", d.Asked, d.DecidedBy)
+		} else if d.AskedText != "" {
+			asked = fmt.Sprintf(" in place of %q, decided by %s", d.AskedText, d.DecidedBy)
 		}
 	}
 	queue := "queue " + d.Queue.String()

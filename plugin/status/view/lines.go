@@ -106,7 +106,11 @@ func (n *Status) lines(onlyNotable bool) string {
 		if r.DecidedBy == "" {
 			asked = r.Rate
 		}
-		rows.WriteString(line(name, r.Direction.String(), orNone(float64(asked)), Short(float64(r.Rate)), Short(r.SentBitsPerSecond),
+		wanted := orNone(float64(asked))
+		if r.AskedText != "" {
+			wanted = "?"
+		}
+		rows.WriteString(line(name, r.Direction.String(), wanted, Short(float64(r.Rate)), Short(r.SentBitsPerSecond),
 			Short(float64(r.Drops)), Short(r.PastBitsPerSecond), r.word()))
 		if r.PastBitsPerSecond > 0 && r.Ceiling {
 			notes.WriteString(Paragraph("", fmt.Sprintf("%s %s: %s go past its queue: %s.", r.Pod, r.Direction, Rate(r.PastBitsPerSecond), pastCeiling), 0))
@@ -172,14 +176,17 @@ func decided(pods []Pod) string {
 	limits := map[string][]string{}
 	for i := range pods {
 		for _, l := range pods[i].Limits {
-			if l.DecidedBy == "" || l.Asked == 0 {
+			wanted := Rate(float64(l.Asked))
+			if l.AskedText != "" {
+				wanted = fmt.Sprintf("%q, which is no rate", l.AskedText)
+			} else if l.DecidedBy == "" || l.Asked == 0 {
 				continue
 			}
 			if limits[l.DecidedBy] == nil {
 				deciders = append(deciders, l.DecidedBy)
 			}
 			limits[l.DecidedBy] = append(limits[l.DecidedBy], fmt.Sprintf("%s %s has %s in place of %s", pods[i].Pod, l.Direction,
-				Rate(float64(l.Rate)), Rate(float64(l.Asked))))
+				Rate(float64(l.Rate)), wanted))
 		}
 	}
 	var b strings.Builder

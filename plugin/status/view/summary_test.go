@@ -190,6 +190,17 @@ func looks(change func(pod int, l *view.Limit), carried, seen []uint64) *view.St
 	return is
 }
 
+// What a pod wrote as its rate and nobody can read is beside the limit that it got.
+func TestStatusOfARateThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	n := looks(func(_ int, l *view.Limit) { l.AskedText, l.DecidedBy = "10Mbps", "defaultRate" }, []uint64{0}, []uint64{0})
+	for _, want := range []string{"ns/pod-00 egress has 10 Mbit/s in place of \"10Mbps\", which is no rate", "egress        ?    10M"} {
+		if out := n.Summary("this node", false); !strings.Contains(strings.Join(strings.Fields(out), " "), strings.Join(strings.Fields(want), " ")) {
+			t.Errorf("status lacks %q:\n%s", want, out)
+		}
+	}
+}
+
 // Each limit has a line with what the pod asks for, what is in force, what it carries, and
 // what goes past podweir.
 func TestStatusLines(t *testing.T) {
