@@ -23,10 +23,12 @@ const (
 )
 
 // suite is the cluster of all scenarios, with Cilium as its primary CNI, release
-// Cilium's. Both are there from the first [bring].
+// Cilium's, made what each of its versions is installed from. All are there from the
+// first [bring].
 var (
 	suite   = &clustertest.Suite{Start: start, Lazy: true}
 	release *cilium.Release
+	made    = map[string]cilium.Made{}
 )
 
 func TestMain(m *testing.M) {
@@ -38,25 +40,35 @@ func TestMain(m *testing.M) {
 
 // start starts a cluster without a CNI, for Cilium to come.
 func start(ctx context.Context, dir string) (*cluster.Cluster, error) {
-	made, err := cilium.Prepare(ctx, here, cilium.Old)
-	if err != nil {
-		return nil, err
+	var images []string
+	for _, version := range []string{cilium.Newest, cilium.Old} {
+		m, err := cilium.Prepare(ctx, here, version)
+		if err != nil {
+			return nil, err
+		}
+		made[version], images = m, append(images, m.Archive())
 	}
 	o, err := cluster.Prepare(ctx, "..", dir, "n1", "n2")
 	if err != nil {
 		return nil, err
 	}
 	o.NoCNI = true
-	o.Images = append(o.Images, made.Archive())
+	o.Images = append(o.Images, images...)
 	c, err := cluster.Start(ctx, o)
-	release = &cilium.Release{Made: made, Cluster: c}
+	release = &cilium.Release{Cluster: c}
 	return c, err
 }
 
-// bring brings Cilium to these settings.
+// bring brings Cilium 1.15 to these settings.
 func bring(t *testing.T, s cilium.Settings) {
 	t.Helper()
+	bringVersion(t, cilium.Old, s)
+}
+
+func bringVersion(t *testing.T, version string, s cilium.Settings) {
+	t.Helper()
 	suite.Need(t)
+	release.Made = made[version]
 	must.OK(t, release.Install(t.Context(), s))
 }
 

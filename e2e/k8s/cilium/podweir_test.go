@@ -63,16 +63,14 @@ func shaped(t *testing.T, p *workload.Pod, side string) {
 func shapedWithin(t *testing.T, most time.Duration, p *workload.Pod, side string) {
 	t.Helper()
 	eventually(t, most, p.Name, func(ctx context.Context) error {
-		out, err := suite.Podweir(ctx, p.Node, "status", "-o", "json")
-		if err != nil {
-			return err
-		}
+		// It ends with an error if any pod is not limited as it should be.
+		out, failed := suite.Podweir(ctx, p.Node, "status", "-o", "json")
 		var status struct {
 			Attachments []attachment
 			Failures    []struct{ Error string }
 		}
 		if err := json.Unmarshal([]byte(out), &status); err != nil {
-			return err
+			return errors.Join(failed, err)
 		}
 		for _, a := range status.Attachments {
 			if a.Pod == "default/"+p.Name {
