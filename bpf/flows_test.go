@@ -15,61 +15,6 @@ import (
 	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
-// A flow does not overtake itself: once heavy it stays so for the hold after it
-// was not clearly light, however little it sends, and then it is light again.
-func TestPrivilegedHold(t *testing.T) {
-	d := bpftest.Load(t)
-	m := newDirection(10e6, terms.PolicyStrict)
-	reset(d, m)
-	holdNS := uint64(m.Config.HoldTicks) << tickShift
-	now := uint64(1e12)
-	class := func(data []byte) uint32 {
-		d.SetClock(bpftest.Clock{ExactNS: now, CoarseNS: now}, 0)
-		return d.MustRun("pw_class_probe", &bpftest.Packet{Data: data}).ClassID
-	}
-	elephant := tcpPacket(0)
-	for range 40 { // 60 kB at once: all of the cap, by the sketch
-		class(elephant)
-	}
-	if c := class(elephant); c != 2 {
-		t.Fatalf("a flow of 60 kB at once is of class %d, want 2", c)
-	}
-	small := bpftest.Build(10, bpftest.Ethernet(0x0800),
-		bpftest.IPv4("10.0.0.1", "192.0.2.9", 6, 0, 0, 0), bpftest.TCP(40000, 443, 5))
-	held := now
-	for now < held+10e9 && class(small) != 1 {
-		now += 10 * millisecond
-	}
-	// It is TCP: held from a sixteenth of the cap on, a quarter of the largest share, which is four half-lives, 137 ms.
-	switch after := now - held; {
-	case after < holdNS+110*millisecond:
-		t.Errorf("the flow is light %d ms after its bulk, before it had little for a hold", after/1e6)
-	case after > holdNS+170*millisecond:
-		t.Errorf("the flow is still heavy %d ms after its bulk: it does not come back while it goes on", after/1e6)
-	}
-}
-
-// All fragments of a datagram are of one flow, the first with its ports too.
-func TestPrivilegedFragmentsAreOneFlow(t *testing.T) {
-	d := bpftest.Load(t)
-	m := newDirection(1e6, terms.PolicyElephants)
-	m.Config.SketchRate = shaping.FixedRate{Mult: 1 << 40}
-	reset(d, m)
-	d.SetClock(bpftest.Clock{ExactNS: 1e12, CoarseNS: 1e12}, 0)
-	for _, name := range []string{"first IPv4 fragment", "later IPv4 fragment"} {
-		d.MustRun("pw_band", &bpftest.Packet{Data: bpftest.Corpus()[name]})
-	}
-	flows := 0
-	for _, h := range d.State().Heavy {
-		if h.Id != 0 {
-			flows++
-		}
-	}
-	if flows != 1 {
-		t.Errorf("two fragments of a datagram are %d flows, want 1", flows)
-	}
-}
-
 // Exempt traffic is what the mode says of the remote address, by direction.
 func TestPrivilegedSubnets(t *testing.T) {
 	d := bpftest.Load(t)
