@@ -33,6 +33,7 @@ type Share struct {
 	node    *Node
 	netns   string
 	at      *place
+	class   *queue.Share
 	turn    *pins.Turn
 	slot    *datapath.Share
 	divider *shaping.Divider
@@ -156,10 +157,10 @@ func (n *Node) share(r *apply.Record, in *attach.Inspection, p *shaping.Params) 
 	if pod := n.kernel.pods[in.Interface.NetNSPath]; pod != nil {
 		pod.shares++
 	}
-	limit := r.Config.Limit(p.Direction)
+	limit, divider := r.Config.Limit(p.Direction), shaping.NewDivider(&r.Config, facts, p)
 	return &Share{
 		Namespace: r.Namespace(), Pod: r.Pod, Direction: p.Direction, Group: limit.Group, Most: p.Rate, Now: classes[0].Rate,
-		node: n, netns: in.Interface.NetNSPath, at: at, turn: turn, slot: slot, divider: shaping.NewDivider(&r.Config, facts, p), rate: classes[0].Rate,
+		node: n, netns: in.Interface.NetNSPath, at: at, turn: turn, slot: slot, divider: divider, class: queue.NewShare(at.handle, at.index, divider.Class()), rate: classes[0].Rate,
 	}, nil
 }
 
@@ -178,7 +179,7 @@ func (s *Share) Look(now time.Duration) (sent units.Bytes, waiting bool, err err
 		s.sent, s.known = s.sent+came, s.known+came
 		return s.sent, false, nil
 	}
-	seen, err := queue.ShareStats(s.at.handle, s.at.index, s.divider.Class())
+	seen, err := s.class.Stats()
 	if err != nil {
 		return 0, false, err
 	}

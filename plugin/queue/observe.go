@@ -173,20 +173,6 @@ func observe(h *hostif.Handle, ifindex int, qdiscs []Qdisc) (*Device, error) {
 	return d, nil
 }
 
-// ShareStats reads the counters of one class: what left it, and what waits below it.
-func ShareStats(h *hostif.Handle, ifindex int, class shaping.TCHandle) (Stats, error) {
-	msgs, err := dump(h, unix.RTM_GETTCLASS, unix.RTM_NEWTCLASS, ifindex, class&majorMask)
-	if err != nil {
-		return Stats{}, err
-	}
-	for i := range msgs {
-		if shaping.TCHandle(msgs[i].Handle) == class {
-			return msgs[i].stats, nil
-		}
-	}
-	return Stats{}, fmt.Errorf("class %s of ifindex %d in %s: %w", handleString(class), ifindex, h.Where(), ErrNoClass)
-}
-
 // RootStats reads the counters of all root qdiscs in the handle's namespace, by
 // the index of their device; the kernel's defaults have none. Where many devices
 // are requested, one list of all takes as long as [Observe] of one of them.

@@ -95,7 +95,7 @@ func (c *Conn) ExecuteFor(req *nl.NetlinkRequest, resType uint16, wanted func(ms
 	var err error
 	for range dumpAttempts {
 		msgs = nil
-		err = c.socket.exchange(req, resType, func(msg []byte) {
+		err = c.socket.exchange(req.Serialize(), resType, func(msg []byte) {
 			if wanted(msg) {
 				msgs = append(msgs, bytes.Clone(msg))
 			}
@@ -111,4 +111,19 @@ func (c *Conn) ExecuteFor(req *nl.NetlinkRequest, resType uint16, wanted func(ms
 		return nil, err
 	}
 	return msgs, nil
+}
+
+// Repeat is [Conn.Execute] for a request that is sent many times a second: it is serialised
+// already. take is called with each message, which is valid during the call only; those of a
+// dump that is read again come again.
+func (c *Conn) Repeat(req []byte, resType uint16, take func(msg []byte)) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var err error
+	for range dumpAttempts {
+		if err = c.socket.exchange(req, resType, take); !errors.Is(err, errInterrupted) {
+			break
+		}
+	}
+	return err
 }

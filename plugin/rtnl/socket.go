@@ -4,6 +4,7 @@
 package rtnl
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync"
@@ -42,7 +43,9 @@ var errInterrupted = errors.New("the list changed while it was read")
 type socket struct {
 	fd   int
 	port uint32
-	seq  uint32
+	// kernel is where requests go.
+	kernel unix.SockaddrNetlink
+	seq    uint32
 	// deadline ends every exchange; zero does not.
 	deadline time.Time
 	// timeout is how long the kernel may take for the next part of an answer.
@@ -55,7 +58,7 @@ func openSocket(proto int) (*socket, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &socket{fd: fd}
+	s := &socket{fd: fd, kernel: unix.SockaddrNetlink{Family: unix.AF_NETLINK}}
 	if err := s.setUp(); err != nil {
 		return nil, errors.Join(err, unix.Close(fd))
 	}
@@ -102,16 +105,17 @@ func (s *socket) bound() error {
 
 func (s *socket) close() error { return unix.Close(s.fd) }
 
-// exchange sends a request and calls take with every message of type answer, which is
+// exchange sends a request, whose number it sets, and calls take with every message of type answer, which is
 // valid during the call only. It ends with the kernel's error, in the kernel's own words
 // where it has any, or with errInterrupted.
-func (s *socket) exchange(req *nl.NetlinkRequest, answer uint16, take func(msg []byte)) error {
+func (s *socket) exchange(req []byte, answer uint16, take func(msg []byte)) error {
+	const seqAt = 8
 	if err := s.bound(); err != nil {
 		return err
 	}
 	s.seq++
-	req.Seq = s.seq
-	if err := unix.Sendto(s.fd, req.Serialize(), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+	binary.NativeEndian.PutUint32(req[seqAt:], s.seq)
+	if err := unix.Sendto(s.fd, req, 0, &s.kernel); err != nil {
 		return err
 	}
 	r := reply{seq: s.seq, port: s.port, answer: answer, take: take}
@@ -119,14 +123,14 @@ func (s *socket) exchange(req *nl.NetlinkRequest, answer uint16, take func(msg [
 	defer answers.Put(lent)
 	room := lent.(*[answerBytes]byte) //nolint:forcetypeassert // the pool has nothing else
 	for {
-		msgs, err := s.receive(room[:])
+		n, err := s.receive(room[:])
 		if errors.Is(err, unix.EAGAIN) {
 			return fmt.Errorf("%w within %v", ErrNoAnswer, s.timeout)
 		}
 		if err != nil {
 			return err
 		}
-		if ended, err := r.read(msgs); ended {
+		if ended, err := r.read(room[:n]); ended || err != nil {
 			return err
 		}
 		if err := s.bound(); err != nil {
@@ -144,19 +148,24 @@ type reply struct {
 }
 
 // read takes the messages of one datagram and says whether they end the answer.
-func (r *reply) read(msgs []syscall.NetlinkMessage) (ended bool, err error) {
-	for i := range msgs {
-		h := &msgs[i].Header
-		if h.Seq != r.seq || h.Pid != r.port {
+func (r *reply) read(b []byte) (ended bool, err error) {
+	for len(b) >= unix.SizeofNlMsghdr {
+		m := headOf(b)
+		if m.size < unix.SizeofNlMsghdr || m.size > len(b) {
+			return false, fmt.Errorf("netlink message of %d bytes, %d are there", m.size, len(b))
+		}
+		data := b[unix.SizeofNlMsghdr:m.size]
+		b = b[min(nlaRound(m.size), len(b)):]
+		if m.seq != r.seq || m.port != r.port {
 			continue // left from a request that ran into the timeout
 		}
-		r.interrupted = r.interrupted || h.Flags&unix.NLM_F_DUMP_INTR != 0
+		r.interrupted = r.interrupted || m.flags&unix.NLM_F_DUMP_INTR != 0
 		switch {
-		case h.Type == unix.NLMSG_DONE || h.Type == unix.NLMSG_ERROR:
-			ended, err = true, answerError(&msgs[i])
-		case r.answer == 0 || h.Type == r.answer:
-			r.take(msgs[i].Data)
-			ended = h.Flags&unix.NLM_F_MULTI == 0
+		case m.kind == unix.NLMSG_DONE || m.kind == unix.NLMSG_ERROR:
+			ended, err = true, answerError(m, data)
+		case r.answer == 0 || m.kind == r.answer:
+			r.take(data)
+			ended = m.flags&unix.NLM_F_MULTI == 0
 		}
 		if ended && err == nil && r.interrupted {
 			err = errInterrupted
@@ -168,8 +177,20 @@ func (r *reply) read(msgs []syscall.NetlinkMessage) (ended bool, err error) {
 	return false, nil
 }
 
-// receive returns the messages of one datagram; they are overwritten by the next.
-func (s *socket) receive(room []byte) ([]syscall.NetlinkMessage, error) {
+// head is a struct nlmsghdr.
+type head struct {
+	size        int
+	kind, flags uint16
+	seq, port   uint32
+}
+
+func headOf(b []byte) head {
+	e := binary.NativeEndian
+	return head{size: int(e.Uint32(b)), kind: e.Uint16(b[4:]), flags: e.Uint16(b[6:]), seq: e.Uint32(b[8:]), port: e.Uint32(b[12:])}
+}
+
+// receive returns the size of one datagram.
+func (s *socket) receive(room []byte) (int, error) {
 	for {
 		// MSG_TRUNC: the kernel tells the size also of what does not fit.
 		n, from, err := unix.Recvfrom(s.fd, room, unix.MSG_TRUNC)
@@ -177,33 +198,33 @@ func (s *socket) receive(room []byte) ([]syscall.NetlinkMessage, error) {
 			continue
 		}
 		if err != nil {
-			return nil, err
+			return 0, err
 		}
 		if n > len(room) {
-			return nil, fmt.Errorf("the kernel answers with %d bytes, there is room for %d", n, len(room))
+			return 0, fmt.Errorf("the kernel answers with %d bytes, there is room for %d", n, len(room))
 		}
 		if sender, ok := from.(*unix.SockaddrNetlink); ok && sender.Pid != 0 {
 			continue // no word of the kernel's
 		}
-		return syscall.ParseNetlinkMessage(room[:n])
+		return n, nil
 	}
 }
 
 // answerError is the error that ends an answer; none if the kernel is content.
-func answerError(m *syscall.NetlinkMessage) error {
+func answerError(m head, data []byte) error {
 	const errnoBytes = 4
-	errno := syscall.Errno(-int32(Uint32(m.Data)))
+	errno := syscall.Errno(-int32(Uint32(data)))
 	if errno == 0 {
 		return nil
 	}
-	if m.Header.Flags&unix.NLM_F_ACK_TLVS == 0 {
+	if m.flags&unix.NLM_F_ACK_TLVS == 0 {
 		return errno
 	}
-	attrs := m.Data[errnoBytes:]
-	if m.Header.Type == unix.NLMSG_ERROR {
+	attrs := data[min(errnoBytes, len(data)):]
+	if m.kind == unix.NLMSG_ERROR {
 		// The request is echoed: all of it, or its header.
 		echo := unix.SizeofNlMsghdr
-		if m.Header.Flags&unix.NLM_F_CAPPED == 0 {
+		if m.flags&unix.NLM_F_CAPPED == 0 {
 			echo = int(Uint32(attrs))
 		}
 		attrs = attrs[min(nlaRound(echo), len(attrs)):]

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -21,13 +20,19 @@ import (
 
 const testSeq, testPort = 7, 4711
 
-func message(kind, flags uint16, data ...byte) syscall.NetlinkMessage {
-	return syscall.NetlinkMessage{
-		Header: syscall.NlMsghdr{Type: kind, Flags: flags, Seq: testSeq, Pid: testPort}, Data: data,
-	}
+func message(kind, flags uint16, data ...byte) []byte {
+	return messageOf(testSeq, testPort, kind, flags, data...)
 }
 
-func ended(kind, flags uint16, errno unix.Errno, rest ...byte) syscall.NetlinkMessage {
+func messageOf(seq, port uint32, kind, flags uint16, data ...byte) []byte {
+	e := binary.NativeEndian
+	b := e.AppendUint32(nil, uint32(unix.SizeofNlMsghdr+len(data)))
+	b = e.AppendUint16(e.AppendUint16(b, kind), flags)
+	b = append(e.AppendUint32(e.AppendUint32(b, seq), port), data...)
+	return append(b, make([]byte, nlaRound(len(data))-len(data))...)
+}
+
+func ended(kind, flags uint16, errno unix.Errno, rest ...byte) []byte {
 	return message(kind, flags, append(binary.NativeEndian.AppendUint32(nil, uint32(-int32(errno))), rest...)...)
 }
 
@@ -45,47 +50,46 @@ func request(bytes int) []byte {
 func TestReply(t *testing.T) {
 	const want, other, more = unix.RTM_NEWLINK, unix.RTM_NEWADDR, unix.NLM_F_MULTI
 	for name, tc := range map[string]struct {
-		msgs  []syscall.NetlinkMessage
+		msgs  [][]byte
 		taken string
 		ended bool
 		err   error
 		words string
 	}{
-		"one message":    {msgs: []syscall.NetlinkMessage{message(want, 0, 'a')}, taken: "a", ended: true},
-		"another answer": {msgs: []syscall.NetlinkMessage{message(other, 0, 'a')}},
-		"of another request": {msgs: []syscall.NetlinkMessage{
-			{Header: syscall.NlMsghdr{Type: want, Seq: testSeq - 1, Pid: testPort}},
-			{Header: syscall.NlMsghdr{Type: want, Seq: testSeq, Pid: testPort + 1}},
+		"one message":    {msgs: [][]byte{message(want, 0, 'a')}, taken: "a", ended: true},
+		"another answer": {msgs: [][]byte{message(other, 0, 'a')}},
+		"of another request": {msgs: [][]byte{
+			messageOf(testSeq-1, testPort, want, 0), messageOf(testSeq, testPort+1, want, 0),
 		}},
-		"a dump that goes on": {msgs: []syscall.NetlinkMessage{message(want, more, 'a'), message(want, more, 'b')}, taken: "ab"},
-		"a dump":              {msgs: []syscall.NetlinkMessage{message(want, more, 'a'), ended(unix.NLMSG_DONE, more, 0)}, taken: "a", ended: true},
-		"an empty end":        {msgs: []syscall.NetlinkMessage{message(unix.NLMSG_DONE, more)}, ended: true},
+		"a dump that goes on": {msgs: [][]byte{message(want, more, 'a'), message(want, more, 'b')}, taken: "ab"},
+		"a dump":              {msgs: [][]byte{message(want, more, 'a'), ended(unix.NLMSG_DONE, more, 0)}, taken: "a", ended: true},
+		"an empty end":        {msgs: [][]byte{message(unix.NLMSG_DONE, more)}, ended: true},
 		"a dump that was interrupted": {
-			msgs:  []syscall.NetlinkMessage{message(want, more|unix.NLM_F_DUMP_INTR, 'a'), ended(unix.NLMSG_DONE, more, 0)},
+			msgs:  [][]byte{message(want, more|unix.NLM_F_DUMP_INTR, 'a'), ended(unix.NLMSG_DONE, more, 0)},
 			taken: "a", ended: true, err: errInterrupted,
 		},
-		"an acknowledgement": {msgs: []syscall.NetlinkMessage{ended(unix.NLMSG_ERROR, unix.NLM_F_CAPPED, 0, request(0)...)}, ended: true},
-		"an error":           {msgs: []syscall.NetlinkMessage{ended(unix.NLMSG_ERROR, 0, unix.EEXIST, request(4)...)}, ended: true, err: unix.EEXIST},
+		"an acknowledgement": {msgs: [][]byte{ended(unix.NLMSG_ERROR, unix.NLM_F_CAPPED, 0, request(0)...)}, ended: true},
+		"an error":           {msgs: [][]byte{ended(unix.NLMSG_ERROR, 0, unix.EEXIST, request(4)...)}, ended: true, err: unix.EEXIST},
 		"an error with words behind the request": {
-			msgs:  []syscall.NetlinkMessage{ended(unix.NLMSG_ERROR, unix.NLM_F_ACK_TLVS, unix.EINVAL, append(request(8), words("no such thing")...)...)},
+			msgs:  [][]byte{ended(unix.NLMSG_ERROR, unix.NLM_F_ACK_TLVS, unix.EINVAL, append(request(8), words("no such thing")...)...)},
 			ended: true, err: unix.EINVAL, words: "no such thing",
 		},
 		"an error with words behind the header": {
-			msgs:  []syscall.NetlinkMessage{ended(unix.NLMSG_ERROR, unix.NLM_F_ACK_TLVS|unix.NLM_F_CAPPED, unix.EINVAL, append(request(0), words("no such thing")...)...)},
+			msgs:  [][]byte{ended(unix.NLMSG_ERROR, unix.NLM_F_ACK_TLVS|unix.NLM_F_CAPPED, unix.EINVAL, append(request(0), words("no such thing")...)...)},
 			ended: true, err: unix.EINVAL, words: "no such thing",
 		},
 		"a dump that ends with an error and words": {
-			msgs:  []syscall.NetlinkMessage{ended(unix.NLMSG_DONE, more|unix.NLM_F_ACK_TLVS, unix.ENODEV, words("it is gone")...)},
+			msgs:  [][]byte{ended(unix.NLMSG_DONE, more|unix.NLM_F_ACK_TLVS, unix.ENODEV, words("it is gone")...)},
 			ended: true, err: unix.ENODEV, words: "it is gone",
 		},
 		"an error that says it has words and has none": {
-			msgs: []syscall.NetlinkMessage{ended(unix.NLMSG_ERROR, unix.NLM_F_ACK_TLVS, unix.EINVAL)}, ended: true, err: unix.EINVAL,
+			msgs: [][]byte{ended(unix.NLMSG_ERROR, unix.NLM_F_ACK_TLVS, unix.EINVAL)}, ended: true, err: unix.EINVAL,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var taken []byte
 			r := reply{seq: testSeq, port: testPort, answer: want, take: func(msg []byte) { taken = append(taken, msg...) }}
-			ended, err := r.read(tc.msgs)
+			ended, err := r.read(slices.Concat(tc.msgs...))
 			if string(taken) != tc.taken || ended != tc.ended || !errors.Is(err, tc.err) {
 				t.Errorf("read = %v, %v, took %q, want %v, %v, %q", ended, err, taken, tc.ended, tc.err, tc.taken)
 			}
@@ -93,6 +97,17 @@ func TestReply(t *testing.T) {
 				t.Errorf("error %q does not end with the kernel's words %q", err, tc.words)
 			}
 		})
+	}
+}
+
+func TestReplyRefusesWhatIsNoMessage(t *testing.T) {
+	for _, size := range []uint32{0, unix.SizeofNlMsghdr - 1, unix.SizeofNlMsghdr + 5, 1 << 31} {
+		b := message(unix.RTM_NEWLINK, unix.NLM_F_MULTI, 1, 2, 3, 4)
+		binary.NativeEndian.PutUint32(b, size)
+		r := reply{seq: testSeq, port: testPort, take: func([]byte) {}}
+		if ended, err := r.read(b); ended || err == nil {
+			t.Errorf("a message of %d bytes in %d: %v, %v, want an error", size, len(b), ended, err)
+		}
 	}
 }
 
