@@ -124,7 +124,7 @@ type Packet struct {
 	Big      uint8
 	Excess   uint8
 	Counts   uint8
-	Sender   uint8
+	_        [1]byte
 	Est      uint32
 	Claim    uint32
 	BigEst   uint32
@@ -250,10 +250,10 @@ var maps = []Map{
 }
 
 var programs = []Program{
-	{Name: "pw_band", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {280, "pw_subnets"}, {2991, "pw_layout"}}, from: 0, to: 26664, carrier: 1},
-	{Name: "pw_ceiling", references: []reference{{12, "pw_hosts"}, {27, "pw_slab"}, {60, "pw_scratch"}, {368, "pw_subnets"}, {488, "pw_groups"}, {591, "pw_groups"}, {596, "pw_groups"}}, from: 26664, to: 32224, carrier: 1},
-	{Name: "pw_class", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {63, "pw_scratch"}, {281, "pw_subnets"}, {3014, "pw_layout"}}, from: 32224, to: 59072, carrier: 1},
-	{Name: "pw_guard", references: []reference{}, from: 59072, to: 59120, carrier: -1},
-	{Name: "pw_police", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {58, "pw_scratch"}, {267, "pw_subnets"}}, from: 59120, to: 76568, carrier: 1},
-	{Name: "pw_redirect", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}}, from: 76568, to: 77072, carrier: 1},
+	{Name: "pw_band", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {280, "pw_subnets"}, {2991, "pw_layout"}}, from: 0, to: 26648, carrier: 1},
+	{Name: "pw_ceiling", references: []reference{{12, "pw_hosts"}, {27, "pw_slab"}, {60, "pw_scratch"}, {368, "pw_subnets"}, {488, "pw_groups"}, {591, "pw_groups"}, {596, "pw_groups"}}, from: 26648, to: 32208, carrier: 1},
+	{Name: "pw_class", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {63, "pw_scratch"}, {281, "pw_subnets"}, {3020, "pw_layout"}}, from: 32208, to: 59120, carrier: 1},
+	{Name: "pw_guard", references: []reference{}, from: 59120, to: 59168, carrier: -1},
+	{Name: "pw_police", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {58, "pw_scratch"}, {267, "pw_subnets"}}, from: 59168, to: 76616, carrier: 1},
+	{Name: "pw_redirect", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}}, from: 76616, to: 77120, carrier: 1},
 }

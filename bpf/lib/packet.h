@@ -37,7 +37,6 @@ struct pw_packet {
 	__u8 big; /* has big_est */
 	__u8 excess; /* enum pw_excess */
 	__u8 counts; /* the sketch is charged */
-	__u8 sender; /* enum pw_sending */
 	__u32 est; /* of the flow */
 	__u32 claim; /* what the flow is taken for where the light-only meter is asked */
 	__u32 big_est; /* from this estimate on a flow is held; a quarter above it, it becomes heavy */

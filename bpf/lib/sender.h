@@ -42,18 +42,12 @@ volatile struct pw_sender pw_test_sender;
 volatile __u8 pw_test_has_sender;
 #endif
 
-enum pw_sending {
-	PW_SENDING_ELSEWHERE, /* or not by TCP */
-	PW_SENDING_IDLE, /* nothing is under way but the packet at hand */
-	PW_SENDING_MORE,
-};
-
-/* Who sends the packet. If an idle sender is told that this one is lost, no answer will come
+/* Whether TCP of this node sends the packet and has nothing else under way. If it is told that this one is lost, no answer will come
  * that makes it try again: it does so when a timer expires, after 200 ms or more (tcp_check_probe_timer of the kernel), and
  * after half a second if it sends the packet again (tcp_retransmit_timer).
  * Linux counts a packet as under way only after it has gone, the first SYN excepted. A socket that only receives is
  * idle, too: its answers are small, and take nothing from others. */
-static __always_inline __u8 sender_look(struct __sk_buff *skb)
+static __always_inline bool sender_is_idle(struct __sk_buff *skb)
 {
 	struct pw_sender sender;
 
@@ -61,10 +55,10 @@ static __always_inline __u8 sender_look(struct __sk_buff *skb)
 	(void)skb;
 	sender = pw_test_sender;
 	if (!pw_test_has_sender)
-		return PW_SENDING_ELSEWHERE;
+		return false;
 #else
 	if (!sender_read(skb, &sender))
-		return PW_SENDING_ELSEWHERE;
+		return false;
 #endif
-	return sender_in_flight(&sender) ? PW_SENDING_MORE : PW_SENDING_IDLE;
+	return !sender_in_flight(&sender);
 }

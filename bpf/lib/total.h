@@ -55,6 +55,17 @@ static __always_inline void total_recent(struct pw_work *work)
 	pw_forget();
 }
 
+/* A wrong guess costs a turn: a later packet of an idle sender is lost instead. */
+static __always_inline void total_keep(struct __sk_buff *skb, const struct pw_work *work,
+				       __u64 cost)
+{
+	__u64 turn = fair_is_turn(work->cfg, work->pkt, cost);
+
+	pw_forget();
+	turn &= sender_is_idle(skb);
+	work->pkt->excess &= (__u8) ~-turn;
+}
+
 /* Heavy flows share what is left to them, unless one band has all of them. */
 static __always_inline enum pw_excess total_excess(struct __sk_buff *skb, struct pw_work *work,
 						   enum pw_class class)
@@ -70,15 +81,13 @@ static __always_inline enum pw_excess total_excess(struct __sk_buff *skb, struct
 		cost = work_cost(work, &work->cfg->total_rate);
 		pkt->extra = PW_READ64(&work->state->fair_extra);
 		pkt->cut = PW_READ64(&work->state->fair_cut);
-		pkt->sender = sender_look(skb);
 		pw_forget();
 		pkt->wait = fair_wait(work->cfg, pkt->fair, pkt);
 		pw_forget();
 		pkt->excess = (__u8)fair_draw(work->cfg, pkt);
-		/* A wrong guess costs a turn: a later packet of the sender is lost instead. */
-		if (pkt->excess == PW_EXCESS_DROP && fair_is_turn(work->cfg, pkt, cost) &&
-		    pkt->sender == PW_SENDING_IDLE)
-			pkt->excess = PW_EXCESS_NONE;
+		pw_forget();
+		if (pw_unlikely(pkt->excess == PW_EXCESS_DROP))
+			total_keep(skb, work, cost);
 		pw_forget();
 		fair_balance(work->cfg, pkt, tick, cost);
 		pw_forget();
