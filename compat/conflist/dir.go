@@ -44,7 +44,7 @@ type DropInConf struct {
 type Dir struct {
 	// Path is below the node's root, without a leading slash.
 	Path string
-	// Files are in the order in which runtimes take them: by name.
+	// Files are in the order in which runtimes take them: by name, see [Dir.Prefer].
 	Files []File
 	// DropIns are the plugins in the directory of each network of Files.
 	DropIns map[string][]DropInConf
@@ -86,6 +86,24 @@ func ReadDir(root fs.FS, dir string) (*Dir, error) {
 		}
 	}
 	return d, nil
+}
+
+// Prefer puts the files of a network first, as CRI-O does of the one that
+// cni_default_network names; "" changes nothing.
+func (d *Dir) Prefer(network string) {
+	if d == nil || network == "" {
+		return
+	}
+	of := func(f File) bool { return f.Network != nil && f.Network.Name == network }
+	slices.SortStableFunc(d.Files, func(a, b File) int {
+		switch {
+		case of(a) == of(b):
+			return 0
+		case of(a):
+			return -1
+		}
+		return 1
+	})
 }
 
 // readDropIns reads the plugins that libcni 1.3 appends to a network: every

@@ -183,6 +183,7 @@ func (r *reader) conf() *conflist.Dir {
 	if err != nil {
 		r.problem(err)
 	}
+	conf.Prefer(r.node.Config.Network)
 	return conf
 }
 

@@ -24,6 +24,8 @@ type RuntimeConfig struct {
 	// ConfDir has the conflists, BinDirs the plugins; below the root.
 	ConfDir string
 	BinDirs []string
+	// Network is the name of the network that CRI-O takes; "" for that of the first file.
+	Network string
 	// MaxConfNum is how many networks containerd loads, 0 for all; nil if it is not set.
 	MaxConfNum *int64
 	// NRI says whether the runtime's NRI plugin is on.
@@ -307,6 +309,7 @@ func (c *RuntimeConfig) fromCRIO(all map[string]any) {
 		c.ConfDir = clean(dir)
 	}
 	c.addBinDirs(texts(network["plugin_dirs"]))
+	c.Network, _ = network["cni_default_network"].(string)
 	runtime, _ := crio["runtime"].(map[string]any)
 	c.addHandlers(runtime["runtimes"])
 	c.defaultTo(runtime["default_runtime"])

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/profiles"
 )
 
@@ -121,7 +120,7 @@ func (m *Manager) decided(p *pass, err error) Decision {
 	}
 	after := *v
 	if len(p.steps) > 0 {
-		if conf, err := conflist.ReadDir(m.root, v.node.ConfDir); err == nil {
+		if conf, err := readConf(m.root, v.node); err == nil {
 			after.conf = conf
 			d.InForce = after.inForce()
 		}

@@ -91,6 +91,20 @@ func TestInstallDropIn(t *testing.T) {
 	}
 }
 
+// CRI-O takes the network that cni_default_network names, in whatever order the files are.
+func TestInstallForTheDefaultNetworkOfCRIO(t *testing.T) {
+	for version, file := range map[string]string{"cri-o://1.34.0": "b/" + conflist.DropInFile, "cri-o://1.30.0": "00-podweir-20-b.conflist"} {
+		h := newHost(t, map[string]string{
+			confDir + "/00-a.conflist": network("a", 1, "ptp"), confDir + "/20-b.conflist": network("b", 1, "ptp"),
+			"etc/crio/crio.conf.d/10-net.conf": "[crio.network]\ncni_default_network = 'b'\n",
+		})
+		m := h.install(t, func(c *delivery.Config) { c.Runtime = version })
+		if d := m.Decision(); d.Network != "b" || !d.InForce || h.read(confDir+"/"+file) == "" {
+			t.Errorf("%s: decision %+v, want the network b and %s", version, d, file)
+		}
+	}
+}
+
 func TestInstallHanded(t *testing.T) {
 	h := newHost(t, exclusive(nil))
 	old := func(c *delivery.Config) { c.Runtime = "containerd://1.7.20" }

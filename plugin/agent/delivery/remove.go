@@ -134,7 +134,7 @@ func (m *Manager) binaryWasThere(v *view, r *record) bool {
 // stillNamed returns an error that wraps [ErrInUse] if pods need the binary
 // although podweir's own files are gone.
 func (m *Manager) stillNamed(v *view) error {
-	conf, err := conflist.ReadDir(m.root, v.node.ConfDir)
+	conf, err := readConf(m.root, v.node)
 	if err != nil && !isMissing(err) {
 		return err
 	}

@@ -45,13 +45,20 @@ type view struct {
 	binaryDir error
 }
 
+// readConf reads the directory of conflists, in the order in which the runtime takes them.
+func readConf(root fs.FS, node *detect.Node) (*conflist.Dir, error) {
+	conf, err := conflist.ReadDir(root, node.ConfDir)
+	conf.Prefer(node.Config.Network)
+	return conf, err
+}
+
 // look reads the directory of conflists, and the whole node if something changed
 // that may change the decision.
 func (m *Manager) look(ctx context.Context) (*view, error) {
 	if m.node == nil {
 		m.detect(ctx, nil)
 	}
-	conf, err := conflist.ReadDir(m.root, m.node.ConfDir)
+	conf, err := readConf(m.root, m.node)
 	if m.outdated(conf, err) && m.detect(ctx, conf) {
 		if conf = m.node.Conf; conf != nil {
 			err = nil
