@@ -23,11 +23,14 @@ const (
 	// mostChanges is how many shares are changed in a second at most. Larger ones wait: what
 	// others had before they get them must be gone.
 	mostChanges = 3000
-	// looksPerTick is how many busy queues the kernel is asked about at a tick. With more of
-	// them on the node, groups take turns. mostTurns ticks are how long one waits at most: the
-	// ledger comes to zero in that time ([share.Group]).
-	looksPerTick = 10
-	mostTurns    = 5
+	// asking is what a look costs at a queue in which packets wait, because the kernel is asked,
+	// where one at a queue that lets a little through costs 1.
+	asking = 8
+	// costPerTick is what is spent at a tick: on 8 pods with bulk, and on what acknowledges it.
+	// With more of them on the node, groups take turns. mostTurns ticks are how long one waits at
+	// most: the ledger comes to zero in that time ([share.Group]).
+	costPerTick = 9 * asking
+	mostTurns   = 5
 )
 
 // Queue is one direction of a pod.
@@ -66,9 +69,9 @@ type group struct {
 	name    string
 	shares  *share.Group
 	members []*member
-	// waited is the number of ticks since the last turn, busy that of queues that had sent
-	// something until then.
-	waited, busy int
+	// waited is the number of ticks since the last turn, cost what that one cost: 0 if no queue
+	// had sent anything.
+	waited, cost int
 }
 
 // Loop divides. It is not safe for concurrent use.
@@ -76,8 +79,8 @@ type Loop struct {
 	log     *slog.Logger
 	groups  map[string]*group
 	members map[string]*member
-	// looks are how many busy queues may be asked about now; less than 0 after a large group.
-	looks int
+	// left is what may be spent now; less than 0 after a large group.
+	left int
 }
 
 // New returns a loop without groups.
@@ -185,21 +188,21 @@ func (l *Loop) turns() []*group {
 	total := 0
 	for _, g := range l.groups {
 		g.waited++
-		total += g.busy
-		if g.busy == 0 {
+		total += g.cost
+		if g.cost == 0 {
 			now = append(now, g)
 		} else {
 			busy = append(busy, g)
 		}
 	}
 	slices.SortFunc(busy, func(a, b *group) int { return cmp.Compare(b.waited, a.waited) })
-	most := max(looksPerTick, (total+mostTurns-1)/mostTurns)
-	l.looks = min(l.looks+most, most)
+	most := max(costPerTick, (total+mostTurns-1)/mostTurns)
+	l.left = min(l.left+most, most)
 	for _, g := range busy {
-		if l.looks <= 0 {
+		if l.left <= 0 {
 			break
 		}
-		l.looks -= g.busy
+		l.left -= g.cost
 		now = append(now, g)
 	}
 	return now
@@ -207,7 +210,7 @@ func (l *Loop) turns() []*group {
 
 // divide looks at the queues of a group and divides its limit.
 func (l *Loop) divide(g *group, now time.Duration) {
-	g.waited, g.busy = 0, 0
+	g.waited, g.cost = 0, 0
 	for _, m := range g.members {
 		if m.lost {
 			continue
@@ -217,8 +220,11 @@ func (l *Loop) divide(g *group, now time.Duration) {
 			l.lose(m, err)
 			continue
 		}
-		if waiting || m.looked && sent != m.seen {
-			g.busy++
+		switch {
+		case waiting:
+			g.cost += asking
+		case m.looked && sent != m.seen:
+			g.cost++
 		}
 		m.Saw(sent, waiting)
 		m.changed = m.queue.Changed()

@@ -200,8 +200,23 @@ func TestGroupsTakeTurns(t *testing.T) {
 			t.Errorf("group %s had %d turns in 100 ticks, want at least %d, and at most 40 of a busy one", name, turns, least)
 		}
 	}
-	if busy := looks["a"] + looks["b"] + looks["c"]; busy > 101*10+2*32 {
-		t.Errorf("%d looks at busy queues in 100 ticks, want 10 a tick", busy)
+	if busy := looks["a"] + looks["b"] + looks["c"]; busy > 101*9+2*32 {
+		t.Errorf("%d looks at busy queues in 100 ticks, want 9 a tick", busy)
+	}
+}
+
+// A group whose pods send bulk is divided at each tick though the acknowledgements of that bulk pass another group.
+func TestAcknowledgementsTakeNoTurns(t *testing.T) {
+	l := divide.New(slog.New(slog.DiscardHandler))
+	looks := make(map[string]int)
+	for i := range 8 {
+		bulk := &counted{queue: queue{share: 1000, busy: true}, name: "bulk", looks: looks}
+		l.Join("n ingress", 200_000_000, fmt.Sprint("in", i), bulk, bulk.share, 0)
+		acks := &counted{queue: queue{share: 1000}, name: "acks", looks: looks, trickles: true}
+		l.Join("n egress", 200_000_000, fmt.Sprint("out", i), acks, acks.share, 0)
+	}
+	if ticks(l, 0, 101); looks["bulk"] != 8*101 || looks["acks"] != 8*101 {
+		t.Errorf("%d looks at bulk and %d at acknowledgements, want 8 of each at each of 101 ticks", looks["bulk"], looks["acks"])
 	}
 }
 
@@ -210,10 +225,15 @@ type counted struct {
 	queue
 	name  string
 	looks map[string]int
+	// trickles says that it sends a little, and nothing waits.
+	trickles bool
 }
 
 func (c *counted) Look(now time.Duration) (units.Bytes, bool, error) {
 	c.looks[c.name]++
+	if c.trickles {
+		c.sent += 10
+	}
 	return c.queue.Look(now)
 }
 
