@@ -38,8 +38,7 @@ func newExec(o *options) *cobra.Command {
 			run := exec.CommandContext(cmd.Context(), "kubectl", o.execArgs(all[0].pod, args[1:])...)
 			run.Stdin, run.Stdout, run.Stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
 			err = run.Run()
-			var failed *exec.ExitError
-			if errors.As(err, &failed) {
+			if failed, ok := errors.AsType[*exec.ExitError](err); ok {
 				return exit(failed.ExitCode(), fmt.Sprintf("the command in pod %s ended with status %d", all[0].pod, failed.ExitCode()))
 			}
 			return err
