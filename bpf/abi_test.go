@@ -31,7 +31,7 @@ var mapStructs = map[string]uintptr{
 	"pw_layout": unsafe.Sizeof(image.Layout{}),
 }
 
-// sizes of ABI version 11.
+// sizes of ABI version 12.
 var sizes = map[string]uint32{
 	"pw_slot": 21824, "pw_config": 256, "pw_state": 20984, "pw_count": 16, "pw_heavy": 72, "pw_flow": 40, "pw_group": 32,
 	"pw_cell": 8, "pw_rate": 16, "pw_subnet": 28, "pw_host": 8, "pw_layout": 12,

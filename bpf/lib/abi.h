@@ -6,7 +6,7 @@
 
 #include <linux/types.h>
 
-#define PW_ABI_VERSION 11
+#define PW_ABI_VERSION 12
 
 /* Sketch: PW_SKETCH_ROWS rows of PW_SKETCH_COLS cells. With all flows together at the cap, a cell
  * holds 1/512 of the decayed total on average, 0.2 % of the cap. What flows offer beyond the cap is in it, too. */
