@@ -41,6 +41,10 @@ func checkNetwork(f *Facts) Finding {
 	case file.Err != nil:
 		return breaks(file.Err.Error(), "a network that libcni can load", "restart the primary CNI's DaemonSet, or remove "+dir+"/"+file.Name, dir+"/"+file.Name).of(f.inForce())
 	}
+	if network := f.Node.Config.Network; network != "" && file.Network.Name != network {
+		return breaks("CRI-O takes the network "+network+" (cni_default_network), and no file has it", "a conflist of that network",
+			"restart the primary CNI's DaemonSet, or correct cni_default_network in CRI-O's configuration", dir+"/"+file.Name).of(f.inForce())
+	}
 	var broken []string
 	for _, other := range f.Node.Conf.Files[1:] {
 		if other.Err != nil {
