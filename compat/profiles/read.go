@@ -8,6 +8,8 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"go.yaml.in/yaml/v3"
@@ -65,6 +67,14 @@ func word[T interface {
 	return 0, fmt.Errorf("%q is not known", text)
 }
 
+// unknown refuses keys that nothing reads: the decoder does so for no type with an UnmarshalYAML.
+func unknown(keys map[string]any) error {
+	if len(keys) > 0 {
+		return fmt.Errorf("keys that are not known: %v", slices.Sorted(maps.Keys(keys)))
+	}
+	return nil
+}
+
 // UnmarshalText reads the name of a shaper.
 func (s *Shaper) UnmarshalText(text []byte) error {
 	is, err := terms.ParseShaper(string(text))
@@ -77,7 +87,8 @@ func (h *HookUse) UnmarshalYAML(n *yaml.Node) error {
 	var raw struct {
 		Kind, Hook, Note string
 		Programs         []string
-		EndsChain        Answer `yaml:"endsChain"`
+		EndsChain        Answer         `yaml:"endsChain"`
+		Other            map[string]any `yaml:",inline"`
 	}
 	if err := n.Decode(&raw); err != nil {
 		return err
@@ -86,7 +97,7 @@ func (h *HookUse) UnmarshalYAML(n *yaml.Node) error {
 	var kind, hook error
 	h.Kind, kind = word(raw.Kind, terms.HookKindAuto, terms.HookKindOVS)
 	h.Direction, hook = word(raw.Hook, terms.HookEgress, terms.HookIngress)
-	return errors.Join(kind, hook)
+	return errors.Join(unknown(raw.Other), kind, hook)
 }
 
 // UnmarshalYAML reads a place by the names of package terms.
@@ -94,6 +105,7 @@ func (a *Attach) UnmarshalYAML(n *yaml.Node) (err error) {
 	var raw struct {
 		Place, Why string
 		Refused    map[string]string
+		Other      map[string]any `yaml:",inline"`
 	}
 	if err := n.Decode(&raw); err != nil {
 		return err
@@ -103,12 +115,12 @@ func (a *Attach) UnmarshalYAML(n *yaml.Node) (err error) {
 		a.Place, err = terms.ParsePlace(raw.Place)
 	}
 	for name, why := range raw.Refused {
-		mode, unknown := terms.ParseMode(name)
-		err = errors.Join(err, unknown)
+		mode, bad := terms.ParseMode(name)
+		err = errors.Join(err, bad)
 		if a.Refused == nil {
 			a.Refused = map[terms.Mode]string{}
 		}
 		a.Refused[mode] = why
 	}
-	return err
+	return errors.Join(unknown(raw.Other), err)
 }
