@@ -28,6 +28,9 @@ const minInterval = 2 * time.Second
 func looks(c *client, last **cluster.Nodes) func(context.Context) ([]view.PodRate, time.Time, error) {
 	return func(ctx context.Context) ([]view.PodRate, time.Time, error) {
 		now, err := c.look(ctx)
+		if err == nil {
+			err = ctx.Err() // each node is unknown then
+		}
 		if err != nil {
 			return nil, time.Time{}, err
 		}
@@ -75,6 +78,9 @@ func newTop(o *options) *cobra.Command {
 			l.Table.Where = "the cluster"
 			if err := l.Run(cmd.Context()); err != nil {
 				return err
+			}
+			if last == nil {
+				return nil // it ended during the first look
 			}
 			if n := last.Unknown(); n > 0 {
 				return exit(cluster.ExitUnknown, fmt.Sprintf("%d of %d nodes are unknown", n, last.Total()))

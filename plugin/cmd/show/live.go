@@ -31,14 +31,14 @@ type Live struct {
 	screen *os.File
 }
 
-// Run looks and shows until the context ends or all tables are written.
+// Run looks and shows until the context ends, which is no error, or all tables are written.
 func (l *Live) Run(ctx context.Context) error {
 	if l.Count < 0 {
 		return fmt.Errorf("--count %d is not accepted, want a number of tables, or 0 for no end", l.Count)
 	}
 	defer l.open()()
 	if _, _, err := l.Look(ctx); err != nil {
-		return err
+		return unlessEnded(ctx, err)
 	}
 	tick := time.NewTicker(l.Table.Interval)
 	defer tick.Stop()
@@ -50,7 +50,7 @@ func (l *Live) Run(ctx context.Context) error {
 		}
 		rates, at, err := l.Look(ctx)
 		if err != nil {
-			return err
+			return unlessEnded(ctx, err)
 		}
 		l.Table.Observe(rates, at)
 		if err := l.draw(rates); err != nil {
@@ -59,6 +59,14 @@ func (l *Live) Run(ctx context.Context) error {
 		shown++
 	}
 	return nil
+}
+
+// unlessEnded is nil if the context ended: the look that was under way failed for that.
+func unlessEnded(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
 }
 
 // draw shows the table, or what a program reads of it.
@@ -87,8 +95,8 @@ func (l *Live) draw(rates []view.PodRate) error {
 	return err
 }
 
-// open gives the table a screen of its own, if the output is a terminal. What it returns
-// gives the former one back.
+// open gives the table a screen of its own, if the output is a terminal. The function that it
+// returns gives the former screen back.
 func (l *Live) open() (restore func()) {
 	out, ok := l.Out.(*os.File)
 	if !ok || Machine(l.Format) || !term.IsTerminal(int(out.Fd())) {

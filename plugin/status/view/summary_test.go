@@ -506,8 +506,7 @@ func TestTopTable(t *testing.T) {
 	}
 }
 
-// 110 pods fit a screen of 80 columns and 24 lines, the busiest first; the others are
-// reached by scrolling.
+// Of 110 pods the busiest fill a screen of 80 columns and 24 lines; the others are left out.
 func TestTopFitsAScreen(t *testing.T) {
 	top := view.Top{Sort: "share", Interval: time.Second, Idle: true}
 	var rates []view.PodRate

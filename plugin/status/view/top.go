@@ -64,7 +64,8 @@ func idle(r *PodRate) bool {
 // rows that do not fit left out.
 func (t *Top) Screen(width, height int) []string {
 	rows, hidden := t.rows()
-	lines := append([]string{t.title(hidden), topHead()}, rows[:min(max(height-2, 1), len(rows))]...)
+	lines := append([]string{t.title(hidden), topHead()}, rows...)
+	lines = lines[:min(max(height, 0), len(lines))]
 	for i := range lines {
 		if r := []rune(lines[i]); len(r) > width {
 			lines[i] = string(r[:max(width, 0)])
