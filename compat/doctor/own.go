@@ -78,7 +78,9 @@ func checkGroups(f *Facts) Finding {
 			case a.NoGroupCeiling != "":
 				bad, pods = append(bad, a.name()+": nothing holds the limit while no agent divides it: "+a.NoGroupCeiling), append(pods, a.Pod)
 			}
-			groups[group] = &a.Limit
+			if g := groups[group]; g == nil || a.Group < g.Group { // of different ones the lowest holds
+				groups[group] = &a.Limit
+			}
 			if a.Share != 0 {
 				shares[group]++
 			}

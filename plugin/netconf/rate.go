@@ -17,7 +17,7 @@ import (
 type asked struct {
 	rate units.BitRate
 	by   *source
-	// unread is what the pod wrote in a place that comes before, if that is no rate.
+	// unread is what the pod wrote where it has precedence over by, "" if that is a rate or nothing.
 	unread string
 }
 

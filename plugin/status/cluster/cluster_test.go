@@ -220,6 +220,8 @@ func grouped(at time.Duration, sent ...uint64) *cluster.Nodes {
 		l := &p.Limits[0]
 		l.Rate, l.Group, l.SentBytes = 200e6, 200e6, sent[i]
 		switch i {
+		case 0:
+			l.Group = 400e6 // the default of another network
 		case 3:
 			l.NoShare = "it has no queue"
 		case 4:
@@ -229,8 +231,8 @@ func grouped(at time.Duration, sent ...uint64) *cluster.Nodes {
 	return n
 }
 
-// A group of which a pod is observed is planned as the agent divides it: with whose pods have their
-// shares already, and without what is sent outside of it.
+// A group with a pod that is observed is planned as the agent would divide it: pods that have their shares
+// already count, and what is sent outside of the group is taken off its limit, the lowest of different ones.
 func TestPlanOfAGroup(t *testing.T) {
 	t.Parallel()
 	const mbit = 1_000_000 / 8 * 2 // of the two seconds between the looks

@@ -61,6 +61,7 @@ func planGroups(node string, pods []view.Pod, rates map[string][]view.PodRate, o
 			if groups[k] == nil {
 				groups[k] = &PlannedGroup{Node: node, Namespace: namespace, Direction: l.Direction, Limit: l.Group, Members: []PlannedMember{}}
 			}
+			groups[k].Limit = min(groups[k].Limit, l.Group) // of different ones the lowest holds
 			observed[k] = observed[k] || l.Observed()
 			d := planned(node, pod.Pod, l, rates[node+" "+pod.Pod])
 			m := PlannedMember{

@@ -58,7 +58,7 @@ func (g *Group) String() string {
 }
 
 // ShareOf says what a direction of a pod has of the limit of its namespace, and who decides it; ""
-// if its namespace has none. groups are those of the pod's node, which where names.
+// if its namespace has none. groups are those of the pod's node; where is what that node is called.
 func ShareOf(pod string, l *terms.Limit, groups []Group, where string) string {
 	if l.Group == 0 {
 		return ""
