@@ -44,7 +44,7 @@ type DropInConf struct {
 type Dir struct {
 	// Path is below the node's root, without a leading slash.
 	Path string
-	// Files are in the order in which runtimes take them: by name, see [Dir.Prefer].
+	// Files are in the order in which runtimes take them: by name, or as [Dir.Prefer] left them.
 	Files []File
 	// DropIns are the plugins in the directory of each network of Files.
 	DropIns map[string][]DropInConf
@@ -140,7 +140,7 @@ func readDropIns(root fs.FS, dir string) []DropInConf {
 }
 
 // Active returns the file that is in force, nil if the directory has none:
-// the first by name. It may be a broken one: then the node has no network, and
+// the first of Files. It may be a broken one: then the node has no network, and
 // nothing behind it is asked.
 func (d *Dir) Active() *File {
 	if len(d.Files) == 0 {
@@ -150,7 +150,7 @@ func (d *Dir) Active() *File {
 }
 
 // Original returns the file that podweir chains to, nil if there is none: the
-// first by name that is not ours.
+// first of Files that is not ours.
 func (d *Dir) Original() *File {
 	for i := range d.Files {
 		if !d.Files[i].Ours() {

@@ -93,8 +93,8 @@ func Splice(n *Network, entry []byte) ([]byte, error) { return Join(n, entry, ni
 
 // Join is [Splice] where podweir has a file already: what others put into it, such as the
 // plugin of a service mesh, stays in its place. What they took out of it comes back from n,
-// but not a plugin that is not installed any more: no pod would start. own may be nil, and
-// installed, if every plugin is.
+// but not a plugin that is not installed any more: no pod would start. own may be nil. So may
+// installed: then every plugin counts as installed.
 func Join(n *Network, entry []byte, own *Network, installed func(plugin string) bool) ([]byte, error) {
 	e, err := plugin(entry)
 	if err != nil || e.Type != Type {

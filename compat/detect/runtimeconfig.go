@@ -154,6 +154,8 @@ func ReadRuntimeConfig(root fs.FS, processes []Process) RuntimeConfig {
 			c.read(root, name, merged)
 		}
 		c.fromCRIO(merged)
+		c.ConfDir = flagFile(crio, c.ConfDir, "--cni-config-dir")
+		c.Network = cmp.Or(flagOf(crio, "--cni-default-network"), c.Network)
 		return c
 	}
 	c.imports(root, flagFile(containerd, containerdFile, "--config", "-c"), merged)

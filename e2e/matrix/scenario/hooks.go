@@ -17,7 +17,7 @@ import (
 	"github.com/podweir/podweir/e2e/k8s/snapshot"
 )
 
-// device is what the pod that stays has its network by, at one end.
+// device is one end of the interface of the pod that stays.
 type device struct {
 	ns   cluster.Netns
 	name string
@@ -84,7 +84,7 @@ func (d device) ours(ctx context.Context) (seen []string, err error) {
 	return seen, err
 }
 
-// programID is what another program of the same code does not share.
+// programID is what differs between two programs of the same code.
 var programID = regexp.MustCompile(` id \d+`)
 
 // programs are those of podweir's at both ends of the pod that stays.
@@ -106,8 +106,8 @@ func (r *Run) programs(ctx context.Context) ([]string, error) {
 }
 
 // disturbed does something to podweir's agents under load. Afterwards the pod has the same
-// programs of podweir's in the same places: its limits would hold without the ceiling, too,
-// as long as it leaves its queue alone.
+// programs of podweir's in the same places. A load does not show that the ceiling is gone: the
+// queue alone holds the limits of a pod that leaves it in place.
 func (r *Run) disturbed(ctx context.Context, f func(context.Context) error) error {
 	before, err := r.programs(ctx)
 	if err != nil {
