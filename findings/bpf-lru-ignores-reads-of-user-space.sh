@@ -18,8 +18,9 @@
 #   read by user space before each of 5000 insertions: evicted after 896
 #   read by a program before each of 5000 insertions: still there
 #
-# Needs root, Go and the Go module proxy. Exits with 1 if that is no longer so.
-set -euo pipefail
+# Needs root, Go and the Go module proxy. Exits with 1 if that is no longer so, with 2 if it could not run.
+set -Eeuo pipefail
+trap 'exit 2' ERR
 
 work=$(mktemp -d)
 trap 'rm -rf "${work}"' EXIT
@@ -101,4 +102,4 @@ printf 'module finding\n\ngo 1.25\n\nrequire github.com/cilium/ebpf v0.22.0\n' >
 CGO_ENABLED=0 go build -o finding . 2>/dev/null
 got=$(./finding)
 echo "${got}"
-[[ ${got} =~ ^'read by user space before each of 5000 insertions: evicted after '[0-9]+$'\n''read by a program before each of 5000 insertions: still there'$ ]]
+[[ ${got} =~ ^'read by user space before each of 5000 insertions: evicted after '[0-9]+$'\n''read by a program before each of 5000 insertions: still there'$ ]] || exit 1

@@ -18,8 +18,9 @@
 #   XDP, TTL 64 - 1: leaves 63 after 1 run, 4 after 60 runs
 #   a program that drops a packet with TTL 0: passes after 1 run, drops after 1000 runs
 #
-# Needs root, Go and the Go module proxy. Exits with 1 if that is no longer so.
-set -euo pipefail
+# Needs root, Go and the Go module proxy. Exits with 1 if that is no longer so, with 2 if it could not run.
+set -Eeuo pipefail
+trap 'exit 2' ERR
 
 work=$(mktemp -d)
 trap 'rm -rf "${work}"' EXIT
@@ -102,4 +103,4 @@ got=$(./finding)
 echo "${got}"
 [[ ${got} == 'mark + 1: returns 1 after 1 run, 1000 after 1000 runs
 XDP, TTL 64 - 1: leaves 63 after 1 run, 4 after 60 runs
-a program that drops a packet with TTL 0: passes after 1 run, drops after 1000 runs' ]]
+a program that drops a packet with TTL 0: passes after 1 run, drops after 1000 runs' ]] || exit 1

@@ -18,8 +18,9 @@
 #   a process without sockets, after 10 MB over IPv4 between two others: some 10,015,000 bytes received
 #   the same after 10 MB over IPv6: 0 bytes more
 #
-# Needs root, Go and the Go module proxy. Exits with 1 if that is no longer so.
-set -euo pipefail
+# Needs root, Go and the Go module proxy. Exits with 1 if that is no longer so, with 2 if it could not run.
+set -Eeuo pipefail
+trap 'exit 2' ERR
 
 work=$(mktemp -d)
 ns=finding-process-$$
@@ -93,4 +94,4 @@ ip netns exec "${ns}" ./finding send '[::1]:0'
 v6=$(($(./finding metric "${idle}") - v4))
 echo "a process without sockets, after 10 MB over IPv4 between two others: ${v4} bytes received"
 echo "the same after 10 MB over IPv6: ${v6} bytes more"
-((v4 > 10000000 && v6 < 1000000))
+((v4 > 10000000 && v6 < 1000000)) || exit 1

@@ -17,8 +17,9 @@
 #   tabs: ADD 0, tcp_rmem 4096 131072 6291456, CHECK 0
 #   one number: ADD 0, CHECK 0
 #
-# Needs root, Go and the Go module proxy. Exits with 1 if that is no longer so.
-set -euo pipefail
+# Needs root, Go and the Go module proxy. Exits with 1 if that is no longer so, with 2 if it could not run.
+set -Eeuo pipefail
+trap 'exit 2' ERR
 
 work=$(mktemp -d)
 ns=finding-tuning-$$
@@ -47,4 +48,4 @@ got=$(
 echo "${got}"
 [[ ${got} == 'spaces: ADD 0, tcp_rmem 4096 131072 6291456, CHECK 1
 tabs: ADD 0, tcp_rmem 4096 131072 6291456, CHECK 0
-one number: ADD 0, CHECK 0' ]]
+one number: ADD 0, CHECK 0' ]] || exit 1

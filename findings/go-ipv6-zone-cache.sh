@@ -21,8 +21,9 @@
 #   without other: eth0 has index 9, not sent: dial udp6 [fe80::1%eth0]:9: connect: network is unreachable
 #   by number: eth0 has index 9, sent through eth0
 #
-# Needs root, Go and the Go module proxy. Exits with 1 if that is no longer so.
-set -euo pipefail
+# Needs root, Go and the Go module proxy. Exits with 1 if that is no longer so, with 2 if it could not run.
+set -Eeuo pipefail
+trap 'exit 2' ERR
 
 work=$(mktemp -d)
 trap 'rm -rf "${work}"' EXIT
@@ -150,4 +151,4 @@ echo "${got}"
 [[ ${got} == 'first namespace: eth0 has index 7, sent through eth0
 second namespace: eth0 has index 9, sent through other
 without other: eth0 has index 9, not sent: dial udp6 [fe80::1%eth0]:9: connect: network is unreachable
-by number: eth0 has index 9, sent through eth0' ]]
+by number: eth0 has index 9, sent through eth0' ]] || exit 1

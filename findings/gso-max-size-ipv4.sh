@@ -18,8 +18,9 @@
 #   set to 131072: gso_max_size 131072, gso_ipv4_max_size 3000
 #   TCP over IPv4: more than 10 segments in a packet before, at most 2 after
 #
-# Needs root, Go and the Go module proxy. Exits with 1 if that is no longer so.
-set -euo pipefail
+# Needs root, Go and the Go module proxy. Exits with 1 if that is no longer so, with 2 if it could not run.
+set -Eeuo pipefail
+trap 'exit 2' ERR
 
 work=$(mktemp -d)
 ns=finding-gso-$$
@@ -105,4 +106,4 @@ restored=$(in_ns set 131072)
 after=$(in_ns send)
 echo "${restored}"
 echo "TCP over IPv4: ${before} segments in a packet before, ${after} after"
-[[ ${restored} == *'gso_max_size 131072, gso_ipv4_max_size 3000' ]] && ((before > 10 && after <= 2))
+{ [[ ${restored} == *'gso_max_size 131072, gso_ipv4_max_size 3000' ]] && ((before > 10 && after <= 2)); } || exit 1

@@ -19,8 +19,9 @@
 #   end.streams: 50
 #   end.sum_received: 10
 #
-# Needs root, iproute2, python3 and a mirror of Debian 12's packages. Exits with 1 if that is no longer so.
-set -euo pipefail
+# Needs root, iproute2, python3 and a mirror of Debian 12's packages. Exits with 1 if that is no longer so, with 2 if it could not run.
+set -Eeuo pipefail
+trap 'exit 2' ERR
 
 work=$(mktemp -d)
 ns=finding-iperf-$$
@@ -44,7 +45,7 @@ timeout 60 ip netns exec "${ns}-peer" usr/bin/iperf3 -s -p 7000 >/dev/null &
 server=$!
 timeout 20 ip netns exec "${ns}" bash -c 'until exec 3<>/dev/tcp/192.0.2.2/7000; do sleep 0.1; done' 2>/dev/null
 timeout 60 bash -c "until ip netns exec ${ns} usr/bin/iperf3 -c 192.0.2.2 -p 7000 -u -b 50M -t 3 -J >result; do sleep 0.2; done"
-python3 - <<'PY'
+python3 - <<'PY' || exit 1
 import json
 import sys
 

@@ -18,8 +18,9 @@
 #   1.0.0 with one: ADD one, ADD two, DEL two
 #   1.1.0 with nil: ADD one, ADD two, DEL one, DEL two, GC
 #
-# Needs Go and the Go module proxy. Exits with 1 if that is no longer so.
-set -euo pipefail
+# Needs Go and the Go module proxy. Exits with 1 if that is no longer so, with 2 if it could not run.
+set -Eeuo pipefail
+trap 'exit 2' ERR
 
 work=$(mktemp -d)
 trap 'rm -rf "${work}"' EXIT
@@ -92,4 +93,4 @@ got=$(
 echo "${got}"
 [[ ${got} == '1.0.0 with nil: ADD one, ADD two, DEL one, DEL two
 1.0.0 with one: ADD one, ADD two, DEL two
-1.1.0 with nil: ADD one, ADD two, DEL one, DEL two, GC' ]]
+1.1.0 with nil: ADD one, ADD two, DEL one, DEL two, GC' ]] || exit 1

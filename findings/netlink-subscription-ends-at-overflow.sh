@@ -17,8 +17,9 @@
 #   default buffer: 1 updates after 800 changes, channel closed, a later change is not seen
 #   buffer of 16 MiB: 800 updates after 800 changes, channel open, a later change is seen
 #
-# Needs root, Go and the Go module proxy. Exits with 1 if that is no longer so.
-set -euo pipefail
+# Needs root, Go and the Go module proxy. Exits with 1 if that is no longer so, with 2 if it could not run.
+set -Eeuo pipefail
+trap 'exit 2' ERR
 
 work=$(mktemp -d)
 trap 'rm -rf "${work}"' EXIT
@@ -106,4 +107,4 @@ got=$(./finding)
 echo "${got}"
 few='default buffer: [0-9]{1,2} updates after 800 changes, channel closed, a later change is not seen'
 all='buffer of 16 MiB: [0-9]{3,} updates after 800 changes, channel open, a later change is seen'
-[[ ${got} =~ ^${few}$'\n'${all}$ ]]
+[[ ${got} =~ ^${few}$'\n'${all}$ ]] || exit 1

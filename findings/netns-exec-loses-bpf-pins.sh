@@ -20,8 +20,9 @@
 #   nsenter --net: created and found inside, afterwards there
 #   pin made outside: by nsenter and by ip netns exec: found, not found
 #
-# Needs root, a bpffs at /sys/fs/bpf and a mirror of Debian 12's packages. Exits with 1 if that is no longer so.
-set -euo pipefail
+# Needs root, a bpffs at /sys/fs/bpf and a mirror of Debian 12's packages. Exits with 1 if that is no longer so, with 2 if it could not run.
+set -Eeuo pipefail
+trap 'exit 2' ERR
 
 work=$(mktemp -d)
 ns=finding-pin-$$
@@ -52,4 +53,4 @@ outside="$(found nsenter --net="/run/netns/${ns}"), $(found sbin/ip netns exec "
 echo "ip netns exec: ${by_ip/,/, afterwards }"
 echo "nsenter --net: ${by_nsenter/,/, afterwards }"
 echo "pin made outside: by nsenter and by ip netns exec: ${outside}"
-[[ ${by_ip} == 'created and found inside,gone' && ${by_nsenter} == 'created and found inside,there' && ${outside} == 'found, not found' ]]
+[[ ${by_ip} == 'created and found inside,gone' && ${by_nsenter} == 'created and found inside,there' && ${outside} == 'found, not found' ]] || exit 1

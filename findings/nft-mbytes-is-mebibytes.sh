@@ -13,13 +13,14 @@
 #   Whoever reads the JSON and multiplies by 10^6 is wrong by as much.
 # Version: nftables 1.0.6-2+deb12u2 (the byte units of src/datatype.c), iproute2 6.1.0, Linux 6.18.44.
 # Output:
-#   nft limit rate 1 mbytes/second: 1048576 bytes/s, and 8388608 from 8 mbytes
-#   nft quota 1 mbytes: 1048576 bytes, and 1024 from 1 kbytes
+#   nft limit rate 1 and 8 mbytes/second: 1048576 8388608 bytes/s
+#   nft quota 1 mbytes and 1 kbytes: 1048576 1024 bytes
 #   nft in JSON: "rate": 1, "rate_unit": "mbytes"
 #   tc tbf rate 1mbps: 1000000 bytes/s
 #
-# Needs root and a mirror of Debian 12's packages. Exits with 1 if that is no longer so.
-set -euo pipefail
+# Needs root and a mirror of Debian 12's packages. Exits with 1 if that is no longer so, with 2 if it could not run.
+set -Eeuo pipefail
+trap 'exit 2' ERR
 
 work=$(mktemp -d)
 ns=finding-nft-$$
@@ -45,4 +46,4 @@ echo "nft limit rate 1 and 8 mbytes/second: ${limit} bytes/s"
 echo "nft quota 1 mbytes and 1 kbytes: ${quota} bytes"
 echo "nft in JSON: ${json}"
 echo "tc tbf rate 1mbps: ${shaper#*:} bytes/s"
-[[ ${limit} == '1048576 8388608' && ${quota} == '1048576 1024' && ${json} == *mbytes* && ${shaper} == '"rate":1000000' ]]
+[[ ${limit} == '1048576 8388608' && ${quota} == '1048576 1024' && ${json} == *mbytes* && ${shaper} == '"rate":1000000' ]] || exit 1

@@ -19,8 +19,9 @@
 #   IPv4, sent: AF21 CS1 EF CS6 unmarked AF12; left: AF12 CS1 EF CS6 unmarked AF21
 #   IPv6, sent: AF21 CS1 EF CS6 unmarked AF12; left: AF21 CS1 EF CS6 unmarked AF12
 #
-# Needs root, iproute2, Go and the Go module proxy. Exits with 1 if that is no longer so.
-set -euo pipefail
+# Needs root, iproute2, Go and the Go module proxy. Exits with 1 if that is no longer so, with 2 if it could not run.
+set -Eeuo pipefail
+trap 'exit 2' ERR
 
 work=$(mktemp -d)
 ns=finding-band-$$
@@ -143,4 +144,4 @@ v4=$(order 4)
 v6=$(order 6)
 echo "IPv4, sent: AF21 CS1 EF CS6 unmarked AF12; left: ${v4}"
 echo "IPv6, sent: AF21 CS1 EF CS6 unmarked AF12; left: ${v6}"
-[[ ${v4} == 'AF12 CS1 EF CS6 unmarked AF21' && ${v6} == 'AF21 CS1 EF CS6 unmarked AF12' ]]
+[[ ${v4} == 'AF12 CS1 EF CS6 unmarked AF21' && ${v6} == 'AF21 CS1 EF CS6 unmarked AF12' ]] || exit 1

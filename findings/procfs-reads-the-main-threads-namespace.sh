@@ -17,8 +17,9 @@
 #   another thread: netlink has [finding0 lo peer], /proc/sys/net has finding0: true, procfs has it: false, at thread-self: true
 #   main thread: netlink has [finding0 lo peer], /proc/sys/net has finding0: true, procfs has it: true, at thread-self: true
 #
-# Needs root, Go and the Go module proxy. Exits with 1 if that is no longer so.
-set -euo pipefail
+# Needs root, Go and the Go module proxy. Exits with 1 if that is no longer so, with 2 if it could not run.
+set -Eeuo pipefail
+trap 'exit 2' ERR
 
 work=$(mktemp -d)
 trap 'rm -rf "${work}"' EXIT
@@ -100,4 +101,4 @@ CGO_ENABLED=0 go build -o finding . 2>/dev/null
 got=$(./finding)
 echo "${got}"
 [[ ${got} == 'another thread: netlink has [finding0 lo peer], /proc/sys/net has finding0: true, procfs has it: false, at thread-self: true
-main thread: netlink has [finding0 lo peer], /proc/sys/net has finding0: true, procfs has it: true, at thread-self: true' ]]
+main thread: netlink has [finding0 lo peer], /proc/sys/net has finding0: true, procfs has it: true, at thread-self: true' ]] || exit 1

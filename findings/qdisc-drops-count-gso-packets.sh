@@ -17,8 +17,9 @@
 #   80 packets of 1 segments: sent 41 and dropped 39 by tc: loss 48 %
 #   80 packets of 40 segments: sent 1640 and dropped 39 by tc: loss 2 %
 #
-# Needs root, iproute2, Go and the Go module proxy. Exits with 1 if that is no longer so.
-set -euo pipefail
+# Needs root, iproute2, Go and the Go module proxy. Exits with 1 if that is no longer so, with 2 if it could not run.
+set -Eeuo pipefail
+trap 'exit 2' ERR
 
 work=$(mktemp -d)
 ns=finding-drops-$$
@@ -87,6 +88,6 @@ run() { # SEGMENTS RATE: sets sent and dropped to what tc counts of the pfifo, w
 }
 
 run 1 250kbit
-((dropped > 20 && sent == 80 - dropped))
+((dropped > 20 && sent == 80 - dropped)) || exit 1
 run 40 10mbit
-((dropped > 20 && sent == 40 * (80 - dropped)))
+((dropped > 20 && sent == 40 * (80 - dropped))) || exit 1

@@ -16,8 +16,9 @@
 #   TCP: option 125000 bytes/s, 500 kB took 3912 ms
 #   UDP: option 125000 bytes/s, 500 kB took 2 ms
 #
-# Needs root, iproute2, Go and the Go module proxy. Exits with 1 if that is no longer so.
-set -euo pipefail
+# Needs root, iproute2, Go and the Go module proxy. Exits with 1 if that is no longer so, with 2 if it could not run.
+set -Eeuo pipefail
+trap 'exit 2' ERR
 
 work=$(mktemp -d)
 ns=finding-pacing-$$
@@ -106,4 +107,4 @@ read -r rate_tcp ms_tcp < <(timeout 50 ip netns exec "${ns}" ./finding send tcp4
 wait "${receiver}"
 echo "TCP: option ${rate_tcp} bytes/s, 500 kB took ${ms_tcp} ms"
 echo "UDP: option ${rate_udp} bytes/s, 500 kB took ${ms_udp} ms"
-((rate_tcp == 125000 && rate_udp == 125000 && ms_tcp > 2500 && ms_udp < 1500))
+((rate_tcp == 125000 && rate_udp == 125000 && ms_tcp > 2500 && ms_udp < 1500)) || exit 1

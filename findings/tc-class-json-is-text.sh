@@ -17,8 +17,9 @@
 #   tc -j class show: 0, class htb 1:1 root prio 0 rate 1Mbit ceil 1Mbit burst 1600b cburst 1600b
 #   tc -j class show of a device without classes: 0, ''
 #
-# Needs root, python3 and a mirror of Debian 12's packages. Exits with 1 if that is no longer so.
-set -euo pipefail
+# Needs root, python3 and a mirror of Debian 12's packages. Exits with 1 if that is no longer so, with 2 if it could not run.
+set -Eeuo pipefail
+trap 'exit 2' ERR
 
 work=$(mktemp -d)
 ns=finding-class-$$
@@ -40,4 +41,4 @@ none=$(tc -j class show dev right)
 echo "tc -j qdisc show: 0, JSON with ${qdiscs} qdisc"
 echo "tc -j class show: 0, ${class}"
 echo "tc -j class show of a device without classes: 0, '${none}'"
-[[ ${qdiscs} == 1 && ${class} == 'class htb 1:1 root prio 0 rate 1Mbit'* && -z ${none} ]]
+[[ ${qdiscs} == 1 && ${class} == 'class htb 1:1 root prio 0 rate 1Mbit'* && -z ${none} ]] || exit 1

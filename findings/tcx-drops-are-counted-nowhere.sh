@@ -18,8 +18,9 @@
 #   filter on clsact: rx_packets 10, rx_dropped 0, clsact saw 10 and dropped 10, IP received 0
 #   TCX link: rx_packets 10, rx_dropped 0, clsact saw 0 and dropped 0, IP received 0
 #
-# Needs root, Go and the Go module proxy. Exits with 1 if that is no longer so.
-set -euo pipefail
+# Needs root, Go and the Go module proxy. Exits with 1 if that is no longer so, with 2 if it could not run.
+set -Eeuo pipefail
+trap 'exit 2' ERR
 
 work=$(mktemp -d)
 trap 'rm -rf "${work}"' EXIT
@@ -136,5 +137,5 @@ filter=$(./finding filter)
 tcx=$(./finding tcx)
 echo "filter on clsact: ${filter}"
 echo "TCX link: ${tcx}"
-[[ ${filter} == 'rx_packets 10, rx_dropped 0, clsact saw 10 and dropped 10, IP received 0' ]]
-[[ ${tcx} == 'rx_packets 10, rx_dropped 0, clsact saw 0 and dropped 0, IP received 0' ]]
+[[ ${filter} == 'rx_packets 10, rx_dropped 0, clsact saw 10 and dropped 10, IP received 0' ]] || exit 1
+[[ ${tcx} == 'rx_packets 10, rx_dropped 0, clsact saw 0 and dropped 0, IP received 0' ]] || exit 1

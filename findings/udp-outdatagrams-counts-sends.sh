@@ -17,8 +17,9 @@
 #   100 sends of 40 datagrams: sender OutDatagrams 100, receiver InDatagrams 4000
 #   100 sends of 1 datagram: sender OutDatagrams 100, receiver InDatagrams 100
 #
-# Needs root, iproute2, Go and the Go module proxy. Exits with 1 if that is no longer so.
-set -euo pipefail
+# Needs root, iproute2, Go and the Go module proxy. Exits with 1 if that is no longer so, with 2 if it could not run.
+set -Eeuo pipefail
+trap 'exit 2' ERR
 
 work=$(mktemp -d)
 ns=finding-gso-udp-$$
@@ -102,4 +103,4 @@ many=$(run 40)
 one=$(run 1)
 echo "100 sends of 40 datagrams: ${many}"
 echo "100 sends of 1 datagram: ${one}"
-[[ ${many} == 'sender OutDatagrams 100, receiver InDatagrams 4000' && ${one} == 'sender OutDatagrams 100, receiver InDatagrams 100' ]]
+[[ ${many} == 'sender OutDatagrams 100, receiver InDatagrams 4000' && ${one} == 'sender OutDatagrams 100, receiver InDatagrams 100' ]] || exit 1

@@ -18,8 +18,9 @@
 #   300 datagrams into a queue of 100: 0 errors from sendto, qdisc dropped 198, UdpSndbufErrors 198
 #   the same with IP_RECVERR: 299 errors from sendto, qdisc dropped 299 more
 #
-# Needs root, iproute2, Go and the Go module proxy. Exits with 1 if that is no longer so.
-set -euo pipefail
+# Needs root, iproute2, Go and the Go module proxy. Exits with 1 if that is no longer so, with 2 if it could not run.
+set -Eeuo pipefail
+trap 'exit 2' ERR
 
 work=$(mktemp -d)
 ns=finding-udp-$$
@@ -86,4 +87,4 @@ told_recverr=$(ip netns exec "${ns}" ./finding recverr)
 lost_recverr=$(($(dropped) - lost))
 echo "300 datagrams into a queue of 100: ${told} errors from sendto, qdisc dropped ${lost}, UdpSndbufErrors ${errors}"
 echo "the same with IP_RECVERR: ${told_recverr} errors from sendto, qdisc dropped ${lost_recverr} more"
-((told == 0 && lost > 150 && errors == lost && told_recverr > 250 && told_recverr == lost_recverr))
+((told == 0 && lost > 150 && errors == lost && told_recverr > 250 && told_recverr == lost_recverr)) || exit 1

@@ -19,8 +19,9 @@
 #   variable with a comma: GetStringSlice 1, Unmarshal 2
 #   variable with a space: GetStringSlice 2, Unmarshal 1
 #
-# Needs Go and the Go module proxy. Exits with 1 if that is no longer so.
-set -euo pipefail
+# Needs Go and the Go module proxy. Exits with 1 if that is no longer so, with 2 if it could not run.
+set -Eeuo pipefail
+trap 'exit 2' ERR
 
 work=$(mktemp -d)
 trap 'rm -rf "${work}"' EXIT
@@ -69,4 +70,4 @@ got=$(
 echo "${got}"
 [[ ${got} == 'flag with a comma: GetStringSlice 2, Unmarshal 2
 variable with a comma: GetStringSlice 1, Unmarshal 2
-variable with a space: GetStringSlice 2, Unmarshal 1' ]]
+variable with a space: GetStringSlice 2, Unmarshal 1' ]] || exit 1
