@@ -263,7 +263,7 @@ const intro = `# Profiles of primary CNIs
 What podweir knows of the CNIs it runs beside. Directions are the pod's. The data, with all signs by which a CNI is recognised and the sources
 with the versions that were read, is in [profiles.yaml](../../compat/profiles/profiles.yaml). This page is made from it: ` + "`go test ./compat/profiles -update`" + `. ` + "`podweir doctor`" + ` says which profile fits a node.
 
-*Known by* is the weakest evidence of the two rulings on queues: *tried* (a row of [what was run](support.md#cnis-in-a-real-cluster) ran with it), *read* (a source says it) or *guessed* (it follows from how such
+*Known by* says how the places of podweir's queues are known: *tried* (a row of [what was run](support.md#cnis-in-a-real-cluster) ran with it), *read* (a source says it) or *guessed* (it follows from how such
 software usually works). Where nothing is known podweir takes the place that does no harm. A profile with * is assumed while the facts that tell its family apart are missing. Egress is always a queue on the pod-side device. *Handed or chain* is handed if Cilium is exclusive. *Shares* says whether the CNI enforces ` + "`kubernetes.io/…-bandwidth`" + ` itself.
 
 | profile | primary CNI | device | ingress queue | delivery without drop-ins | shares | conflist | known by |
