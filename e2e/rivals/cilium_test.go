@@ -83,7 +83,7 @@ func TestPrivilegedPolicer(t *testing.T) {
 	}
 }
 
-// TestPrivilegedDepartureTimes: at 10 Mbit/s a frame of 1,000 bytes takes
+// TestPrivilegedDepartureTimesOfCilium: at 10 Mbit/s a frame of 1,000 bytes takes
 // 0.8 ms. The first leaves at once; those behind it one after the other; the
 // last time never lies further than 2 s away.
 func TestPrivilegedDepartureTimesOfCilium(t *testing.T) {

@@ -45,6 +45,8 @@ func TestPrivilegedDriftIsMended(t *testing.T) {
 		"ifb":              func() { p.ns.Run(t, "ip", "link", "del", ifb) },
 		"ifb taken down":   func() { p.ns.Run(t, "ip", "link", "set", ifb, "down") },
 		"queue of the ifb": func() { p.ns.Run(t, "tc", "qdisc", "del", "dev", ifb, "root") },
+		// A packet above the bucket could never leave (ruling 6).
+		"MTU": func() { p.ns.Run(t, "ip", "link", "set", "eth0", "mtu", "60000") },
 	} {
 		at := time.Now()
 		harm()
