@@ -32,7 +32,7 @@ const (
 	// pacedFrom is from which rate on flows pace their packets, of at least twelve segments: each
 	// costs a timer, a wake-up and an acknowledgement. Below it twelve take more than 3 ms, and BBR,
 	// which begins with packets of 64 KiB all the same, waits three times as long as with a bounded
-	// device (measured: docs/explanation/how-a-packet-travels.md).
+	// device (measured: docs/contributing/fair-bands.md).
 	pacedFrom units.BitRate = 50_000_000
 	// pacedTold is what two packets of twelve segments have on the wire. With a sixth more the
 	// processor has a tenth less to do, and 2 to 3 % of the responses of 16 web clients at

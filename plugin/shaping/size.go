@@ -11,7 +11,7 @@ import (
 	"github.com/podweir/podweir/plugin/units"
 )
 
-// docs/howto/size-limits.md has these sizes as users see them.
+// docs/reference/configuration.md has these sizes as users see them.
 const (
 	ethernetHeader units.Bytes = 14
 	// frameOverhead is an Ethernet header and one VLAN tag: TBF drops what is

@@ -89,7 +89,7 @@ const (
 )
 
 // memoryLimit is what the garbage collector aims at. Beside 250 pods the agent
-// holds up to 14 MiB with it (perfrig's memory-250, 2026-11-22); with 16 MiB the
+// holds up to 15.6 MiB with it (perfrig's memory-250, docs/results); with 16 MiB the
 // collector took as much of the processor as all the rest, before a scrape came
 // to need less (a trial).
 // gcPercent gives a little processor time for half of the memory. Both only where
