@@ -365,6 +365,10 @@ func TestDecisions(t *testing.T) {
 		"the maximum of who asks nothing": {keys: `"egressMaxRate":"10M"`, want: decided(0, "egressMaxRate")},
 		"the default of the namespace":    {namespace: netconf.Namespace{"podweir.io/default-egress-rate": "1M"}, want: decided(0, "namespace annotation podweir.io/default-egress-rate")},
 		"a rate that cannot be read":      {runtime: annotations(`"kubernetes.io/egress-bandwidth":"10Mbps"`), keys: `"egressRate":"10M"`, want: unreadable("10Mbps", "egressRate")},
+		"a long one, cut between two characters": {
+			runtime: annotations(`"kubernetes.io/egress-bandwidth":"x` + strings.Repeat("é", 60) + `"`), keys: `"egressRate":"10M"`,
+			want: unreadable("x"+strings.Repeat("é", 39)+"...", "egressRate"),
+		},
 		"one that cannot be read before one that can": {
 			runtime: `"bandwidth":{"egressRate":5000000,"egressBurst":4294967295},` + annotations(`"podweir.io/egress-rate":"bad"`),
 			keys:    `"podAnnotations":["egress-rate"]`, want: unreadable("bad", "annotation kubernetes.io/egress-bandwidth"),

@@ -238,9 +238,10 @@ func (p *parser) validAttachments() error {
 // maxQuoted is how much of a value is repeated in a message, in bytes.
 const maxQuoted = 80
 
+// clipped is valid UTF-8 if s is: a record that has it comes back from JSON as it was.
 func clipped(s string) string {
 	if len(s) > maxQuoted {
-		return s[:maxQuoted] + "..."
+		return strings.ToValidUTF8(s[:maxQuoted], "") + "..."
 	}
 	return s
 }
