@@ -197,7 +197,8 @@ func (l *Loop) turns() []*group {
 	}
 	slices.SortFunc(busy, func(a, b *group) int { return cmp.Compare(b.waited, a.waited) })
 	most := max(costPerTick, (total+mostTurns-1)/mostTurns)
-	l.left = min(l.left+most, most)
+	// What a large group was charged that sends less by now is not owed for longer than a turn.
+	l.left = min(max(l.left, -(mostTurns-1)*most)+most, most)
 	for _, g := range busy {
 		if l.left <= 0 {
 			break

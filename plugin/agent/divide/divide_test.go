@@ -220,6 +220,27 @@ func TestAcknowledgementsTakeNoTurns(t *testing.T) {
 	}
 }
 
+// A large group that stops keeps the others waiting for no longer than a turn.
+func TestLargeGroupThatStopsIsNotOwed(t *testing.T) {
+	l := divide.New(slog.New(slog.DiscardHandler))
+	looks := make(map[string]int)
+	large := make([]*counted, 250)
+	for i := range large {
+		large[i] = &counted{queue: queue{share: 1000, busy: true}, name: "large", looks: looks}
+		l.Join("large", 200_000_000, fmt.Sprint("large", i), large[i], 1000, 0)
+	}
+	l.Join("small", 200_000_000, "small", &counted{queue: queue{share: 1000, busy: true}, name: "small", looks: looks}, 1000, 0)
+	ticks(l, 0, 50)
+	for _, q := range large {
+		q.busy = false
+	}
+	ticks(l, 50, 10) // the last turn at which it costs anything, and the wait for it
+	before := looks["small"]
+	if ticks(l, 60, 20); looks["small"]-before < 15 {
+		t.Errorf("%d turns in 20 ticks beside a group that sends nothing any more, want nearly all", looks["small"]-before)
+	}
+}
+
 // counted is a queue that counts how often its group was looked at.
 type counted struct {
 	queue
