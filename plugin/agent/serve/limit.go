@@ -5,6 +5,7 @@ package serve
 
 import (
 	"net"
+	"net/netip"
 	"slices"
 	"sync"
 	"syscall"
@@ -17,6 +18,9 @@ const (
 	// the oldest is reset for it: whoever holds connections keeps out neither the kubelet nor
 	// Prometheus, whose requests take milliseconds.
 	MaxConnections = 64
+	// fewOfSource is how many connections of one source are not yet a flood: one that has more loses
+	// its own oldest for its next one, and resets nobody else's.
+	fewOfSource = MaxConnections / 4
 	// socketBuffer is what the kernel may hold for a connection in each direction, in
 	// bytes, of which it takes twice as much. By itself it would take up to 4 MiB for a
 	// reader that is slow, from what the agent's container may have.
@@ -49,7 +53,8 @@ type limiter struct {
 // limited is a connection that counts.
 type limited struct {
 	net.Conn
-	of *limiter
+	of   *limiter
+	from netip.Addr
 }
 
 // Accept implements [net.Listener].
@@ -58,12 +63,13 @@ func (l *limiter) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &limited{conn, l}
+	from, _ := netip.ParseAddrPort(conn.RemoteAddr().String())
+	c := &limited{conn, l, from.Addr()}
 	l.mu.Lock()
 	l.conns = append(l.conns, c)
 	var oldest *limited
 	if len(l.conns) > MaxConnections {
-		oldest = l.conns[0]
+		oldest = l.oldest(c.from)
 	}
 	l.mu.Unlock()
 	if oldest != nil {
@@ -74,6 +80,20 @@ func (l *limiter) Accept() (net.Conn, error) {
 		_ = oldest.Close()
 	}
 	return c, nil
+}
+
+// oldest is the connection that goes for the newest one, which is of this source.
+func (l *limiter) oldest(from netip.Addr) *limited {
+	var own []*limited
+	for _, c := range l.conns {
+		if c.from == from {
+			own = append(own, c)
+		}
+	}
+	if len(own) > fewOfSource {
+		return own[0]
+	}
+	return l.conns[0]
 }
 
 // Close implements [net.Conn].
