@@ -96,7 +96,7 @@ func (g *guard) status(ctx context.Context, token, path string, from netip.Addr)
 	old, known := g.known[key]
 	age := now.Sub(old.at)
 	early := false
-	if !known || !old.allowed {
+	if !known || !old.allowed && age >= refusedLives { // it would be reviewed
 		if early = now.Sub(g.asked[from]) < reviewPause; !early {
 			dropOldest(g.asked, itself)
 			g.asked[from] = now

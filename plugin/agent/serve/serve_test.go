@@ -345,6 +345,23 @@ func TestGuardPauses(t *testing.T) {
 	})
 }
 
+// A token that is known to be refused takes no turn of its source: all who ask through the API server have one address.
+func TestGuardRefusedTokenTakesNoTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := serve.Metrics(config(func(c *serve.Config) { c.Review = (&reviewer{}).review }))
+		for range 2 {
+			if got := ask(t, h, "192.0.2.1", "Bearer bad"); got != http.StatusForbidden {
+				t.Errorf("a token that is not allowed = %d, want 403", got)
+			}
+			<-time.After(1100 * time.Millisecond)
+		}
+		_ = ask(t, h, "192.0.2.1", "Bearer bad")
+		if got := ask(t, h, "192.0.2.1", "Bearer good"); got != http.StatusOK {
+			t.Errorf("another token of its source = %d, want 200", got)
+		}
+	})
+}
+
 // The state of the node is on a port of its own: over TLS alone, and to whoever has no token
 // it tells nothing, not even which paths there are.
 func TestNodeIsForReadersAlone(t *testing.T) {
