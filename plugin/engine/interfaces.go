@@ -15,11 +15,14 @@ import (
 	"github.com/podweir/podweir/plugin/rtnl"
 )
 
-// another is a namespace that a pod has of its own: a limit in the node's would be the node's.
+var errNodeNS = errors.New("podweir does not limit the node")
+
+// another is a namespace that a pod has of its own: a limit in the node's would be the node's. The
+// error wraps errNodeNS.
 func (k *kernel) another(netnsPath string) (*podNS, error) {
 	p, err := k.pod(netnsPath)
 	if err == nil && p.ns.Same(k.hostNS) {
-		return nil, fmt.Errorf("%s is the network namespace of the node itself, as of a pod with hostNetwork: podweir does not limit the node", netnsPath)
+		return nil, fmt.Errorf("%s is the network namespace of the node itself, as of a pod with hostNetwork: %w", netnsPath, errNodeNS)
 	}
 	return p, err
 }

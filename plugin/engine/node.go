@@ -148,7 +148,7 @@ func (n *Node) Lives(i *attach.Interface) bool {
 // interface is no error.
 func (n *Node) Sweep(ctx context.Context, id attach.ID, netnsPath, ifName string) (removed []string, err error) {
 	targets, err := n.Targets(&apply.Want{ID: id, NetNSPath: netnsPath, Names: []string{ifName}})
-	if errors.Is(err, apply.ErrGone) || errors.Is(err, apply.ErrStandIn) || errors.Is(err, apply.ErrLoopback) {
+	if errors.Is(err, apply.ErrGone) || errors.Is(err, apply.ErrStandIn) || errors.Is(err, apply.ErrLoopback) || errors.Is(err, errNodeNS) {
 		return nil, nil
 	}
 	if err != nil {
