@@ -102,25 +102,28 @@ func (n *Node) Known() ([]attach.ID, error) {
 const ManualNetwork = "podweir-manual"
 
 // Holder returns an attachment, other than one, that shapes an interface which is wanted:
-// two would take each other's place on the hooks. The error comes from
+// two would take each other's place on the hooks. Where the runtime adds a pod, its namespace is
+// new, and only what was attached by hand can be there: no record of another container is
+// read, or each ADD would take longer than the one before. The error comes from
 // [apply.Executor.Targets].
 func (n *Node) Holder(w *apply.Want, than attach.ID) (holder attach.ID, held bool, err error) {
 	targets, err := n.Targets(w)
 	for i := range targets {
-		if holder, held, err := n.holder(&targets[i], than); held || err != nil {
+		if holder, held, err := n.holder(&targets[i], than, w.By == apply.ByPlugin); held || err != nil {
 			return holder, held, err
 		}
 	}
 	return attach.ID{}, false, err
 }
 
-func (n *Node) holder(iface *attach.Interface, id attach.ID) (other attach.ID, held bool, err error) {
+// holder is [Node.Holder] for one interface; fresh says that its namespace is new.
+func (n *Node) holder(iface *attach.Interface, id attach.ID, fresh bool) (other attach.ID, held bool, err error) {
 	ids, err := n.List()
 	if err != nil {
 		return attach.ID{}, false, err
 	}
 	for _, other := range ids {
-		if other.Same(id) {
+		if other.Same(id) || fresh && other.ContainerID != id.ContainerID && other.Network != ManualNetwork {
 			continue
 		}
 		records, err := n.Records(other)
@@ -175,7 +178,7 @@ func (n *Node) sweep(id attach.ID, iface *attach.Interface) ([]string, error) {
 	if err != nil || len(seen.Own()) == 0 {
 		return nil, err
 	}
-	if _, held, err := n.holder(iface, id); held || err != nil {
+	if _, held, err := n.holder(iface, id, false); held || err != nil {
 		return nil, err
 	}
 	return seen.Own(), n.kernel.tearDownUnrecorded(r, seen)

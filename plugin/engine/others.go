@@ -114,7 +114,7 @@ func (n *Node) Beside(i *attach.Interface) (names []string, err error) {
 			continue
 		}
 		other := attach.Interface{NetNSInode: p.ns.Inode(), NetNSCookie: p.cookie, PodIndex: d.Index}
-		if _, held, err := n.holder(&other, attach.ID{}); err != nil {
+		if _, held, err := n.holder(&other, attach.ID{}, false); err != nil {
 			return nil, err
 		} else if !held {
 			names = append(names, d.Name)
