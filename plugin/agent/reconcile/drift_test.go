@@ -45,8 +45,6 @@ func TestPrivilegedDriftIsMended(t *testing.T) {
 		"ifb":              func() { p.ns.Run(t, "ip", "link", "del", ifb) },
 		"ifb taken down":   func() { p.ns.Run(t, "ip", "link", "set", ifb, "down") },
 		"queue of the ifb": func() { p.ns.Run(t, "tc", "qdisc", "del", "dev", ifb, "root") },
-		// A packet above the bucket could never leave (ruling 6).
-		"MTU": func() { p.ns.Run(t, "ip", "link", "set", "eth0", "mtu", "60000") },
 	} {
 		at := time.Now()
 		harm()
@@ -80,6 +78,21 @@ func TestPrivilegedInterfaceThatCameLater(t *testing.T) {
 	a.has(t, p, 2)
 }
 
+// An MTU above the bucket of the TBF would lose every packet (ruling 6).
+func TestPrivilegedMTURaised(t *testing.T) {
+	n := newNode(t)
+	p := n.newPod(t)
+	p.annotate(both("1M", "1M"))
+	n.start(t, never)
+	p.gets(t, "1Mbit", "1Mbit")
+	const mtu = 60000
+	n.Run(t, "ip", "link", "set", p.host.Name, "mtu", fmt.Sprint(mtu))
+	p.ns.Run(t, "ip", "link", "set", "eth0", "mtu", fmt.Sprint(mtu))
+	testutil.Eventually(t, soon, "a packet of the new MTU passes", func() bool {
+		return p.passes(t, mtu-28)
+	})
+}
+
 // listen opens a socket on the node's end.
 func (p *pod) listen(t *testing.T) net.PacketConn {
 	t.Helper()
@@ -89,6 +102,27 @@ func (p *pod) listen(t *testing.T) net.PacketConn {
 		return err
 	}))
 	return to
+}
+
+// passes says whether a datagram of the pod arrives at the node.
+func (p *pod) passes(t *testing.T, size int) bool {
+	t.Helper()
+	to := p.listen(t)
+	defer func() { _ = to.Close() }()
+	if err := p.ns.Do(func() error {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "udp4", to.LocalAddr().String())
+		if err != nil {
+			return err
+		}
+		defer func() { _ = conn.Close() }()
+		_, err = conn.Write(make([]byte, size))
+		return err
+	}); err != nil {
+		return false
+	}
+	_ = to.SetReadDeadline(time.Now().Add(time.Second))
+	n, _, err := to.ReadFrom(make([]byte, size+1))
+	return err == nil && n == size
 }
 
 // A netfilter ingress chain comes to a device with a redirect: the redirect
