@@ -64,7 +64,7 @@ func (l *Live) Run(ctx context.Context) error {
 // unlessEnded is nil if the context ended: the look that was under way failed for that.
 func unlessEnded(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // Ctrl-C is how it ends
 	}
 	return err
 }
