@@ -106,15 +106,15 @@ func (in *Inspection) decide(prior *Prior) error {
 		was := in.Before[d]
 		first := slices.IndexFunc(in.Steps, func(a Action) bool { return a.Direction == d })
 		if was.Place != is.Place && first >= 0 {
-			in.Steps[first].Reason = another(&was, &is) + ": " + in.Steps[first].Reason
+			in.Steps[first].Reason = whyMoved(&was, &is) + ": " + in.Steps[first].Reason
 		}
 	}
 	in.Plan = append(in.remakes(prior), in.Steps...)
 	return nil
 }
 
-// another says why a direction is limited in another way than before.
-func another(was, is *Choice) string {
+// whyMoved says why a direction is limited in another way than before.
+func whyMoved(was, is *Choice) string {
 	switch {
 	case is.Degraded() && is.Note != was.Note:
 		return is.Note
@@ -139,7 +139,7 @@ func (in *Inspection) remakes(prior *Prior) []Action {
 				a.Reason = "the limit is to be observed only, and was enforced"
 			}
 		default:
-			a.Reason = another(&was, &is)
+			a.Reason = whyMoved(&was, &is)
 		}
 		all = append(all, a)
 	}

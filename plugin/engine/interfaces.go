@@ -17,9 +17,9 @@ import (
 
 var errNodeNS = errors.New("podweir does not limit the node")
 
-// another is a namespace that a pod has of its own: a limit in the node's would be the node's. The
+// ownNetNS is a namespace that a pod has of its own: a limit in the node's would be the node's. The
 // error wraps errNodeNS.
-func (k *kernel) another(netnsPath string) (*podNS, error) {
+func (k *kernel) ownNetNS(netnsPath string) (*podNS, error) {
 	p, err := k.pod(netnsPath)
 	if err == nil && p.ns.Same(k.hostNS) {
 		return nil, fmt.Errorf("%s is the network namespace of the node itself, as of a pod with hostNetwork: %w", netnsPath, errNodeNS)
@@ -29,7 +29,7 @@ func (k *kernel) another(netnsPath string) (*podNS, error) {
 
 // Find implements [apply.Interfaces].
 func (k *kernel) Find(netnsPath, name string) (attach.Interface, error) {
-	p, err := k.another(netnsPath)
+	p, err := k.ownNetNS(netnsPath)
 	if err != nil {
 		return attach.Interface{}, goneIf(err, rtnl.ErrNoNetNS)
 	}
@@ -39,7 +39,7 @@ func (k *kernel) Find(netnsPath, name string) (attach.Interface, error) {
 
 // Outward implements [apply.Interfaces].
 func (k *kernel) Outward(netnsPath string) ([]attach.Interface, error) {
-	p, err := k.another(netnsPath)
+	p, err := k.ownNetNS(netnsPath)
 	if err != nil {
 		return nil, goneIf(err, rtnl.ErrNoNetNS)
 	}
