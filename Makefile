@@ -90,7 +90,7 @@ image: ## Build the container image for amd64 and arm64 into bin/image, with SBO
 QUICK = vet+test-short+chart-render
 TEST  = setup tools check-generate lint+test-functional+test-kernels test-unit+chart-test+check-figures test-timed
 GATE  = test setup-cluster image+components+test-nested test-cluster,matrix-fast+test-kernels-rest test-coverage
-ALL   = setup tools runsc lint+lint-nested+chart-test-all check-generate test-unit+test-nested+check-figures \
+ALL   = setup tools runsc lint,lint-nested+chart-test-all check-generate test-unit+test-nested+check-figures \
 	test-functional+test-kernels test-timed test-coverage long-fuzz test-perf-vm \
 	test-cluster matrix-all test-cilium check-image bench
 
@@ -131,7 +131,7 @@ steps:
 
 # What several steps need that run side by side.
 .PHONY: tools
-tools: build refplugins npa tiers setup-kernels bin/tools/golangci-lint bin/tools/actionlint bin/tools/gotestsum
+tools: build refplugins npa tiers setup-kernels bin/tools/gotestsum
 
 .PHONY: tiers
 tiers:
@@ -459,8 +459,9 @@ clean: ## Remove what this file builds.
 
 # Tools are Go modules with their versions in tools/*.mod, apart from the
 # product's own dependencies; built once, and again when the version changes.
+# The longest of all builds gives way to the tests that run beside it.
 bin/tools/golangci-lint: tools/tools.mod tools/tools.sum
-	go build -modfile=tools/tools.mod -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	nice go build -modfile=tools/tools.mod -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 bin/tools/actionlint: tools/actionlint.mod tools/actionlint.sum
 	go build -modfile=tools/actionlint.mod -o $@ github.com/rhysd/actionlint/cmd/actionlint
