@@ -149,7 +149,7 @@ func attachmentView(a *Attachment, held bool, now time.Time) *view.Pod {
 	for i := range a.Directions {
 		d := &a.Directions[i]
 		limit := view.Limit{
-			Interface: a.Interface.PodName, Limit: d.Limit, Attached: a.Attached, Passing: view.Passing{Device: [2]uint64{d.DeviceBytes, d.deviceAfter}, Seen: d.seen}, Past: d.Past,
+			Interface: a.Interface.PodName, Limit: d.Limit, Attached: a.Attached, Passing: d.passing, Past: d.Past,
 			Counters: counters(d), Waits: d.BandWaits(), Reached: view.Reached{AtLimitSince: d.AtLimitSince},
 		}
 		if d.HeldShare != nil {

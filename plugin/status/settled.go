@@ -27,6 +27,7 @@ func Settled(ctx context.Context, node *engine.Node, age time.Duration) (*Report
 	again := func(id attach.ID) []Attachment { return of(node, node.Queues(), id) }
 	old, young := apart(rep.Attachments, time.Now(), age)
 	rep.Attachments, rep.Young = settled(ctx, old, node.Lock, again), young
+	seeAgain(node, rep.Attachments)
 	return rep, nil
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/units"
 )
@@ -127,10 +128,8 @@ type Direction struct {
 	// within the limit or past it; a packet of many segments counts with one header.
 	DeviceBytes uint64 `json:"deviceBytes,omitempty"`
 
-	// seen is what came by podweir of what DeviceBytes has; nil if no counter shows it.
-	// deviceAfter is DeviceBytes once more, after seen was read.
-	seen        *uint64
-	deviceAfter uint64
+	// passing is DeviceBytes and what came by podweir of it.
+	passing view.Passing
 
 	// CountersErr says why Counters could not be read; Notes have it too.
 	CountersErr error `json:"-"`
@@ -169,6 +168,7 @@ func Collect(node *engine.Node) (*Report, error) {
 		}
 		rep.Attachments = append(rep.Attachments, found...)
 	}
+	seeAgain(survey, rep.Attachments)
 	sort.Slice(rep.Attachments, func(i, j int) bool {
 		a, b := &rep.Attachments[i], &rep.Attachments[j]
 		if a.Pod != b.Pod {
@@ -400,16 +400,39 @@ func attachment(node *engine.Node, queues *engine.Queues, r *apply.Record) Attac
 	if after, err := node.Carried(&now); err == nil && deviceErr == nil {
 		for i := range a.Directions {
 			d := &a.Directions[i]
-			d.DeviceBytes, d.deviceAfter = before.SentBytes, after.SentBytes
+			d.passing.Device = [2]uint64{before.SentBytes, after.SentBytes}
 			if d.Direction.Is == terms.Ingress {
-				d.DeviceBytes, d.deviceAfter = before.ReceivedBytes, after.ReceivedBytes
+				d.passing.Device = [2]uint64{before.ReceivedBytes, after.ReceivedBytes}
 			}
+			d.DeviceBytes = d.passing.Device[0]
 			if all := d.Seen(); len(all) > 0 {
-				d.seen = &all[0]
+				d.passing.Seen = &[2]uint64{all[0], all[0]}
 			}
 		}
 	}
 	return a
+}
+
+// seeAgain reads the queues at the host's side again. They come in one list, which was read
+// before the devices of all pods but one: what a device carried meanwhile did not go past podweir.
+func seeAgain(node *engine.Node, all []Attachment) {
+	queues := node.Queues()
+	for i := range all {
+		a := &all[i]
+		for j := range a.Directions {
+			d := &a.Directions[j]
+			if d.Qdisc == nil || d.Side.Is != terms.SideHost || d.Direction.Is != terms.Ingress || d.passing.Seen == nil {
+				continue
+			}
+			now := *a.record
+			now.Interface = a.Interface
+			if q, err := queues.Statistics(&now, d.Side.Is); err == nil {
+				d.passing.Seen[1] = q.Bytes
+			} else {
+				d.passing.Seen = nil
+			}
+		}
+	}
 }
 
 // Absent says of an interface that is not where its record says whether it is gone, what

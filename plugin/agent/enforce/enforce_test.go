@@ -135,7 +135,7 @@ func (n *node) Passing(limits []*reconcile.KeptLimit) [][]view.Passing {
 		for _, reset := range n.begun {
 			seen := n.bytes[d] - min(reset, n.bytes[d])
 			carried := n.bytes[d] + n.away[d]
-			all[i] = append(all[i], view.Passing{Device: [2]uint64{carried, carried}, Seen: &seen})
+			all[i] = append(all[i], view.Passing{Device: [2]uint64{carried, carried}, Seen: &[2]uint64{seen, seen}})
 		}
 	}
 	return all

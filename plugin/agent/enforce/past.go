@@ -121,9 +121,19 @@ func (k *Devices) Passing(limits []*reconcile.KeptLimit) [][]view.Passing {
 			return err
 		}
 		defer node.Close()
+		// The queues at the host's side come in one list, which is not to be older than any device's
+		// counter: what that carried in between would seem to have gone past podweir.
+		before := make([]*hostif.Traffic, len(limits))
+		for i, l := range limits {
+			if t, err := k.inPod(l, l.Interface.PodName); err == nil {
+				before[i] = &t
+			}
+		}
 		queues := node.Queues()
 		for i, l := range limits {
-			all[i] = k.passed(node, queues, l)
+			if before[i] != nil {
+				all[i] = k.passed(node, queues, l, before[i])
+			}
 		}
 		return nil
 	}
@@ -141,15 +151,11 @@ func (k *Devices) Passing(limits []*reconcile.KeptLimit) [][]view.Passing {
 	return all
 }
 
-// passed is one reading by each counter; nil if something cannot be read.
-func (k *Devices) passed(node *engine.Node, queues *engine.Queues, l *reconcile.KeptLimit) []view.Passing {
+// passed is one reading by each counter, after the device was read before; nil if something cannot be read.
+func (k *Devices) passed(node *engine.Node, queues *engine.Queues, l *reconcile.KeptLimit, before *hostif.Traffic) []view.Passing {
 	records, err := node.Records(l.ID)
 	at := slices.IndexFunc(records, func(r *apply.Record) bool { return r.Interface.PodName == l.Interface.PodName })
 	if err != nil || at < 0 {
-		return nil
-	}
-	before, err := k.inPod(l, l.Interface.PodName)
-	if err != nil {
 		return nil
 	}
 	d := status.Direction{Limit: l.Limit}
@@ -163,7 +169,7 @@ func (k *Devices) passed(node *engine.Node, queues *engine.Queues, l *reconcile.
 	if err != nil {
 		return nil
 	}
-	carried := func(t hostif.Traffic) uint64 {
+	carried := func(t *hostif.Traffic) uint64 {
 		if l.Direction.Is == terms.Ingress {
 			return t.ReceivedBytes
 		}
@@ -171,7 +177,7 @@ func (k *Devices) passed(node *engine.Node, queues *engine.Queues, l *reconcile.
 	}
 	var all []view.Passing
 	for _, seen := range d.Seen() {
-		all = append(all, view.Passing{Device: [2]uint64{carried(before), carried(after)}, Seen: &seen})
+		all = append(all, view.Passing{Device: [2]uint64{carried(before), carried(&after)}, Seen: &[2]uint64{seen, seen}})
 	}
 	return all
 }

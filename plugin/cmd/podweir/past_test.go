@@ -150,7 +150,7 @@ func TestPrivilegedPastOfTheAgent(t *testing.T) {
 	read := func() []view.Passing {
 		t.Helper()
 		all := k.Passing(limits)[0]
-		if len(all) != 2 || *all[0].Seen > all[0].Device[1] {
+		if len(all) != 2 || all[0].Seen[0] > all[0].Device[1] {
 			t.Fatalf("passing = %+v, want the queue's and the programs' counters, and no more than the device's", all)
 		}
 		return all
@@ -159,7 +159,7 @@ func TestPrivilegedPastOfTheAgent(t *testing.T) {
 	c.pod.Run(t, "ping", "-c", "20", "-i", "0.01", "-s", "1000", "10.78.0.1")
 	now := read()
 	for i := range now {
-		if *now[i].Seen < *before[i].Seen+20_000 || now[i].Past(&before[i]) != 0 {
+		if now[i].Seen[0] < before[i].Seen[0]+20_000 || now[i].Past(&before[i]) != 0 {
 			t.Errorf("counter %d of 20 pings: %+v, before %+v", i, now[i], before[i])
 		}
 	}

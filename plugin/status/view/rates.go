@@ -186,22 +186,23 @@ const (
 	pastBytes = 128 << 10
 )
 
-// Passing are the bytes that a pod's device carried, read before and after Seen, which is
-// what of that came by podweir; Seen is nil if no counter shows that.
+// Passing are the bytes that a pod's device carried, read twice, and what of that came by
+// podweir: the first of Seen was read before the second of Device, and the second of Seen
+// after the first of Device. Seen is nil if no counter shows that.
 type Passing struct {
 	Device [2]uint64
-	Seen   *uint64
+	Seen   *[2]uint64
 }
 
 // Past is how many bytes a device carried between two looks that did not come by podweir,
-// 0 if they are too few to tell. The device was read outside of the two readings of
-// podweir's counter at the first look, and inside at the second: what it carried meanwhile
-// is taken for podweir's.
+// 0 if they are too few to tell. Of the readings, those of podweir's counter are from before
+// those of the device at the first look, and from after them at the second: what passed
+// between two readings is taken for podweir's.
 func (is *Passing) Past(was *Passing) uint64 {
-	if was.Seen == nil || is.Seen == nil || is.Device[0] < was.Device[1] || *is.Seen < *was.Seen {
+	if was.Seen == nil || is.Seen == nil || is.Device[0] < was.Device[1] || is.Seen[1] < was.Seen[0] {
 		return 0
 	}
-	carried, seen := is.Device[0]-was.Device[1], *is.Seen-*was.Seen
+	carried, seen := is.Device[0]-was.Device[1], is.Seen[1]-was.Seen[0]
 	if carried < seen+pastBytes || float64(carried-seen) < pastShare*float64(carried) {
 		return 0
 	}

@@ -176,9 +176,10 @@ func looks(change func(pod int, l *view.Limit), carried, seen []uint64) *view.St
 		n := &view.Status{Time: now.Add(second)}
 		for i := range carried {
 			sum := seen[i] * part
+			both := [2]uint64{sum, sum}
 			l := view.Limit{
 				Interface: "eth0", Limit: limitOf(terms.Egress, 10e6),
-				Passing: view.Passing{Seen: &sum, Device: [2]uint64{1e9 + carried[i]*part, 1e9 + carried[i]*part}}, Counters: view.Counters{SentBytes: sum},
+				Passing: view.Passing{Seen: &both, Device: [2]uint64{1e9 + carried[i]*part, 1e9 + carried[i]*part}}, Counters: view.Counters{SentBytes: sum},
 			}
 			change(i, &l)
 			n.Pods = append(n.Pods, view.Pod{Pod: fmt.Sprintf("ns/pod-%02d", i), State: view.Limited, Limits: []view.Limit{l}})
@@ -651,5 +652,20 @@ func TestGroups(t *testing.T) {
 	n.Groups[0].AtLimitSince, n.Groups[0].Node = time.Time{}, "n7"
 	if got, want := n.Groups[0].String(), "egress of namespace batch has 199 Mbit/s of its 200 Mbit/s on n7, among 2 pods;"; !strings.HasPrefix(got, want) {
 		t.Errorf("below the limit: %q, want %q", got, want)
+	}
+}
+
+// On a busy node the list of all queues is read long before the device of the last pod. What the device carried in between
+// went through the queue, and the list that is read after it has it.
+func TestNothingGoesPastBetweenTwoReadings(t *testing.T) {
+	t.Parallel()
+	was := view.Passing{Device: [2]uint64{1_000_000, 1_000_000}, Seen: &[2]uint64{1_000_000, 1_050_000}}
+	is := view.Passing{Device: [2]uint64{2_000_000, 2_000_000}, Seen: &[2]uint64{1_700_000, 2_100_000}}
+	if n := is.Past(&was); n != 0 {
+		t.Errorf("%d bytes went past, want none: the queue had let out all of them when it was read again", n)
+	}
+	is.Seen[1] = 1_700_000
+	if n := is.Past(&was); n != 300_000 {
+		t.Errorf("%d bytes went past a queue that let out 700,000 of 1,000,000, want 300,000", n)
 	}
 }
