@@ -184,9 +184,11 @@ securityContext securityContext.seccompProfile
 with a message that names no value, and takes the last of others. */}}
 {{- define "podweir.checkNames" -}}
 {{- $writes := true }}
-{{- $env := list "PODWEIR_NODE_NAME" "POD_NAME" "POD_UID" "RUN_PODWEIR_BY" "PODWEIR_DEFAULT" "PODWEIR_CONFIG" }}
-{{- $args := list "--default" "--config" }}
-{{- range $key, $_ := include "podweir.settings" . | fromYaml }}
+{{- $env := list "POD_NAME" "POD_UID" "RUN_PODWEIR_BY" }}
+{{- $args := list }}
+{{- /* Also those that it does not make with the values as they are: what hangs on them, such
+as a volume or the scheme of a monitor, would not be there. */}}
+{{- range $key := list "address" "cluster-address" "cluster-reader" "cni-bin-dir" "cni-conf-dir" "config" "cri-socket" "daemonset" "default" "delivery" "doctor-interval" "health-address" "log-format" "log-level" "namespace-interval" "node-name" "nri-socket" "pod" "pprof" "root" "startup-taint" "tls" "tls-dir" }}
 {{- $env = append $env (printf "PODWEIR_%s" (replace "-" "_" $key | upper)) }}
 {{- $args = append $args (printf "--%s" $key) }}
 {{- end }}

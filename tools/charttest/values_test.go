@@ -100,6 +100,9 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"variable of the commands":      {`extraEnv: [{name: RUN_PODWEIR_BY, value: x}]`, `the chart sets the variable "RUN_PODWEIR_BY"`},
 		"variable of a setting":         {`extraEnv: [{name: PODWEIR_LOG_LEVEL, value: debug}]`, `the chart sets the variable "PODWEIR_LOG_LEVEL"`},
 		"argument of a setting":         {`extraArgs: [--delivery=chain]`, `extraArgs: "--delivery=chain" is a setting that the chart makes`},
+		"argument of the pod":           {`extraArgs: [--pod=a/b/c]`, `extraArgs: "--pod=a/b/c" is a setting that the chart makes`},
+		"argument of an unset value":    {`extraArgs: [--tls]`, `"--tls" is a setting`},
+		"variable of an unset value":    {`extraEnv: [{name: PODWEIR_CNI_CONF_DIR, value: /x}]`, `the chart sets the variable "PODWEIR_CNI_CONF_DIR"`},
 		"argument of an address":        {`extraArgs: ["--address=:9"]`, `"--address=:9" is a setting`},
 		"mount of the chart, a slash":   {`extraVolumeMounts: [{name: x, mountPath: /run/podweir/}]`, `the chart sets the mountPath "/run/podweir"`},
 		"port of the kubelet":           {`metrics: {port: 10250}`, "the kubelet and metrics.port are both 10250"},
@@ -297,6 +300,9 @@ func TestSettingsAreFlags(t *testing.T) {
 	for _, flag := range flags {
 		if !strings.Contains(page, "`--"+flag+"`") {
 			t.Errorf("the chart sets %s, and cli.md and agent.md in docs/reference have no flag --%s", flag, flag)
+		}
+		if _, err := render("1.34", map[string]any{"extraArgs": []any{"--" + flag}}); err == nil && flag != "pass" { // everything has --pass
+			t.Errorf("the chart sets %s, and extraArgs may set it as well", flag)
 		}
 	}
 }
