@@ -44,12 +44,15 @@ type DropInConf struct {
 type Dir struct {
 	// Path is below the node's root, without a leading slash.
 	Path string
-	// Files are in the order in which runtimes take them: by name, or as [Dir.Prefer] left them.
+	// Files are in the order of their names, in which runtimes take them.
 	Files []File
 	// DropIns are the plugins in the directory of each network of Files.
 	DropIns map[string][]DropInConf
 	// Backups are files that Cilium renamed.
 	Backups []string
+
+	network string
+	crio    bool
 }
 
 // BackupSuffix is what an exclusive Cilium appends to the files of others
@@ -88,22 +91,26 @@ func ReadDir(root fs.FS, dir string) (*Dir, error) {
 	return d, nil
 }
 
-// Prefer puts the files of a network first, as CRI-O does of the one that
-// cni_default_network names; "" changes nothing.
-func (d *Dir) Prefer(network string) {
-	if d == nil || network == "" {
-		return
+// ForCRIO says that CRI-O reads the directory: it passes over files that it cannot read,
+// where containerd stops at the first one, and takes only the network that its
+// cni_default_network names, unless that is "".
+func (d *Dir) ForCRIO(network string) {
+	if d != nil {
+		d.crio, d.network = true, network
 	}
-	of := func(f File) bool { return f.Network != nil && f.Network.Name == network }
-	slices.SortStableFunc(d.Files, func(a, b File) int {
-		switch {
-		case of(a) == of(b):
-			return 0
-		case of(a):
-			return -1
-		}
-		return 1
-	})
+}
+
+// takes says whether the runtime takes a file, if it comes to it.
+func (d *Dir) takes(f *File) bool {
+	return !d.crio || f.Network != nil && (d.network == "" || d.network == f.Network.Name)
+}
+
+// None says why no file is in force.
+func (d *Dir) None() string {
+	if d.network != "" && len(d.Files) > 0 {
+		return "CRI-O takes the network " + d.network + " (cni_default_network), and no file in /" + d.Path + " has it"
+	}
+	return "/" + d.Path + " has no network"
 }
 
 // readDropIns reads the plugins that libcni 1.3 appends to a network: every
@@ -139,22 +146,19 @@ func readDropIns(root fs.FS, dir string) []DropInConf {
 	return out
 }
 
-// Active returns the file that is in force, nil if the directory has none:
-// the first of Files. It may be a broken one: then the node has no network, and
-// nothing behind it is asked.
-func (d *Dir) Active() *File {
-	if len(d.Files) == 0 {
-		return nil
-	}
-	return &d.Files[0]
-}
+// Active returns the file that is in force, nil if the directory has none: the first that
+// the runtime takes. It may be a broken one: then containerd has no network, and asks for
+// nothing behind it.
+func (d *Dir) Active() *File { return d.first(func(*File) bool { return true }) }
 
-// Original returns the file that podweir chains to, nil if there is none: the
-// first of Files that is not ours.
-func (d *Dir) Original() *File {
+// Original returns the file that podweir chains to, nil if there is none: the first that the
+// runtime would take if none were ours.
+func (d *Dir) Original() *File { return d.first(func(f *File) bool { return !f.Ours() }) }
+
+func (d *Dir) first(of func(*File) bool) *File {
 	for i := range d.Files {
-		if !d.Files[i].Ours() {
-			return &d.Files[i]
+		if f := &d.Files[i]; of(f) && d.takes(f) {
+			return f
 		}
 	}
 	return nil

@@ -179,12 +179,20 @@ func (r *reader) conf() *conflist.Dir {
 	if c := r.opts.Conf; c != nil && c.Path == r.node.ConfDir {
 		return c
 	}
-	conf, err := conflist.ReadDir(r.root, r.node.ConfDir)
+	conf, err := r.node.ReadConf(r.root)
 	if err != nil {
 		r.problem(err)
 	}
-	conf.Prefer(r.node.Config.Network)
 	return conf
+}
+
+// ReadConf reads the directory of conflists as the node's runtime does.
+func (n *Node) ReadConf(root fs.FS) (*conflist.Dir, error) {
+	conf, err := conflist.ReadDir(root, n.ConfDir)
+	if n.Runtime.Name == "cri-o" || n.Config.Network != "" {
+		conf.ForCRIO(n.Config.Network)
+	}
+	return conf, err
 }
 
 func (r *reader) problem(err error) { r.node.Problems = append(r.node.Problems, err) }

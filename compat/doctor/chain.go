@@ -37,16 +37,16 @@ func checkNetwork(f *Facts) Finding {
 	case f.Node.Conf == nil:
 		return breaks(dir+" cannot be read", "the directory of conflists", "podweir doctor --root, --cni-conf-dir: say where it is", problems(f)...)
 	case file == nil:
-		return breaks(dir+" has no network", "a conflist of the primary CNI", "restart the primary CNI's DaemonSet")
+		fix := "restart the primary CNI's DaemonSet"
+		if f.Node.Config.Network != "" {
+			fix += ", or correct cni_default_network in CRI-O's configuration"
+		}
+		return breaks(f.Node.Conf.None(), "a conflist of the primary CNI", fix)
 	case file.Err != nil:
 		return breaks(file.Err.Error(), "a network that libcni can load", "restart the primary CNI's DaemonSet, or remove "+dir+"/"+file.Name, dir+"/"+file.Name).of(f.inForce())
 	}
-	if network := f.Node.Config.Network; network != "" && file.Network.Name != network {
-		return breaks("CRI-O takes the network "+network+" (cni_default_network), and no file has it", "a conflist of that network",
-			"restart the primary CNI's DaemonSet, or correct cni_default_network in CRI-O's configuration", dir+"/"+file.Name).of(f.inForce())
-	}
 	var broken []string
-	for _, other := range f.Node.Conf.Files[1:] {
+	for _, other := range f.Node.Conf.Files {
 		if other.Err != nil {
 			broken = append(broken, other.Err.Error())
 		}
@@ -179,7 +179,7 @@ func checkStale(f *Facts) Finding {
 	switch {
 	case len(own) == 0:
 		return skip("podweir has no conflist here")
-	case !f.active().Ours():
+	case f.active() == nil || !f.active().Ours():
 		return skip("podweir's file is not in front: PW208")
 	}
 	action, why := conflist.Decide(conflist.Standing{
@@ -313,7 +313,9 @@ func checkFirst(f *Facts) Finding {
 	if f.Node.Conf == nil || len(f.Node.Conf.Own()) == 0 {
 		return skip("podweir has no conflist here")
 	}
-	if first := f.active(); !first.Ours() {
+	if first := f.active(); first == nil {
+		return skip("no network is in force")
+	} else if !first.Ours() {
 		return breaks(first.Name+" sorts before "+f.Node.Conf.Own()[0].Name, "podweir's file first", "remove it if it is left over; else rename it at its source, or use the delivery "+f.besideFirst(), first.Name).of(f.inForce())
 	}
 	return holds(f.active().Name + " is first")

@@ -230,7 +230,7 @@ func chainFindings() []finding {
 		{name: "broken file behind", code: "PW201", node: aws, change: set(net+"99-z.conf", "\xff"), want: doctor.Warn, seen: "99-z.conf", fix: "remove them"},
 		{name: "CRI-O's network is nowhere", code: "PW201", node: aws, change: func(n *node) {
 			n.files["proc/3/comm"], n.files["etc/crio/crio.conf"] = "crio\n", "[crio.network]\ncni_default_network = 'x'\n"
-		}, want: doctor.Fail, seen: "CRI-O takes the network x (cni_default_network), and no file has it", fix: "restart"},
+		}, want: doctor.Fail, seen: "CRI-O takes the network x (cni_default_network), and no file in /etc/cni/net.d has it", fix: "restart"},
 		{name: "not chained", code: "PW202", node: aws, change: func(n *node) { delete(n.files, own) }, want: doctor.Fail, seen: "10-aws.conflist: aws-cni → egress-cni", fix: "delivery drop-in"},
 		{name: "two entries in one file", code: "PW202", node: aws, change: edit(own, "]}", `,{"type":"podweir-cni"}]}`), want: doctor.Fail, seen: "podweir-cni → podweir-cni", fix: "take out all entries of 00-podweir-10-aws.conflist but one"},
 		{name: "chained twice", code: "PW202", node: aws, change: set(net+"aws-cni/50-podweir.conf", conflist.DefaultEntry), want: doctor.Fail, seen: "podweir-cni → podweir-cni", fix: "keep one"},

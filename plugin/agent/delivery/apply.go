@@ -120,7 +120,7 @@ func (m *Manager) decided(p *pass, err error) Decision {
 	}
 	after := *v
 	if len(p.steps) > 0 {
-		if conf, err := readConf(m.root, v.node); err == nil {
+		if conf, err := v.node.ReadConf(m.root); err == nil {
 			after.conf = conf
 			d.InForce = after.inForce()
 		}

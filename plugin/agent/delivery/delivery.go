@@ -11,6 +11,7 @@ package delivery
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -314,7 +315,7 @@ func (m *Manager) installable(p *pass) error {
 		return fmt.Errorf("the network in %s: %w", m.hostPath(p.view.confDir), f.Err)
 	}
 	return &FileError{
-		Op: "find a network in", Path: m.hostPath(p.view.confDir), Err: errNoNetwork,
+		Op: "find a network in", Path: m.hostPath(p.view.confDir), Err: errors.New(p.view.why()),
 		Want: "the conflist of the primary CNI; podweir joins its chain",
 	}
 }

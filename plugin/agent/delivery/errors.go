@@ -18,7 +18,6 @@ var (
 	// ErrInUse says that podweir's binary has to stay.
 	ErrInUse = errors.New("podweir-cni is still needed")
 
-	errNoNetwork = errors.New("there is none")
 )
 
 // SettingError says which setting cannot be used and why.

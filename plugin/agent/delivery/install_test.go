@@ -105,6 +105,33 @@ func TestInstallForTheDefaultNetworkOfCRIO(t *testing.T) {
 	}
 }
 
+// While no file has the network that CRI-O is told to take, no pod can start: podweir joins
+// none, and says so. CRI-O passes over a file that it cannot read.
+func TestFilesThatCRIOPassesOver(t *testing.T) {
+	files := map[string]string{
+		confDir + "/00-a.conflist":         network("a", 1, "ptp"),
+		"etc/crio/crio.conf.d/10-net.conf": "[crio.network]\ncni_default_network = 'b'\n",
+	}
+	h := newHost(t, files)
+	want := "CRI-O takes the network b (cni_default_network), and no file in /etc/cni/net.d has it"
+	config := func(c *delivery.Config) { c.Runtime = "cri-o://1.34.0" }
+	m := h.manager(t, config)
+	if _, err := m.Install(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("Install() = %v, want %q", err, want)
+	}
+	h.write(t, confDir+"/01-broken.conflist", "{")
+	h.write(t, confDir+"/20-b.conflist", network("b", 1, "ptp"))
+	if d := h.install(t, config).Decision(); d.Network != "b" || !d.InForce {
+		t.Errorf("with the network: %+v", d)
+	}
+	delete(files, "etc/crio/crio.conf.d/10-net.conf")
+	h = newHost(t, files)
+	h.write(t, confDir+"/00-0.conflist", "{")
+	if d := h.install(t, config).Decision(); d.Network != "a" || !d.InForce {
+		t.Errorf("behind a broken file: %+v", d)
+	}
+}
+
 func TestInstallHanded(t *testing.T) {
 	h := newHost(t, exclusive(nil))
 	old := func(c *delivery.Config) { c.Runtime = "containerd://1.7.20" }
@@ -450,8 +477,8 @@ func TestInstallRefuses(t *testing.T) {
 		"a pipe as conflist":        {first: pipe, want: []string{ours, "is neither a file nor a link"}},
 		"a pipe, and a binary":      {first: pipe, files: map[string]string{plugin: "by hand"}, want: []string{ours, "is neither a file nor a link"}},
 		"no directory of plugins":   {missing: binDir, want: []string{binDir, "does not exist", "--cni-bin-dir"}},
-		"no directory of conflists": {missing: confDir, want: []string{confDir, "there is none"}},
-		"no conflist":               {missing: confDir + "/" + original, want: []string{confDir, "there is none"}},
+		"no directory of conflists": {missing: confDir, want: []string{confDir, "is not there yet"}},
+		"no conflist":               {missing: confDir + "/" + original, want: []string{confDir, "has no network"}},
 		"a broken conflist":         {files: map[string]string{confDir + "/" + original: "{"}, want: []string{original, "ends in the middle"}},
 		"a directory as conflist":   {files: map[string]string{confDir + "/" + ours + "/x": ""}, want: []string{ours, "is a directory"}},
 		"a directory as binary":     {files: map[string]string{plugin + "/x": ""}, want: []string{plugin, "is a directory"}},

@@ -134,7 +134,7 @@ func (m *Manager) binaryWasThere(v *view, r *record) bool {
 // stillNamed returns an error that wraps [ErrInUse] if pods need the binary
 // although podweir's own files are gone.
 func (m *Manager) stillNamed(v *view) error {
-	conf, err := readConf(m.root, v.node)
+	conf, err := v.node.ReadConf(m.root)
 	if err != nil && !isMissing(err) {
 		return err
 	}

@@ -45,20 +45,13 @@ type view struct {
 	binaryDir error
 }
 
-// readConf reads the directory of conflists, in the order in which the runtime takes them.
-func readConf(root fs.FS, node *detect.Node) (*conflist.Dir, error) {
-	conf, err := conflist.ReadDir(root, node.ConfDir)
-	conf.Prefer(node.Config.Network)
-	return conf, err
-}
-
 // look reads the directory of conflists, and the whole node if something changed
 // that may change the decision.
 func (m *Manager) look(ctx context.Context) (*view, error) {
 	if m.node == nil {
 		m.detect(ctx, nil)
 	}
-	conf, err := readConf(m.root, m.node)
+	conf, err := m.node.ReadConf(m.root)
 	if m.outdated(conf, err) && m.detect(ctx, conf) {
 		if conf = m.node.Conf; conf != nil {
 			err = nil
@@ -192,8 +185,11 @@ func (v *view) inForce() bool {
 
 // why says what is in force in the place of podweir.
 func (v *view) why() string {
-	if v.conf == nil || v.conf.Active() == nil {
-		return v.confDir + " has no network yet"
+	switch {
+	case v.conf == nil:
+		return v.confDir + " is not there yet"
+	case v.conf.Active() == nil:
+		return v.conf.None()
 	}
 	f := v.conf.Active()
 	if f.Err != nil {

@@ -274,7 +274,7 @@ func TestPrimaryIsGone(t *testing.T) {
 		h.eventually(t, "podweir is in the chain", h.shaped)
 		h.remove(t, confDir+"/"+original)
 		h.eventually(t, "podweir's file is gone with its original", func() bool { return h.read(confDir+"/"+ours) == "" })
-		h.eventually(t, "the agent says that there is no network", problem("/"+confDir+" has no network yet"))
+		h.eventually(t, "the agent says that there is no network", problem("/"+confDir+" has no network"))
 		h.write(t, confDir+"/"+original, network("n", 2, "ptp"))
 		h.eventually(t, "podweir is back", func() bool { return h.inForce() == 2 })
 		h.write(t, confDir+"/"+original, "{")
