@@ -426,41 +426,6 @@ func TestParseContract(t *testing.T) {
 	}
 }
 
-func TestParseEveryVersion(t *testing.T) {
-	t.Parallel()
-	for _, version := range terms.CNIVersions {
-		in := strings.ReplaceAll(string(input(`"bandwidth":{"egressRate":1000000,"egressBurst":4294967295}`, "")), "1.0.0", version)
-		for _, command := range []netconf.Command{netconf.Add, netconf.Check, netconf.Del, netconf.Status} {
-			got, err := netconf.Parse(command, []byte(in))
-			if err != nil {
-				t.Errorf("%s: Parse(%d) error = %v", version, command, err)
-			}
-			if want := strings.ReplaceAll(prevResult, "1.0.0", version); string(got.PrevResult) != want {
-				t.Errorf("%s: PrevResult = %s, want the very bytes %s", version, got.PrevResult, want)
-			}
-			if limited := got.Shaping.Egress != nil; limited != (command != netconf.Del) {
-				t.Errorf("%s: Parse(%d) limit = %v", version, command, got.Shaping.Egress)
-			}
-		}
-	}
-}
-
-// TestParseOldResult: until 0.2.0 a result names no interfaces, and a configuration
-// may lack the version.
-func TestParseOldResult(t *testing.T) {
-	t.Parallel()
-	const old = `{"ip4":{"ip":"10.1.2.3/24", "gateway":"10.1.2.1"},"dns":{}}`
-	for head, version := range map[string]string{``: "0.1.0", `"cniVersion":"",`: "0.1.0", `"cniVersion":"0.2.0",`: "0.2.0"} {
-		got, err := netconf.Parse(netconf.Add, []byte(`{`+head+`"name":"net","egressRate":"10M","prevResult":`+old+`}`))
-		if err != nil {
-			t.Fatalf("Parse({%s…) error = %v", head, err)
-		}
-		if got.CNIVersion != version || string(got.PrevResult) != old || len(got.Interfaces) != 0 || got.Shaping.Egress == nil {
-			t.Errorf("Parse({%s…) = version %q, prevResult %s, interfaces %v, egress %v", head, got.CNIVersion, got.PrevResult, got.Interfaces, got.Shaping.Egress)
-		}
-	}
-}
-
 func TestParseGC(t *testing.T) {
 	t.Parallel()
 	want := []netconf.Attachment{{ContainerID: "a", IfName: "eth0"}, {ContainerID: "b", IfName: "net1"}}

@@ -449,34 +449,6 @@ func TestComputeMajors(t *testing.T) {
 	}
 }
 
-func TestComputeNothing(t *testing.T) {
-	t.Parallel()
-	p, err := shaping.Compute(&shaping.Config{Egress: strict(10e6)}, terms.Ingress, full, counter())
-	if p != nil || err != nil {
-		t.Errorf("Compute() of no limit = %v, %v, want nothing", p, err)
-	}
-}
-
-func TestParseNames(t *testing.T) {
-	t.Parallel()
-	if got, err := terms.ParseQueue("none"); got != terms.QueueNone || err != nil {
-		t.Errorf("ParseQueue(none) = %v, %v", got, err)
-	}
-	for want, parse := range map[string]func() error{
-		`"" is not one of strict, elephants, flat`:                                                  func() error { _, err := terms.ParsePolicy(""); return err },
-		`"TBF" is not one of auto, tbf, none`:                                                       func() error { _, err := terms.ParseQueue("TBF"); return err },
-		`"x" is not one of auto, qdisc, tcx-podside, tcx-hostside, clsact-podside, clsact-hostside`: func() error { _, err := terms.ParseMode("x"); return err },
-		`"pod" is not one of auto, host, ifb, prefer-ifb`:                                           func() error { _, err := terms.ParsePlace("pod"); return err },
-	} {
-		if err := parse(); err == nil || err.Error() != want {
-			t.Errorf("error = %v, want %s", err, want)
-		}
-	}
-	if got := terms.Queue(0).String(); got != "invalid(0)" {
-		t.Errorf("String() of no queue = %s", got)
-	}
-}
-
 // A queue that is not available never costs the limit.
 func TestComputeAnotherQueueThanAskedFor(t *testing.T) {
 	t.Parallel()
