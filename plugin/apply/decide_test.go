@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/shaping"
@@ -274,48 +272,6 @@ func TestByNameGivesWayToAuto(t *testing.T) {
 			}
 			if err := decideStrictly(t, w, tc.d, l); err == nil {
 				t.Error("strictly: no error, want one for what was named by hand")
-			}
-		})
-	}
-}
-
-// TestByNameIsTriedAgain: done twice it changes nothing, and when what was named is
-// available, the next look takes it and leaves nothing of the other.
-func TestByNameIsTriedAgain(t *testing.T) {
-	for name, tc := range byNames() {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld()
-			before := *w.devices[terms.SidePod]
-			host, facts := *w.devices[terms.SideHost], w.facts
-			tc.world(w)
-			l := limit(10_000_000)
-			tc.change(l)
-			cfg := &shaping.Config{Egress: l}
-			if tc.d == terms.Ingress {
-				cfg = &shaping.Config{Ingress: l}
-			}
-			ensure(t, w, cfg)
-			w.log = nil
-			ensure(t, w, cfg)
-			if err := w.executor().Check(t.Context(), wantOf(cfg)); err != nil || len(w.log) != 0 {
-				t.Errorf("a second time: did %v, Check = %v, want nothing and nil", w.log, err)
-			}
-			w.tcx, w.facts = true, facts
-			for side, was := range map[terms.Side]*attach.Device{terms.SidePod: &before, terms.SideHost: &host} {
-				dev := w.devices[side]
-				dev.Hooks = slices.DeleteFunc(dev.Hooks, func(h attach.HookProgram) bool { return h.Name == "theirs" })
-				if root := dev.Root(); root != nil && root.Kind == "sfq" {
-					dev.Tree = was.Tree
-				}
-			}
-			ensure(t, w, cfg)
-			want := newWorld()
-			ensure(t, want, cfg)
-			if diff := cmp.Diff(want.shape(), w.shape()); diff != "" {
-				t.Errorf("the pod (-want +got):\n%s", diff)
-			}
-			if record(t, w).Choices[tc.d].Settled {
-				t.Error("the choices are still told to be of auto")
 			}
 		})
 	}

@@ -173,90 +173,6 @@ func TestEnsureFailureKeepsWhatWasShaped(t *testing.T) {
 	}
 }
 
-func TestCheckNamesTheDifference(t *testing.T) {
-	w := newWorld()
-	cfg := both(10_000_000)
-	err := w.executor().Check(t.Context(), wantOf(cfg))
-	if err == nil || !strings.Contains(err.Error(), "not attached") {
-		t.Errorf("Check of nothing = %v, want \"not attached\"", err)
-	}
-	ensure(t, w, cfg)
-	w.devices[terms.SidePod].Tree = shaping.Tree{}
-	err = w.executor().Check(t.Context(), wantOf(cfg))
-	var drift *apply.DriftError
-	if !errors.As(err, &drift) || len(drift.Actions) != 1 || drift.Actions[0].Kind != attach.BuildTree {
-		t.Fatalf("Check without the queue = %v, want one missing build-queue", err)
-	}
-	for _, part := range []string{"eth0 (ifindex 5)", netnsPath, "egress build-queue", "no root qdisc, want tbf"} {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("Check = %q, want %q in it", err, part)
-		}
-	}
-	if w.devices[terms.SidePod].Root() != nil {
-		t.Error("Check repaired; it must not change anything")
-	}
-	if _, err := w.executor().Repair(t.Context(), podID); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.executor().Check(t.Context(), wantOf(cfg)); err != nil {
-		t.Errorf("Check after Repair = %v", err)
-	}
-}
-
-func TestSetAndClear(t *testing.T) {
-	w := newWorld()
-	e := w.executor()
-	cfg := both(10_000_000)
-	if _, err := e.Set(t.Context(), podID, func(*shaping.Config) error { return nil }); !errors.Is(err, apply.ErrNotAttached) {
-		t.Errorf("Set of nothing = %v, want ErrNotAttached", err)
-	}
-	ensure(t, w, cfg)
-	program := w.dataplanes[terms.Egress].Slot
-	w.log = nil
-	faster := func(c *shaping.Config) error { c.Egress.Rate = 20_000_000; return nil }
-	if _, err := e.Set(t.Context(), podID, faster); err != nil {
-		t.Fatal(err)
-	}
-	if want := []string{"record", "egress update", "egress change-queue"}; !slices.Equal(w.log, want) {
-		t.Errorf("Set took the steps %v, want %v", w.log, want)
-	}
-	if got := w.dataplanes[terms.Egress].Slot; got != program {
-		t.Errorf("Set replaced program %d by %d", program, got)
-	}
-	if r := record(t, w); r.Config.Egress.Rate != 20_000_000 || r.Asked == nil || r.Asked.Egress.Rate != 10_000_000 {
-		t.Errorf("record has rate %v and asked %v", r.Config.Egress.Rate, r.Asked)
-	}
-	// ADD and CHECK of the same annotation leave it.
-	ensure(t, w, cfg)
-	if got := record(t, w).Config.Egress.Rate; got != 20_000_000 {
-		t.Errorf("the same ADD again takes back what set changed: %v", got)
-	}
-	if err := e.Check(t.Context(), wantOf(cfg)); err != nil {
-		t.Errorf("Check after Set = %v", err)
-	}
-	// Set twice, Clear: the annotation's own rate.
-	if _, err := e.Set(t.Context(), podID, func(c *shaping.Config) error { c.Egress.Rate = 30_000_000; return nil }); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := e.Clear(t.Context(), podID); err != nil {
-		t.Fatal(err)
-	}
-	if r := record(t, w); r.Config.Egress.Rate != 10_000_000 || r.Asked != nil {
-		t.Errorf("after Clear the record has rate %v and asked %v", r.Config.Egress.Rate, r.Asked)
-	}
-	// A new annotation ends what set changed.
-	if _, err := e.Set(t.Context(), podID, faster); err != nil {
-		t.Fatal(err)
-	}
-	ensure(t, w, both(40_000_000))
-	if r := record(t, w); r.Config.Egress.Rate != 40_000_000 || r.Asked != nil {
-		t.Errorf("after a new annotation the record has rate %v and asked %v", r.Config.Egress.Rate, r.Asked)
-	}
-	if _, err := e.Set(t.Context(), podID, func(*shaping.Config) error { return errBoom }); !errors.Is(err, errBoom) {
-		t.Errorf("Set with a bad change = %v, want its error", err)
-	}
-}
-
 func TestRecordOfAnotherVersion(t *testing.T) {
 	r := &apply.Record{Version: apply.RecordVersion + 1, ID: podID}
 	b, err := r.Marshal()
@@ -333,31 +249,6 @@ func TestAnotherDeviceTakesTheName(t *testing.T) {
 	ensure(t, w, both(20_000_000))
 	if got := record(t, w).Interface.PodIndex; got != 6 {
 		t.Errorf("the record is of ifindex %d after the first device is gone, want 6", got)
-	}
-}
-
-// A name that is gone costs the others nothing, wherever it is in the list.
-func TestEnsureInterfaceThatIsGone(t *testing.T) {
-	for _, names := range [][]string{{"net1", "eth0"}, {"eth0", "net1"}, {"net1"}} {
-		w, told := newWorld(), []string{}
-		e := w.executor()
-		e.Skipped = func(name string, why error) { told = append(told, name+": "+why.Error()) }
-		want := wantOf(both(10_000_000))
-		want.Names = names
-		states, err := e.Ensure(t.Context(), want)
-		if err != nil || len(states) != 1 || states[0].Interface.PodName != "eth0" {
-			t.Errorf("%q: Ensure = %d states, %v, want eth0's", names, len(states), err)
-		}
-		if len(told) != 1 || !strings.HasPrefix(told[0], "net1: ") {
-			t.Errorf("%q: told %q, want that net1 was skipped", names, told)
-		}
-	}
-	w := newWorld()
-	want := wantOf(both(10_000_000))
-	want.ID.IfName, want.Names = "net1", []string{"net1", "net2"}
-	states, err := w.executor().Ensure(t.Context(), want)
-	if !errors.Is(err, apply.ErrGone) || !strings.Contains(err.Error(), `"net2"`) || len(states) != 0 {
-		t.Errorf("without any: Ensure = %d states, %v, want an error that names them", len(states), err)
 	}
 }
 

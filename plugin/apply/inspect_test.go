@@ -14,90 +14,19 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
-	"github.com/podweir/podweir/plugin/testutil/must"
-	"github.com/podweir/podweir/plugin/units"
 )
 
-// What was not available is no wish: every look tries what is wanted again, and says
-// since when it is not available.
-func TestWantedIsTriedAgain(t *testing.T) {
-	for _, d := range terms.Directions {
-		t.Run(d.String(), func(t *testing.T) {
-			w := newWorld()
-			cfg := both(10_000_000)
-			side := attach.QueueSide(d)
-			foreignRoot(w, side)
-			ensure(t, w, cfg)
-			first := record(t, w).Choices[d]
-			if !first.Degraded() || first.Since.IsZero() {
-				t.Fatalf("choice beside a foreign root: %+v, want a degraded one with a time", first)
-			}
-			e := w.executor()
-			e.Now = func() time.Time { return first.Since.Add(time.Hour) }
-			in, err := e.Inspect(record(t, w))
-			if err != nil || len(in.Plan) != 0 || len(in.Degraded) != 1 || !in.Degraded[0].Since.Equal(first.Since) ||
-				!strings.Contains(in.Degraded[0].Reason, "sfq 8001:") {
-				t.Fatalf("with the foreign root: %+v, %v, want no step and the reason since %v", in, err, first.Since)
-			}
-			w.devices[side].Tree = shaping.Tree{}
-			if in, err = e.Inspect(record(t, w)); err != nil || len(in.Degraded) != 0 || len(in.Plan) == 0 ||
-				!strings.Contains(in.Plan[0].Reason, "what is wanted is available again") {
-				t.Fatalf("without the foreign root: %+v, %v, want steps to what is wanted", in, err)
-			}
-			if _, err := e.Repair(t.Context(), podID); err != nil {
-				t.Fatal(err)
-			}
-			if c := record(t, w).Choices[d]; c.Degraded() || !c.Since.IsZero() || w.devices[side].Root() == nil {
-				t.Errorf("after repair the choice is %+v and the device %+v, want the queue", c, w.devices[side])
-			}
-			if in, err = e.Inspect(record(t, w)); err != nil || len(in.Plan) != 0 {
-				t.Errorf("after repair: %+v, %v, want no step", in, err)
-			}
-		})
-	}
-}
-
-// A queue of podweir's that no record tells of is no stranger's: it is taken over with
-// its handles, and what waits in it stays.
-func TestAdoptsItsOwnQueue(t *testing.T) {
+// A degradation tells since when it lasts, whoever looks later.
+func TestDegradedSince(t *testing.T) {
 	w := newWorld()
-	cfg := both(10_000_000)
-	ensure(t, w, cfg)
-	majors := record(t, w).Choices[terms.Egress].Majors
-	clear(w.records)
-	clear(w.dataplanes)
-	var told []string
-	e := w.executor()
-	e.Planned = func(_ attach.Interface, plan []attach.Action) { told = append(told, kinds(plan)...) }
-	if _, err := e.Ensure(t.Context(), wantOf(cfg)); err != nil {
-		t.Fatal(err)
-	}
-	if slices.ContainsFunc(told, func(s string) bool { return strings.HasSuffix(s, "build-queue") }) || !slices.Contains(told, "egress load") {
-		t.Errorf("steps %v, want a slot and no new queue", told)
-	}
-	if c := record(t, w).Choices[terms.Egress]; !slices.Equal(c.Majors, majors) || c.Degraded() {
-		t.Errorf("choice %+v, want the handles %v", c, majors)
-	}
-	if in, err := e.Inspect(record(t, w)); err != nil || len(in.Plan) != 0 {
-		t.Errorf("afterwards: %+v, %v, want no step", in, err)
-	}
-}
-
-// What an earlier way of limiting left is removed when no record tells of it.
-func TestRemovesStrays(t *testing.T) {
-	w := newWorld()
+	foreignRoot(w, terms.SidePod)
 	ensure(t, w, both(10_000_000))
-	clear(w.records)
-	clear(w.dataplanes)
-	cfg := both(10_000_000)
-	cfg.Egress.Queue = terms.QueueNone
-	ensure(t, w, cfg)
-	pod := w.devices[terms.SidePod]
-	if pod.Root() != nil || w.has("pw_band") && slices.ContainsFunc(pod.Hooks, func(h attach.HookProgram) bool { return h.Name == "pw_band" }) {
-		t.Errorf("the pod's device has %+v, want neither queue nor classifier", pod)
-	}
-	if in, err := w.executor().Inspect(record(t, w)); err != nil || len(in.Plan) != 0 {
-		t.Errorf("afterwards: %+v, %v, want no step", in, err)
+	since := record(t, w).Choices[terms.Egress].Since
+	e := w.executor()
+	e.Now = func() time.Time { return since.Add(time.Hour) }
+	in, err := e.Inspect(record(t, w))
+	if err != nil || len(in.Degraded) != 1 || since.IsZero() || !in.Degraded[0].Since.Equal(since) {
+		t.Errorf("with the foreign root: %+v, %v, want the reason since %v", in, err, since)
 	}
 }
 
@@ -141,36 +70,6 @@ func TestNoFilterWhereOnlyTCXWillDo(t *testing.T) {
 		byHand.Strict = true
 		if _, err := newWorld().executor().Ensure(t.Context(), byHand); err == nil || !strings.Contains(err.Error(), "hostHook is tcx") {
 			t.Errorf("by hand: %v, want an error", err)
-		}
-	}
-}
-
-// A lost record costs the pod's device nothing: what podweir made it less is not taken for
-// what it had before, and what another party made it less is.
-func TestOffloadAfterTheRecordWasLost(t *testing.T) {
-	small := attach.Offload{GSO: 5_000, GSOIPv4: 5_000}
-	for _, tt := range []struct {
-		before    attach.Offload
-		rate, now units.BitRate
-	}{
-		{bigTCP, 10_000_000, 1_000_000_000},
-		{bigTCP, 100_000_000, 10_000_000},
-		{bigTCP, 10_000_000, 10_000_000},
-		{small, 100_000_000, 1_000_000_000},
-		{small, 100_000_000, 10_000_000},
-	} {
-		w := newWorld()
-		w.devices[terms.SidePod].Offload = tt.before
-		ensure(t, w, &shaping.Config{Egress: limit(tt.rate)})
-		clear(w.records)
-		clear(w.dataplanes)
-		ensure(t, w, &shaping.Config{Egress: limit(tt.now)})
-		if got := w.devices[terms.SidePod].Offload; tt.now == 1_000_000_000 && got != tt.before {
-			t.Errorf("%v at %v, lost, then at %v: %v, want it back", tt.before, tt.rate, tt.now, got)
-		}
-		must.OK(t, w.executor().Remove(t.Context(), podID))
-		if got := w.devices[terms.SidePod].Offload; got != tt.before {
-			t.Errorf("%v at %v, lost, at %v, removed: %v, want it back", tt.before, tt.rate, tt.now, got)
 		}
 	}
 }

@@ -10,12 +10,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
-	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // redirected is a pod whose ingress goes through the ifb, then gets a netfilter
@@ -39,45 +37,6 @@ func (w *world) has(program string) bool {
 	return slices.ContainsFunc(w.devices[terms.SidePod].Hooks, func(h attach.HookProgram) bool {
 		return h.Name == program
 	})
-}
-
-// Policy comes before the cap: a running redirect is left for policing whatever
-// the operator requested, CHECK says so first, and done twice it changes
-// nothing.
-func TestLeavesTheRedirect(t *testing.T) {
-	for name, change := range map[string]func(*shaping.Limit){
-		"auto":          func(*shaping.Limit) {},
-		"mode by name":  func(l *shaping.Limit) { l.Mode = terms.ModeQdisc },
-		"queue by name": func(l *shaping.Limit) { l.Queue = terms.QueueTBF },
-		"both by name":  func(l *shaping.Limit) { l.Mode, l.Queue = terms.ModeQdisc, terms.QueueTBF },
-	} {
-		t.Run(name, func(t *testing.T) {
-			w, cfg := redirected(t, change)
-			err := w.executor().Check(t.Context(), wantOf(cfg))
-			if drift := (*apply.DriftError)(nil); !errors.As(err, &drift) || drift.Actions[0].Kind != attach.TearDown ||
-				!strings.Contains(err.Error(), "netfilter ingress chain on eth0") {
-				t.Errorf("Check = %v, want a tear-down that names the chain", err)
-			}
-			states, err := w.executor().Repair(t.Context(), podID)
-			must.OK(t, err)
-			p := states[0].Directions[terms.Ingress].Params
-			if p.Queue != terms.QueueNone || p.Redirect || p.CapHolds ||
-				!strings.Contains(strings.Join(p.Notes, "\n"), "netfilter ingress chain on eth0") {
-				t.Errorf("after Repair %v, redirect %v, notes %q, want policing that says why", p.Queue, p.Redirect, p.Notes)
-			}
-			if w.has("pw_redirect") || !w.has("pw_police") || w.devices[terms.SideIFB] != nil {
-				t.Errorf("after Repair the pod has %+v", w.shape())
-			}
-			w.log = nil
-			ensure(t, w, cfg)
-			if err := w.executor().Check(t.Context(), wantOf(cfg)); err != nil || len(w.log) != 0 {
-				t.Errorf("Ensure again did %v, Check = %v, want nothing and nil", w.log, err)
-			}
-			if err := w.executor().Remove(t.Context(), podID); err != nil || len(w.devices[terms.SidePod].Hooks) != 0 {
-				t.Errorf("Remove = %v and leaves %+v", err, w.shape())
-			}
-		})
-	}
 }
 
 // Where policing is not available either, the redirect goes all the same.
@@ -164,28 +123,6 @@ func starved(t *testing.T, other *attach.HookProgram, change func(*shaping.Limit
 func (w *world) othersLeave() {
 	pod := w.devices[terms.SidePod]
 	pod.Hooks = slices.DeleteFunc(pod.Hooks, func(h attach.HookProgram) bool { return !h.Ours })
-}
-
-// Without TCX nobody gets ahead of him: the limit out of the pod stays, and CHECK, ADD and
-// repair say that the other one does not hold, until he is gone.
-func TestSaysWhoStarvesTheRedirectWithoutTCX(t *testing.T) {
-	w, cfg := starved(t, &attach.HookProgram{Kind: terms.HookKindClsact, Hook: terms.HookIngress, FilterKind: "u32", Pref: 1, Answer: judge.AnswerEnds}, func(*shaping.Limit) {})
-	w.tcx = false
-	cfg.Egress = limit(5_000_000)
-	states, err := w.executor().Ensure(t.Context(), wantOf(cfg))
-	_, repaired := w.executor().Repair(t.Context(), podID)
-	for _, err := range []error{err, repaired, w.executor().Check(t.Context(), wantOf(cfg))} {
-		if !errors.Is(err, attach.ErrHookTaken) || !errors.Is(err, judge.ErrNoTCX) || !strings.Contains(err.Error(), "u32 filter at preference 1") {
-			t.Errorf("%v, want ErrHookTaken and ErrNoTCX naming the filter", err)
-		}
-	}
-	if len(states) != 1 || w.dataplanes[terms.Egress] == nil || !w.has("pw_redirect") {
-		t.Errorf("Ensure returned %d states and leaves %+v, want both directions", len(states), w.shape())
-	}
-	w.othersLeave()
-	if err := w.executor().Check(t.Context(), wantOf(cfg)); err != nil {
-		t.Errorf("Check without him = %v", err)
-	}
 }
 
 // Whoever asks by hand for a queue by name gets an error, and is told who starves it.

@@ -480,31 +480,6 @@ func TestTreeDiff(t *testing.T) {
 	}
 }
 
-// What was taken away in the pod is told, and put back where it was.
-func TestDriftIsToldAndPutBack(t *testing.T) {
-	w := newWorld()
-	ensure(t, w, both(10_000_000))
-	e, told := w.executor(), 0
-	e.Drifted = func(id attach.ID, plan []attach.Action) {
-		if id != podID || !slices.ContainsFunc(plan, func(a attach.Action) bool { return a.InPod() }) {
-			t.Errorf("Drifted(%v, %v), want the queue in the pod", id, plan)
-		}
-		told++
-	}
-	if _, err := e.Repair(t.Context(), podID); err != nil || told != 0 {
-		t.Fatalf("Repair of what is in order = %v, told of drift %d times", err, told)
-	}
-	for i := range 5 {
-		w.devices[terms.SidePod].Tree = shaping.Tree{}
-		if _, err := e.Repair(t.Context(), podID); err != nil || told != i+1 {
-			t.Fatalf("Repair = %v, told of drift %d times, want %d", err, told, i+1)
-		}
-		if len(w.devices[terms.SidePod].Tree.Qdiscs) == 0 {
-			t.Error("the queue was not put back")
-		}
-	}
-}
-
 // What is changed because the wish changed, or because of another release, is nobody's
 // doing.
 func TestDriftIsWhatSomebodyElseDid(t *testing.T) {
@@ -630,62 +605,6 @@ func TestRecordHasChoicesByName(t *testing.T) {
 		if !strings.Contains(string(b), want) {
 			t.Errorf("the record is %s, want %s in it", b, want)
 		}
-	}
-}
-
-func TestRepairTellsWhatItMends(t *testing.T) {
-	w := newWorld()
-	ensure(t, w, both(10_000_000))
-	e := w.executor()
-	var told []string
-	e.Planned = func(i attach.Interface, plan []attach.Action) {
-		for _, a := range plan {
-			told = append(told, i.PodName+" "+a.Direction.String()+" "+a.Kind.String())
-		}
-	}
-	if _, err := e.Repair(t.Context(), podID); err != nil || len(told) != 0 {
-		t.Errorf("Repair of what is in order = %v and mends %v", err, told)
-	}
-	w.devices[terms.SidePod].Tree = shaping.Tree{}
-	if _, err := e.Repair(t.Context(), podID); err != nil {
-		t.Fatal(err)
-	}
-	if want := []string{"eth0 egress build-queue"}; !slices.Equal(told, want) {
-		t.Errorf("Repair mends %v, want %v", told, want)
-	}
-}
-
-// Another interface in the place of the recorded one is not what the record is
-// about: it is not repaired, and what is left of the old one can be removed.
-func TestRepairOfWhatIsGone(t *testing.T) {
-	for name, change := range map[string]func(*world){
-		"new namespace": func(w *world) { w.iface.NetNSInode = 2 },
-		"new device":    func(w *world) { w.iface.PodIndex = 6 },
-		"no device": func(w *world) {
-			for _, r := range w.records[podID] {
-				r.Interface.NetNSPath = "/run/netns/none"
-			}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld()
-			ensure(t, w, both(10_000_000))
-			e := w.executor()
-			if removed, err := e.RemoveGone(t.Context(), podID); removed || err != nil || len(w.records) != 1 {
-				t.Errorf("RemoveGone of a pod that is there = %v, %v", removed, err)
-			}
-			change(w)
-			w.log = nil
-			if _, err := e.Repair(t.Context(), podID); !errors.Is(err, apply.ErrGone) || len(w.log) != 0 {
-				t.Errorf("Repair = %v with the steps %v, want ErrGone and none", err, w.log)
-			}
-			if removed, err := e.RemoveGone(t.Context(), podID); !removed || err != nil || len(w.records) != 0 {
-				t.Errorf("RemoveGone = %v, %v with %d records left", removed, err, len(w.records))
-			}
-			if removed, err := e.RemoveGone(t.Context(), podID); removed || err != nil {
-				t.Errorf("RemoveGone of nothing = %v, %v", removed, err)
-			}
-		})
 	}
 }
 

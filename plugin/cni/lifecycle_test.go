@@ -22,7 +22,6 @@ import (
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
-	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
@@ -346,31 +345,6 @@ func TestPrivilegedPacketsPastTheLimit(t *testing.T) {
 		}
 		p.must(t, "CHECK", p.conf(bypassed))
 	}
-}
-
-// Senders elsewhere are not bounded for what the pod sends: the ifb takes what the pod's
-// peer sends, and CHECK tells if it does not.
-func TestPrivilegedPacketsOfTheIFB(t *testing.T) {
-	testutil.RequireQdisc(t, "tbf")
-	p := newNode(t).newPod(t)
-	c := p.conf(conf{"egressRate": "10M", "ingressRate": "10M", "ingressPlace": "ifb"})
-	p.must(t, "ADD", c)
-	ifb := hostif.IFBName(p.dev.Index)
-	whole := func(when string) {
-		t.Helper()
-		if got := p.ns.Interface(t, ifb).GSOMaxSize; got < 65536 {
-			t.Errorf("%s the ifb cuts packets of more than %d, want those of its peer whole", when, got)
-		}
-	}
-	whole("after ADD")
-	p.ns.Run(t, "ip", "link", "set", ifb, "gso_max_size", "6400")
-	wantCode(t, "CHECK with an ifb that cuts", p.call(t, "CHECK", c).err, 101, "ingress make-ifb: "+ifb+" cuts packets of more than 6.4 kB")
-	p.must(t, "ADD", c)
-	whole("after another ADD")
-	p.ns.Run(t, "ip", "link", "del", ifb)
-	p.must(t, "ADD", c)
-	whole("made again")
-	p.must(t, "CHECK", c)
 }
 
 func compact(t *testing.T, b []byte) []byte {

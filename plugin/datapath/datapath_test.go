@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,7 +28,6 @@ import (
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/must"
-	"github.com/podweir/podweir/plugin/units"
 )
 
 func params(t *testing.T, change func(*shaping.Config)) *shaping.Params {
@@ -223,50 +221,6 @@ func TestPrivilegedCountersAndHeavyFlows(t *testing.T) {
 	}
 	if f.Bytes == 0 || f.Bytes > packets*1400 || f.LastSeen > time.Minute || f.Since < f.LastSeen {
 		t.Errorf("heavy flow %+v", f)
-	}
-}
-
-// A limit that is raised while its queue is full is in force at once: heavy packets do not
-// wait until what was counted is worked off at the rate before.
-func TestPrivilegedHigherRateIsInForceAtOnce(t *testing.T) {
-	n, dir := openNode(t)
-	configure := func(rate units.BitRate) {
-		t.Helper()
-		p := params(t, func(c *shaping.Config) { c.Egress.Rate = rate })
-		must.OK(t, n.Configure(dir, p, nil, 0))
-	}
-	configure(100_000)
-	slot, err := n.Slot(dir, terms.Egress)
-	must.OK(t, err)
-	prog, err := n.Program("pw_band", image.Carrier(slot))
-	must.OK(t, err)
-	passes := func() bool {
-		t.Helper()
-		verdict, err := prog.Run(udpPacket(1400))
-		must.OK(t, err)
-		const drop = 2 // TC_ACT_SHOT
-		return verdict != drop
-	}
-	const most = 1000
-	for i := 0; passes(); i++ {
-		if i == most {
-			t.Fatalf("%d packets passed at 100k, want the queue to be full before", most)
-		}
-	}
-	view, err := n.View(dir, terms.Egress)
-	must.OK(t, err)
-	var now unix.Timespec
-	must.OK(t, unix.ClockGettime(unix.CLOCK_MONOTONIC, &now))
-	// More than the queue holds at that rate, or chance would have a say.
-	atomic.StoreUint64(&view.State.TotalTat, uint64(now.Nano()+int64(3500*time.Millisecond))<<6)
-	if passes() {
-		t.Fatal("a packet passed at 100k with 3.5 s of it before it, so this test shows nothing")
-	}
-	configure(1_000_000)
-	begin := time.Now()
-	testutil.Eventually(t, 10*time.Second, "a heavy packet passes at 1M", passes)
-	if took := time.Since(begin); took > time.Second {
-		t.Errorf("the first heavy packet passed %v after the limit was raised to 1M, want at most 1 s", took)
 	}
 }
 

@@ -166,24 +166,6 @@ func TestPrivilegedClsactNeverReplaces(t *testing.T) {
 	}
 }
 
-// A clsact qdisc that was there before stays, empty as it was.
-func TestPrivilegedClsactOfOthersStays(t *testing.T) {
-	testutil.RequireQdisc(t, "clsact", "bpf")
-	d := newDevice(t)
-	d.Run(t, "tc", "qdisc", "add", "dev", "eth0", "clsact")
-	at := queue.Place{Hook: terms.HookEgress, Pref: 1, Handle: 1}
-	made := d.attach(t, at, testutil.VerdictProgram(t, "pw_test", -1))
-	if made {
-		t.Error("AttachClsact says that it made a qdisc that was there")
-	}
-	if _, err := queue.DetachClsact(d.Handle, d.index, at, made); err != nil {
-		t.Fatal(err)
-	}
-	if got := d.observe(t); got.HookQdisc != "clsact" || len(got.HookFilters) != 0 {
-		t.Errorf("after DetachClsact: qdisc %q, filters %v", got.HookQdisc, got.HookFilters)
-	}
-}
-
 // The kernel would take a filter for clsact's egress hook on an ingress qdisc,
 // and put it on the ingress hook.
 func TestPrivilegedClsactBesideIngressQdisc(t *testing.T) {
@@ -311,47 +293,6 @@ func TestPrivilegedRedirectsOfOthers(t *testing.T) {
 			t.Errorf("%s: sends to %d, want %d", name, got, want)
 		}
 	}
-}
-
-func TestPrivilegedMirred(t *testing.T) {
-	testutil.RequireQdisc(t, "clsact", "bpf", "mirred", "ifb")
-	d := newDevice(t)
-	ifb, err := d.Handle.EnsureIFB(d.Interface(t, "eth0"))
-	must.OK(t, err)
-	at := queue.Place{Hook: terms.HookIngress, Pref: queue.RedirectPref, Handle: 1}
-	made, err := queue.AttachMirred(d.Handle, d.index, at, ifb.Index)
-	if err != nil || !made {
-		t.Fatalf("AttachMirred = %v, %v", made, err)
-	}
-	got := d.observe(t)
-	if len(got.HookFilters) != 1 || got.HookFilters[0].RedirectIndex != ifb.Index || !queue.Ours(&got.HookFilters[0]) ||
-		got.HookFilters[0].Name != queue.MirredName || got.HookFilters[0].Pref != 65535 {
-		t.Fatalf("Observe after AttachMirred = %+v", got.HookFilters)
-	}
-	// The pod still answers, by way of the ifb: what is larger than the ifb's MTU,
-	// and IPv6, which an ifb has not.
-	tree := bandTree(1_250_000, 12_500)
-	must.OK(t, queue.Build(d.Handle, ifb.Index, &tree, queue.Classifier{}))
-	d.Run(t, "ip", "addr", "add", "fd09::1/64", "dev", "eth0", "nodad")
-	d.peer.Run(t, "ip", "addr", "add", "fd09::2/64", "dev", "eth0", "nodad")
-	for _, addr := range []string{"10.9.0.1", "fd09::1"} {
-		d.peer.Run(t, "ping", "-c3", "-i0.01", "-W2", "-s1400", addr)
-	}
-	onIFB, err := queue.Observe(d.Handle, ifb.Index)
-	if err != nil || onIFB.Root().Stats.Packets < 6 {
-		t.Errorf("the ifb's root counted %+v, %v, want at least 6 packets", onIFB.Root(), err)
-	}
-	ok, err := queue.ProbeRedirect(-1)
-	if err != nil || !ok {
-		t.Errorf("ProbeRedirect by mirred = %v, %v, want true", ok, err)
-	}
-	if _, err := queue.DetachClsact(d.Handle, d.index, at, made); err != nil {
-		t.Fatal(err)
-	}
-	if got := d.observe(t); got.HookQdisc != "" || len(got.HookFilters) != 0 {
-		t.Errorf("after DetachClsact: qdisc %q, filters %v", got.HookQdisc, got.HookFilters)
-	}
-	d.peer.Run(t, "ping", "-c1", "-W2", "10.9.0.1")
 }
 
 // redirectReachesIFB reports whether a device answers whose packets

@@ -210,50 +210,6 @@ func TestPrivilegedBuildLongBucket(t *testing.T) {
 	})
 }
 
-func TestPrivilegedBuildBesideForeignRoot(t *testing.T) {
-	testutil.RequireQdisc(t, "tbf", "htb", "pfifo_fast")
-	d := newDevice(t)
-	d.Run(t, "tc", "qdisc", "add", "dev", "eth0", "root", "handle", "5:", "htb", "default", "1")
-	before := d.observe(t).Tree
-	tree := bandTree(1_250_000, 12_500)
-	err := queue.Build(d.Handle, d.index, &tree, queue.Classifier{})
-	var foreign *queue.ForeignRootError
-	if !errors.Is(err, queue.ErrForeignRoot) || !errors.As(err, &foreign) {
-		t.Fatalf("Build beside a foreign root = %v, want ErrForeignRoot", err)
-	}
-	if foreign.Kind != "htb" || foreign.Handle != handle(5, 0) || !strings.Contains(err.Error(), "htb 5:0") {
-		t.Errorf("Build = %v, want an error that names htb 5:0", err)
-	}
-	for _, r := range []shaping.Qdisc{
-		tree.Qdiscs[0],
-		{Kind: shaping.KindHTB, Handle: handle(6, 0)},
-		{Kind: shaping.KindTBF, Handle: handle(5, 0)},
-	} {
-		if err := queue.Remove(d.Handle, d.index, r.Kind, r.Handle); err != nil {
-			t.Errorf("Remove(%s %x) = %v, want nil", r.Kind, r.Handle, err)
-		}
-	}
-	if diff := cmp.Diff(before, d.observe(t).Tree); diff != "" {
-		t.Errorf("the foreign root changed (-before +after):\n%s", diff)
-	}
-	// The operator's word.
-	must.OK(t, queue.RemoveForeignRoot(d.Handle, d.index))
-	d.build(t, tree, testutil.Program{FD: -1})
-}
-
-// What an interrupted Build left is made whole.
-func TestPrivilegedBuildOverOurs(t *testing.T) {
-	testutil.RequireQdisc(t, "tbf", "pfifo_fast")
-	d := newDevice(t)
-	d.Run(t, "tc", "qdisc", "add", "dev", "eth0", "root", "handle", "a1b2:", "tbf", "rate", "1mbit", "burst", "9100", "limit", "10000")
-	tree := bandTree(1_250_000, 12_500)
-	d.build(t, tree, testutil.Program{FD: -1})
-	if diff := sameTree(tree, d.observe(t).Tree); diff != "" {
-		t.Errorf("Observe after Build over half a tree differs (-want +got):\n%s", diff)
-	}
-	d.build(t, tree, testutil.Program{FD: -1})
-}
-
 // A step that fails takes back those before it.
 func TestPrivilegedBuildFailureLeavesNothing(t *testing.T) {
 	testutil.RequireQdisc(t, "htb", "tbf", "pfifo_fast")
@@ -286,44 +242,6 @@ func send(tb testing.TB, d *device, count, size int) {
 	tb.Helper()
 	script := fmt.Sprintf("exec 3>/dev/udp/10.9.0.2/9; b=$(printf '%%0%dd' 0); for ((i=0;i<%d;i++)); do printf %%s \"$b\" >&3; done; true", size, count)
 	d.Run(tb, "bash", "-c", script)
-}
-
-// The answer of the program on our qdisc is a class: what it names goes
-// through the shaper, what it does not goes past it.
-func TestPrivilegedFilterChoosesClass(t *testing.T) {
-	testutil.RequireQdisc(t, "tbf", "htb", "pfifo_fast", "bpf")
-	for name, c := range map[string]struct {
-		minor  int32
-		shaped bool
-	}{"class 2": {2, true}, "no class": {0, false}} {
-		t.Run(name, func(t *testing.T) {
-			d := newDevice(t)
-			d.build(t, htbTree(1_250_000, 12_500), testutil.ClassProgram(t, "pw_test", c.minor))
-			before := d.observe(t)
-			d.Run(t, "ping", "-c5", "-i0.01", "-W2", "10.9.0.2")
-			after := d.observe(t)
-			if n := after.Qdiscs[0].Stats.Packets - before.Qdiscs[0].Stats.Packets; n < 5 {
-				t.Errorf("the root counted %d packets, want at least 5", n)
-			}
-			n := after.Qdiscs[1].Stats.Packets - before.Qdiscs[1].Stats.Packets
-			if (n >= 5) != c.shaped || (n == 0) == c.shaped {
-				t.Errorf("the shaper under class 2 counted %d packets, want them there: %v", n, c.shaped)
-			}
-		})
-	}
-}
-
-// Some CNI plugins make devices with a queue of no packets, on which
-// pfifo_fast refuses to start.
-func TestPrivilegedBuildOnDeviceWithoutQueue(t *testing.T) {
-	testutil.RequireQdisc(t, "tbf", "pfifo_fast")
-	d := newDevice(t)
-	must.OK(t, d.Handle.SetTxQueueLen(d.index, 0))
-	d.build(t, bandTree(1_250_000, 12_500), testutil.Program{FD: -1})
-	d.Run(t, "ping", "-c1", "-W2", "10.9.0.2")
-	if got := d.Interface(t, "eth0").TxQueueLen; got != 1000 {
-		t.Errorf("txqueuelen is %d after Build, want the kernel's 1000", got)
-	}
 }
 
 // What goes past the shaper must not depend on a short queue of the driver's.

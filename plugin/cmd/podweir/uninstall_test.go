@@ -169,45 +169,6 @@ func TestPrivilegedUninstall(t *testing.T) {
 	}
 }
 
-// TestPrivilegedGC removes what is kept of a pod that is gone, and of no other.
-func TestPrivilegedGC(t *testing.T) {
-	c := newCLI(t)
-	root, binary := nodeRoot(t)
-	c.must(t, "install", "--root", root, "--binary", binary)
-	second := c.secondPod(t)
-	for container, netns := range map[string]string{"one": c.pod.Path(), "two": second.Path()} {
-		c.add(t, filepath.Join(root, "etc/cni/net.d"), container, netns)
-	}
-	c.must(t, "gc")
-	if rep := parse[status.Report](t, c, "status"); len(rep.Attachments) != 2 {
-		t.Fatalf("gc removed pods that run: %+v", rep)
-	}
-	second.Run(t, "ip", "link", "del", "eth0")
-	c.must(t, "gc", "--dry-run")
-	if n := len(attachments(t, c)); n != 2 {
-		t.Errorf("gc --dry-run leaves %d of 2", n)
-	}
-	c.must(t, "gc")
-	if left := attachments(t, c); len(left) != 1 || left[0] != "one" {
-		t.Errorf("gc leaves %v, want the pod that runs", left)
-	}
-}
-
-// attachments are the containers that podweir keeps something of.
-func attachments(t *testing.T, c *cli) []string {
-	t.Helper()
-	node, err := engine.Open(engine.Paths{Pins: c.pins, Run: c.run})
-	must.OK(t, err)
-	defer node.Close()
-	ids, err := node.List()
-	must.OK(t, err)
-	out := make([]string, len(ids))
-	for i, id := range ids {
-		out[i] = id.ContainerID
-	}
-	return out
-}
-
 func TestInstallPrints(t *testing.T) {
 	root, binary := nodeRoot(t)
 	run := func(args ...string) (string, error) {
@@ -323,55 +284,14 @@ func TestPrivilegedRemoveDirOfReadOnlyRoot(t *testing.T) {
 	}
 }
 
-func TestPrivilegedRepair(t *testing.T) {
-	c := newCLI(t)
-	if out := c.must(t, "repair"); !strings.Contains(out, "0 interfaces looked at") {
-		t.Errorf("repair of an empty node prints %q", out)
-	}
-	c.must(t, append(c.netns(), "attach", "--egress", "10M", "--ingress", "20M")...)
-	if out := c.must(t, "repair"); out != "1 interfaces looked at, 0 with differences, 0 errors.\n" {
-		t.Errorf("repair of what is in order prints %q", out)
-	}
-	program := c.programs(t)
-	c.pod.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
-	out := c.must(t, "repair", "--dry-run")
-	if !strings.Contains(out, "would repair egress build-queue: eth0: no root qdisc, want tbf") {
-		t.Errorf("repair --dry-run prints %q", out)
-	}
-	if c.programs(t) == program {
-		t.Error("repair --dry-run has built the queue")
-	}
-	lines := parse[[]repaired](t, c, "repair")
-	if len(lines) != 1 || len(lines[0].Steps) == 0 || lines[0].Error != "" || lines[0].Gone {
-		t.Errorf("repair prints %+v", lines)
-	}
-	if c.programs(t) != program {
-		t.Errorf("repair left %s, want %s", c.programs(t), program)
-	}
-	if rep := parse[status.Report](t, c, "status"); len(rep.Failures) != 0 || len(rep.Attachments) != 1 || len(rep.Attachments[0].Drift) != 0 {
-		t.Errorf("status after repair: %+v", rep)
-	}
-	// An MTU above the bucket of the queue.
-	c.pod.Run(t, "ip", "link", "set", "eth0", "mtu", "65000")
-	if out = c.must(t, "repair"); !strings.Contains(out, "change-queue: eth0: tbf burst is") {
-		t.Errorf("repair after a change of the MTU prints %q", out)
-	}
-	c.fails(t, []string{"nothing is attached", "default/none"}, "repair", "--pod", "default/none")
-	// The device goes under the attachment.
-	c.pod.Run(t, "ip", "link", "del", "eth0")
-	if lines = parse[[]repaired](t, c, "repair"); len(lines) != 1 || !lines[0].Gone {
-		t.Errorf("repair of a pod that is gone prints %+v", lines)
-	}
-}
-
 // gc is what the command says; it must not fail.
-func (c *cli) gc(t *testing.T) string {
+func (c *cli) gc(t *testing.T, args ...string) string {
 	t.Helper()
 	root := newRoot()
 	var out bytes.Buffer
 	root.SetOut(&out)
 	root.SetErr(&out)
-	root.SetArgs([]string{"gc", "--pins", c.pins, "--run", c.run})
+	root.SetArgs(append([]string{"gc", "--pins", c.pins, "--run", c.run}, args...))
 	if err := c.node.Do(func() error { return root.ExecuteContext(t.Context()) }); err != nil {
 		t.Fatalf("podweir gc: %v\n%s", err, &out)
 	}
@@ -405,12 +325,7 @@ func TestPrivilegedGoneIsGone(t *testing.T) {
 			status: "the pod is gone", gc: "removed",
 		},
 		{
-			name:   "the uplink of a node that is a container has the number, and its peer that of the pod's device",
-			make:   func(t *testing.T, n *noticed) { t.Helper(); n.takeNumbers(t) },
-			status: "the pod is gone", gc: "removed",
-		},
-		{
-			name: "so it is, and the pod's namespace is gone, too",
+			name: "the uplink of a node that is a container has the number, and the pod's namespace is gone, too",
 			make: func(t *testing.T, n *noticed) {
 				t.Helper()
 				n.takeNumbers(t)
@@ -471,13 +386,15 @@ func TestPrivilegedGoneIsGone(t *testing.T) {
 					t.Errorf("status says gone %v, and gc removes it: %v", gone, !tt.stays)
 				}
 			}
-			out := n.gc(t)
-			if tt.gc == "" && out != "" || !strings.Contains(out, tt.gc) {
-				t.Errorf("podweir gc = %q, want %q in it", out, tt.gc)
-			}
-			kept, err := filepath.Glob(filepath.Join(n.pins, "net", "*", "*"))
-			if err != nil || len(kept) > 0 != tt.stays {
-				t.Errorf("after gc there is %v (%v), want something: %v", kept, err, tt.stays)
+			for _, dry := range []bool{true, false} {
+				out := n.gc(t, fmt.Sprint("--dry-run=", dry))
+				if tt.gc == "" && out != "" || !strings.Contains(out, tt.gc) && !dry {
+					t.Errorf("podweir gc = %q, want %q in it", out, tt.gc)
+				}
+				kept, err := filepath.Glob(filepath.Join(n.pins, "net", "*", "*"))
+				if stays := tt.stays || dry; err != nil || len(kept) > 0 != stays {
+					t.Errorf("after gc --dry-run=%v there is %v (%v), want something: %v", dry, kept, err, stays)
+				}
 			}
 		})
 	}
