@@ -30,7 +30,7 @@ func splice(t *testing.T, file, raw string) string {
 	t.Helper()
 	n, err := conflist.Parse(file, []byte(raw))
 	must.OK(t, err)
-	out, err := conflist.Splice(n, []byte(entry))
+	out, err := conflist.Join(n, []byte(entry), nil, nil)
 	must.OK(t, err)
 	return string(out)
 }
@@ -55,7 +55,7 @@ func TestGolden(t *testing.T) {
 			want, err := os.ReadFile(golden)
 			must.OK(t, err)
 			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("Splice() (-want +got):\n%s", diff)
+				t.Errorf("Join() (-want +got):\n%s", diff)
 			}
 			compareByLibcni(t, name, raw, []byte(got))
 		})
@@ -178,8 +178,8 @@ func TestSpliceRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n, err := conflist.Parse(tc.file, []byte(tc.raw))
 			must.OK(t, err)
-			if out, err := conflist.Splice(n, []byte(tc.entry)); err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("Splice() = %s, %v, want an error with %q", out, err, tc.want)
+			if out, err := conflist.Join(n, []byte(tc.entry), nil, nil); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("Join() = %s, %v, want an error with %q", out, err, tc.want)
 			}
 		})
 	}
@@ -523,10 +523,10 @@ func TestGonePlugin(t *testing.T) {
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// FuzzSplice: libcni loads what we made of anything it loads, with the same plugins;
+// FuzzJoin: libcni loads what we made of anything it loads, with the same plugins;
 // podweir's file matches its original then, also after another program wrote it as JSON;
 // and what we refuse of that is refused for one of the documented reasons.
-func FuzzSplice(f *testing.F) {
+func FuzzJoin(f *testing.F) {
 	for _, raw := range []string{
 		`{"cniVersion":"1.0.0","name":"n","plugins":[{"type":"ptp","mtu":1e3},{"type":"bandwidth","capabilities":{"bandwidth":true}}]}`,
 		"{\n  \"name\": \"cbr0\",\n  \"plugins\": [\n    {\n      \"type\": \"flannel\"\n    }\n  ]\n}\n",
@@ -555,9 +555,9 @@ func FuzzSplice(f *testing.F) {
 			// We read less of it than libcni: versions, other flags.
 			return
 		}
-		out, err := conflist.Splice(n, []byte(entry))
+		out, err := conflist.Join(n, []byte(entry), nil, nil)
 		if !bytes.Equal(before, raw) {
-			t.Fatal("Splice() changed its input")
+			t.Fatal("Join() changed its input")
 		}
 		if err != nil {
 			return

@@ -10,30 +10,17 @@ import (
 )
 
 // Action is what is to be done with podweir's top-level file.
-type Action uint8
+type Action string
 
-// The actions. The zero value is invalid.
+// The actions.
 const (
 	// Leave means that nothing is to be done.
-	Leave Action = iota + 1
+	Leave Action = "leave"
 	// Write means that the file is to be written or rewritten.
-	Write
+	Write Action = "write"
 	// Delete means that the file is to be removed.
-	Delete
+	Delete Action = "delete"
 )
-
-func (a Action) String() string {
-	switch a {
-	case Leave:
-		return "leave"
-	case Write:
-		return "write"
-	case Delete:
-		return "delete"
-	default:
-		return "invalid"
-	}
-}
 
 // Standing is what decides whether podweir's file may sort before the original.
 type Standing struct {

@@ -83,18 +83,17 @@ func FileName(original string) (string, error) {
 	return name, nil
 }
 
-// Splice returns the bytes of podweir's file: those of n with entry, a JSON
+// Join returns the bytes of podweir's file: those of n with entry, a JSON
 // object, put behind the last plugin, or in the place of a chained bandwidth
 // plugin, because two shapers must not work on one annotation. Everything else
 // stays as it is written.
 //
-// Returns an error wrapping [ErrChained] if podweir is in n.
-func Splice(n *Network, entry []byte) ([]byte, error) { return Join(n, entry, nil, nil) }
-
-// Join is [Splice] where podweir has a file already: what others put into it, such as the
-// plugin of a service mesh, stays in its place. What they took out of it comes back from n,
+// What others put into own, the file that podweir has already, stays in its place, such as the
+// plugin of a service mesh. What they took out of it comes back from n,
 // but not a plugin that is not installed any more: no pod would start. own may be nil. So may
 // installed: then every plugin counts as installed.
+//
+// Returns an error wrapping [ErrChained] if podweir is in n.
 func Join(n *Network, entry []byte, own *Network, installed func(plugin string) bool) ([]byte, error) {
 	e, err := plugin(entry)
 	if err != nil || e.Type != Type {
@@ -220,7 +219,7 @@ func spliceSingle(n *Network, mark *Mark, entry []byte) ([]byte, error) {
 }
 
 // DropIn returns the bytes of podweir's file in the drop-in directory of a
-// network. Errors as for the entry of [Splice].
+// network. Errors as for the entry of [Join].
 func DropIn(entry []byte) ([]byte, error) {
 	p, err := plugin(entry)
 	if err != nil || p.Type != Type {

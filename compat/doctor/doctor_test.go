@@ -135,7 +135,7 @@ func (n *node) spliceIn(original string) {
 	if err != nil {
 		panic(err)
 	}
-	ours, err := conflist.Splice(parsed, []byte(conflist.DefaultEntry))
+	ours, err := conflist.Join(parsed, []byte(conflist.DefaultEntry), nil, nil)
 	if err != nil {
 		panic(err)
 	}

@@ -121,7 +121,7 @@ func (h *host) splice(t *testing.T) string {
 	if original == nil || original.Network == nil {
 		t.Fatalf("nothing to chain to: %+v", original)
 	}
-	raw, err := conflist.Splice(original.Network, []byte(conflist.DefaultEntry))
+	raw, err := conflist.Join(original.Network, []byte(conflist.DefaultEntry), nil, nil)
 	must.OK(t, err)
 	name, err := conflist.FileName(original.Name)
 	must.OK(t, err)

@@ -40,8 +40,6 @@ type Seen struct {
 	// NoRoot says that it had no root qdisc but the kernel's own, NoClsact that it had
 	// no clsact qdisc.
 	NoRoot, NoClsact bool
-	// Former says that a filter of podweir's has the handle of former releases.
-	Former bool
 
 	// madeClsact says that podweir made a clsact qdisc since.
 	madeClsact bool

@@ -97,12 +97,6 @@ func (i *Interface) attachFilter(dev *Device, h *hooking) error {
 			err = failed
 		}
 	}
-	if err != nil || !dev.Seen.Former {
-		return err
-	}
-	// What is to come has come: no packet meets neither.
-	at.Handle = queue.FormerHandle
-	_, err = queue.DetachClsact(dev.Handle, dev.Index, at, false)
 	return err
 }
 

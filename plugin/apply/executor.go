@@ -120,21 +120,6 @@ func (e *Executor) Kept(id attach.ID) (attach.ID, error) {
 	return found[0], nil
 }
 
-// only is [Executor.Kept], and takes away what there is beside it: earlier releases made
-// another attachment where the network had got another name.
-func (e *Executor) only(ctx context.Context, id attach.ID) (attach.ID, error) {
-	found, err := e.store.Kept(id)
-	if err != nil || len(found) == 0 {
-		return id, err
-	}
-	for _, more := range found[1:] {
-		if err := e.removeOne(ctx, more); err != nil {
-			return id, err
-		}
-	}
-	return found[0], nil
-}
-
 // Want is what an attachment asks for.
 type Want struct {
 	ID        attach.ID
@@ -183,7 +168,7 @@ func (e *DriftError) Error() string {
 // for. The error wraps [ErrGone] if no interface is there, and [ErrStandIn] if there is
 // none that leads out of the pod.
 func (e *Executor) Ensure(ctx context.Context, asked *Want) ([]*attach.Desired, error) {
-	id, err := e.only(ctx, asked.ID)
+	id, err := e.Kept(asked.ID)
 	if err != nil {
 		return nil, err
 	}

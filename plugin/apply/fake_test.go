@@ -244,17 +244,18 @@ func (w *world) do(r *apply.Record, a attach.Action) error {
 	case attach.DetachCeiling:
 		dropHooks(w.devices[p.CeilingSide()], "pw_ceiling")
 	case attach.RemoveStray:
-		w.removeStray(a)
+		w.removeStray(r, a)
 	case attach.TearDown:
 	}
 	return nil
 }
 
-func (w *world) removeStray(a attach.Action) {
+func (w *world) removeStray(r *apply.Record, a attach.Action) {
 	for s, dev := range w.devices {
 		dev.Hooks = slices.DeleteFunc(dev.Hooks, func(h attach.HookProgram) bool {
 			return h.Ours && terms.DirectionAt(s, h.Hook) == a.Direction && !a.State.Keeps(s, &h)
 		})
+		dropClsact(r, s, dev)
 		if dev.OwnTree && !a.State.KeepsRoot(s) {
 			dev.Tree, dev.Classifier, dev.OwnTree = shaping.Tree{}, nil, false
 		}
@@ -331,6 +332,12 @@ func (w *world) hook(a attach.Action, s terms.Side, h terms.Hook, k terms.HookKi
 	return nil
 }
 
+// dropClsact removes the clsact qdisc that podweir made, if no filter is on it.
+func dropClsact(r *apply.Record, s terms.Side, dev *attach.Device) {
+	on := slices.ContainsFunc(dev.Hooks, func(p attach.HookProgram) bool { return p.Kind == terms.HookKindClsact })
+	dev.Clsact = dev.Clsact && (on || !r.MadeClsact(s))
+}
+
 func (w *world) tearDown(r *apply.Record, d terms.Direction) {
 	choice := r.Choices[d]
 	for s, dev := range w.devices {
@@ -343,11 +350,7 @@ func (w *world) tearDown(r *apply.Record, d terms.Direction) {
 		dev.Hooks = slices.DeleteFunc(dev.Hooks, func(p attach.HookProgram) bool {
 			return p.Ours && terms.DirectionAt(s, p.Hook) == d
 		})
-		if r.MadeClsact(s) && !slices.ContainsFunc(dev.Hooks, func(p attach.HookProgram) bool {
-			return p.Kind == terms.HookKindClsact
-		}) {
-			dev.Clsact = false
-		}
+		dropClsact(r, s, dev)
 		if root := dev.Root(); root != nil && (slices.Contains(choice.Majors, uint16(uint32(root.Handle)>>16)) || dev.OwnTree && s == attach.QueueSide(d)) {
 			dev.OwnTree = false
 			dev.Tree, dev.Classifier = shaping.Tree{}, nil

@@ -118,15 +118,5 @@ func UnmarshalRecord(b []byte) (*Record, error) {
 	if r.Version != RecordVersion {
 		return nil, fmt.Errorf("%w: version %d, this podweir knows %d", ErrUnknownRecord, r.Version, RecordVersion)
 	}
-	for _, cfg := range []*shaping.Config{&r.Config, r.Asked} {
-		for _, d := range terms.Directions {
-			if cfg == nil || cfg.Limit(d) == nil {
-				continue
-			}
-			if l := cfg.Limit(d); l.Queue != terms.QueueTBF && l.Queue != terms.QueueNone {
-				l.Queue = terms.QueueAuto // former releases had others
-			}
-		}
-	}
 	return &r, nil
 }

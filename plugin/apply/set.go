@@ -76,7 +76,7 @@ func (e *Executor) Repair(ctx context.Context, id attach.ID) ([]*attach.Desired,
 func (e *Executor) reshape(ctx context.Context, id attach.ID,
 	choose func(*Record) (cfg, original *shaping.Config, err error),
 ) ([]*attach.Desired, error) {
-	id, err := e.only(ctx, id)
+	id, err := e.Kept(id)
 	if err != nil {
 		return nil, err
 	}

@@ -340,11 +340,7 @@ func (k *kernel) observeDevice(p *place, slots map[terms.Direction]*attach.Datap
 			last.RedirectIndex, last.Answer = cmp.Or(last.RedirectIndex, f.RedirectIndex), last.Answer.Then(f.Answer)
 			continue
 		}
-		h := k.hookProgram(f)
-		if h.Ours && h.FilterHandle == queue.FormerHandle {
-			h.Current, now.Former = false, true
-		}
-		dev.Hooks = append(dev.Hooks, *h)
+		dev.Hooks = append(dev.Hooks, *k.hookProgram(f))
 	}
 	*k.seenOf(p.device) = now
 	if k.shows || p.side == terms.SidePod { // the place of ingress depends on them

@@ -35,8 +35,6 @@ const (
 	// gives its filters low numbers. The AWS Network Policy Agent deletes the first filter
 	// with handle 1 of a hook, whoever made it.
 	FilterHandle = 0x7077
-	// FormerHandle is the handle of filters that earlier releases made.
-	FormerHandle = 1
 )
 
 // Place is a position on a clsact hook.
@@ -55,10 +53,9 @@ func (p Place) parent() shaping.TCHandle {
 	return hookIngress
 }
 
-// holds says that a filter stands there. In a place of podweir's own, filters of former
-// releases do, too.
+// holds says that a filter stands there.
 func (p Place) holds(f *Filter) bool {
-	return f.Hook == p.Hook && f.Pref == p.Pref && (f.Handle == p.Handle || p.Handle == FilterHandle && f.Handle == FormerHandle)
+	return f.Hook == p.Hook && f.Pref == p.Pref && f.Handle == p.Handle
 }
 
 func (p Place) String() string {
@@ -174,10 +171,7 @@ func ReplaceClsact(h *hostif.Handle, ifindex int, at Place, program Classifier) 
 	if err != nil {
 		return false, err
 	}
-	there := slices.ContainsFunc(d.HookFilters, func(f Filter) bool {
-		return named(&f) && f.Hook == at.Hook && f.Pref == at.Pref && f.Handle == at.Handle
-	})
-	if !there {
+	if !slices.ContainsFunc(d.HookFilters, func(f Filter) bool { return named(&f) && at.holds(&f) }) {
 		return false, nil
 	}
 	if err := filterAt(at, program).replace(h, ifindex); err != nil {
@@ -228,8 +222,7 @@ func ensureClsact(h *hostif.Handle, ifindex int, hook terms.Hook) (made bool, er
 }
 
 // DetachClsact removes the filter at a place if it is ours, that is a program
-// whose name begins with [ProgramPrefix], or a redirect by [AttachMirred]; at a place with
-// [FilterHandle] also one that a former release made there. If
+// whose name begins with [ProgramPrefix], or a redirect by [AttachMirred]. If
 // made says that podweir made the clsact qdisc, that goes too, unless other
 // filters hang on it. It returns the filters of others that are on the device's
 // hooks. That there is nothing, or no device, is not an error.
@@ -271,7 +264,7 @@ func DetachClsact(h *hostif.Handle, ifindex int, at Place, made bool) (foreign [
 func Ours(f *Filter) bool {
 	switch f.Pref {
 	case HookPref, GuardPref, CeilingPref, RedirectPref:
-		return (f.Handle == FilterHandle || f.Handle == FormerHandle) && named(f)
+		return f.Handle == FilterHandle && named(f)
 	default:
 		return false
 	}

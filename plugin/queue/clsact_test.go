@@ -303,7 +303,7 @@ func redirectReachesIFB(t *testing.T) bool {
 	ifb, err := d.Handle.EnsureIFB(d.Interface(t, "eth0"))
 	must.OK(t, err)
 	prog := testutil.RedirectProgram(t, "pw_redirect", int32(ifb.Index))
-	at := queue.Place{Hook: terms.HookIngress, Pref: queue.RedirectPref, Handle: 1}
+	at := queue.Place{Hook: terms.HookIngress, Pref: queue.RedirectPref, Handle: queue.FilterHandle}
 	if _, err := queue.AttachClsact(d.Handle, d.index, at, queue.Classifier{ProgramFD: prog.FD, Name: "pw_redirect"}); err != nil {
 		t.Fatal(err)
 	}

@@ -65,9 +65,8 @@ const (
 	ProgramClass
 	// ProgramBand sets skb->priority at a shared hook.
 	ProgramBand
-	// ProgramPolice passes, marks or drops at a shared hook. A former release had
-	// another program between them.
-	ProgramPolice Program = iota + 2
+	// ProgramPolice passes, marks or drops at a shared hook.
+	ProgramPolice
 )
 
 // String is the name of the BPF entry point.

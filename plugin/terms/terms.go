@@ -64,7 +64,7 @@ type Queue uint8
 const (
 	QueueAuto Queue = iota + 1
 	QueueTBF
-	// QueueNone is policing. The numbers before it are queues of former releases.
+	// QueueNone is policing.
 	QueueNone Queue = 5
 )
 

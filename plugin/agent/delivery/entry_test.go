@@ -69,8 +69,8 @@ func TestEntries(t *testing.T) {
 			}
 			n, err := conflist.Parse("10-x.conflist", []byte(`{"cniVersion":"1.0.0","name":"n","plugins":[{"type":"ptp"}]}`))
 			must.OK(t, err)
-			if _, err := conflist.Splice(n, raw); err != nil {
-				t.Errorf("Splice() of %s: %v", raw, err)
+			if _, err := conflist.Join(n, raw, nil, nil); err != nil {
+				t.Errorf("Join() of %s: %v", raw, err)
 			}
 		})
 	}
