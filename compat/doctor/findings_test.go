@@ -152,6 +152,12 @@ func machineFindings() []finding {
 			second.Name = "eniother"
 			n.kernel.devices = append(n.kernel.devices, second)
 		}, want: doctor.Warn, seen: "2 interfaces of one pod: [eni0123456789a eniother]", fix: "each"},
+		{name: "two interfaces, shared limit", code: "PW604", node: aws, change: func(n *node) {
+			second := n.kernel.devices[0]
+			second.Name = "eniother"
+			n.kernel.devices = append(n.kernel.devices, second)
+			n.files[own] = strings.Replace(n.files[own], `"type":"podweir-cni"`, `"interfaces":"shared","type":"podweir-cni"`, 1)
+		}, want: doctor.OK, seen: "share its limit"},
 		{name: "early pod", code: "PW605", node: aws, change: set(results+"aws-cni-c2-eth0", cached("c2", limited)), want: doctor.Warn, seen: "default/early (eth0, network aws-cni)", fix: "recreate these pods, or run podweir agent"},
 		{name: "pod that ends", code: "PW605", node: aws, change: func(n *node) {
 			n.files[results+"aws-cni-c1-eth0"], n.files[results+"aws-cni-c2-eth0"] = cached("c1", limited), cached("c2", limited)

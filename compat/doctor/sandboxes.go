@@ -327,6 +327,9 @@ func (f *Facts) adviceForUnheard() string {
 }
 
 func checkOneInterface(f *Facts) Finding {
+	if keys, _ := f.entryKeys(); keys["interfaces"] == "shared" {
+		return holds("a pod's interfaces share its limit")
+	}
 	return f.podDevices(func(devices []Device) Finding {
 		names := map[int][]string{}
 		for _, d := range devices {
@@ -341,7 +344,8 @@ func checkOneInterface(f *Facts) Finding {
 			}
 		}
 		if len(bad) > 0 {
-			return breaks(shorten(bad), "one interface", "mind that each has the limit for itself", bad...)
+			return breaks(shorten(bad), "one interface, or interfaces=shared",
+				"mind that each has the limit for itself, or set interfaces=shared (chart: defaults.interfaces)", bad...)
 		}
 		return holds(fmt.Sprintf("%d pods, one interface each", len(names)))
 	})
