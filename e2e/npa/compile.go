@@ -16,8 +16,11 @@ import (
 // agentModule is where the programs of the agent come from.
 const agentModule = "github.com/aws/aws-network-policy-agent"
 
-// objects are the programs that the agent loads in an IPv4 cluster.
-var objects = []string{"tc.v4ingress.bpf", "tc.v4egress.bpf", "v4events.bpf"}
+// objects are the programs that the agent loads in a cluster of either IP family.
+var objects = []string{
+	"tc.v4ingress.bpf", "tc.v4egress.bpf", "v4events.bpf",
+	"tc.v6ingress.bpf", "tc.v6egress.bpf", "v6events.bpf",
+}
 
 // compile builds the agent's programs as its own Makefile does, into a directory.
 // headers has libbpf's headers in bpf/, and sources the agent's module; if it is empty,

@@ -4,15 +4,18 @@
 // Package imds is the part of EC2's instance metadata service (version 2) that
 // the VPC CNI, its init program and the Network Policy Agent ask for. It stands in
 // for EC2, and is all that stands in for it: with ENABLE_IMDS_ONLY_MODE and without
-// provisioning, ipamd calls no AWS API.
+// provisioning, ipamd calls no AWS API in an IPv4 cluster, and one in an IPv6 cluster,
+// which the service answers, too.
 package imds
 
 import (
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -20,10 +23,10 @@ import (
 // namespace.
 const Listen = "169.254.169.254:80"
 
-// instanceType is one that ipamd knows; this one has perInterface addresses on
-// each network interface, of which the first is the node's own.
+// instanceType is one that ipamd knows; this one has two network cards and perInterface
+// addresses on each network interface, of which the first is the node's own.
 const (
-	instanceType = "m5.24xlarge"
+	instanceType = "m6in.32xlarge"
 	perInterface = 50
 )
 
@@ -38,15 +41,26 @@ const (
 type Instance struct {
 	// Name tells nodes apart: their identifiers are made of it.
 	Name string
-	// MAC and Address are those of the node's one network interface.
+	// Interfaces are the node's network interfaces, each on a card of its own. The
+	// first is the primary one.
+	Interfaces []Interface
+	// VPC are the networks that traffic reaches without address translation, VPCIPv6
+	// the one for IPv6.
+	VPC     []netip.Prefix
+	VPCIPv6 netip.Prefix
+}
+
+// Interface is a network interface.
+type Interface struct {
+	// Address is the node's on it, and Subnet the network of the nodes.
 	MAC     string
 	Address netip.Addr
-	// Subnet is the network of the nodes.
-	Subnet netip.Prefix
+	Subnet  netip.Prefix
 	// Pods is where the addresses for pods come from, 49 of them.
 	Pods netip.Prefix
-	// VPC are the networks that traffic reaches without address translation.
-	VPC []netip.Prefix
+	// IPv6 is the node's address with the length of its subnet, and PodsIPv6, a /80,
+	// where the addresses for pods come from in an IPv6 cluster.
+	IPv6, PodsIPv6 netip.Prefix
 }
 
 // Handler answers as the metadata service of an instance does: 404 for what the
@@ -59,7 +73,12 @@ func (i *Instance) Handler() http.Handler {
 	})
 	mux.HandleFunc("GET /latest/dynamic/instance-identity/document", func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, fmt.Sprintf(`{"region":%q,"instanceId":%q,"instanceType":%q,"privateIp":%q}`,
-			region, i.id("i"), instanceType, i.Address))
+			region, i.id("i", 0), instanceType, i.Interfaces[0].Address))
+	})
+	// EC2's API, AWS_EC2_ENDPOINT: ipamd asks it for the prefix of the primary interface.
+	mux.HandleFunc("POST /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, `<DescribeNetworkInterfacesResponse><networkInterfaceSet><item><ipv6PrefixSet><item><ipv6Prefix>`+
+			i.Interfaces[0].PodsIPv6.String()+`</ipv6Prefix></item></ipv6PrefixSet></item></networkInterfaceSet></DescribeNetworkInterfacesResponse>`)
 	})
 	data := i.data()
 	mux.HandleFunc("GET /latest/meta-data/{key...}", func(w http.ResponseWriter, r *http.Request) {
@@ -77,35 +96,51 @@ func (i *Instance) Handler() http.Handler {
 
 // data has the value of each key below meta-data.
 func (i *Instance) data() map[string]string {
-	eni := "network/interfaces/macs/" + i.MAC + "/"
-	return map[string]string{
+	first := &i.Interfaces[0]
+	data := map[string]string{
 		"placement/availability-zone": zone,
-		"instance-id":                 i.id("i"),
+		"instance-id":                 i.id("i", 0),
 		"instance-type":               instanceType,
-		"local-ipv4":                  i.Address.String(),
-		"mac":                         i.MAC,
-
-		eni + "device-number":          "0",
-		eni + "network-card":           "0",
-		eni + "interface-id":           i.id("eni"),
-		eni + "local-ipv4s":            strings.Join(i.addresses(), "\n"),
-		eni + "security-group-ids":     "sg-0",
-		eni + "subnet-id":              "subnet-0",
-		eni + "subnet-ipv4-cidr-block": i.Subnet.String(),
-		eni + "vpc-id":                 "vpc-0",
-		eni + "vpc-ipv4-cidr-block":    i.VPC[0].String(),
-		eni + "vpc-ipv4-cidr-blocks":   strings.Join(texts(i.VPC), "\n"),
+		"local-ipv4":                  first.Address.String(),
+		"mac":                         first.MAC,
 	}
+	if first.IPv6.IsValid() {
+		data["ipv6"] = first.IPv6.Addr().String()
+	}
+	for card := range i.Interfaces {
+		n := &i.Interfaces[card]
+		eni := "network/interfaces/macs/" + n.MAC + "/"
+		maps.Copy(data, map[string]string{
+			eni + "device-number":          "0",
+			eni + "network-card":           strconv.Itoa(card),
+			eni + "interface-id":           i.id("eni", card),
+			eni + "local-ipv4s":            strings.Join(n.addresses(), "\n"),
+			eni + "security-group-ids":     "sg-0",
+			eni + "subnet-id":              "subnet-0",
+			eni + "subnet-ipv4-cidr-block": n.Subnet.String(),
+			eni + "vpc-id":                 "vpc-0",
+			eni + "vpc-ipv4-cidr-block":    i.VPC[0].String(),
+			eni + "vpc-ipv4-cidr-blocks":   strings.Join(texts(i.VPC), "\n"),
+		})
+		if n.IPv6.IsValid() {
+			maps.Copy(data, map[string]string{
+				eni + "ipv6s":                   n.IPv6.Addr().String(),
+				eni + "subnet-ipv6-cidr-blocks": n.IPv6.Masked().String(),
+				eni + "vpc-ipv6-cidr-blocks":    i.VPCIPv6.String(),
+			})
+		}
+	}
+	return data
 }
 
 // id is an identifier of EC2's shape.
-func (i *Instance) id(kind string) string { return fmt.Sprintf("%s-%017x", kind, i.Name) }
+func (i *Instance) id(kind string, n int) string { return fmt.Sprintf("%s-%016x%d", kind, i.Name, n) }
 
 // addresses are the node's own and, as secondary ones, those for pods: from the
 // second on, as a subnet's first is the router's.
-func (i *Instance) addresses() []string {
-	list := []string{i.Address.String()}
-	for a := i.Pods.Masked().Addr().Next().Next(); len(list) < perInterface && i.Pods.Contains(a); a = a.Next() {
+func (n *Interface) addresses() []string {
+	list := []string{n.Address.String()}
+	for a := n.Pods.Masked().Addr().Next().Next(); len(list) < perInterface && n.Pods.Contains(a); a = a.Next() {
 		list = append(list, a.String())
 	}
 	return list

@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/podweir/podweir/e2e/aws/imds"
@@ -27,8 +28,19 @@ const Conflist = "/etc/cni/net.d/10-aws.conflist"
 // timeout is for one change of the DaemonSet, on a busy machine.
 const timeout = 3 * time.Minute
 
+// Network is what the VPC has beyond nodes with one network interface and IPv4.
+type Network struct {
+	// IPv6 gives pods IPv6 addresses alone. Nodes have both, and the control plane and
+	// Services keep IPv4.
+	IPv6 bool
+	// TwoCards gives each of two nodes a second network interface, on a network card of its
+	// own.
+	TwoCards bool
+}
+
 // VPC is AWS's VPC CNI in a cluster.
 type VPC struct {
+	Network
 	cluster *cluster.Cluster
 	// made is the directory that e2e/aws/setup.sh printed, files the one of
 	// e2e/aws.
@@ -54,14 +66,14 @@ func Build(ctx context.Context, here string) (made string, images []string, err 
 
 // New does what EC2 and EKS do for the nodes of a cluster without a primary CNI:
 // metadata, routes to pods, and the resources of the policy controller.
-func New(ctx context.Context, c *cluster.Cluster, here, made string) (*VPC, error) {
-	v := &VPC{cluster: c, made: made, files: here, metadata: map[string]*http.Server{}}
-	var errs []error
+func New(ctx context.Context, c *cluster.Cluster, here, made string, network Network) (*VPC, error) {
+	v := &VPC{Network: network, cluster: c, made: made, files: here, metadata: map[string]*http.Server{}}
+	errs := []error{v.connect(ctx)}
 	for _, n := range c.Members {
 		errs = append(errs, v.serve(ctx, n))
 	}
 	_, err := c.Kubectl(ctx, "", "apply", "-f", filepath.Join(here, "crds.yaml"))
-	if err = errors.Join(append(errs, err, c.Connect(ctx))...); err != nil {
+	if err = errors.Join(append(errs, err)...); err != nil {
 		return nil, errors.Join(err, v.Close())
 	}
 	return v, nil
@@ -78,7 +90,7 @@ func (v *VPC) Close() error {
 
 // Booted puts back what a restart took from a node.
 func (v *VPC) Booted(ctx context.Context, n *cluster.Node) error {
-	return errors.Join(v.serve(ctx, n), v.cluster.Connect(ctx))
+	return errors.Join(v.connect(ctx), v.serve(ctx, n))
 }
 
 // serve starts the metadata service of a node, in its network namespace.
@@ -93,10 +105,10 @@ func (v *VPC) serve(ctx context.Context, n *cluster.Node) error {
 	if _, err := n.Exec(ctx, "ip", "address", "replace", address+"/32", "dev", "lo"); err != nil {
 		return err
 	}
-	var eth0 *net.Interface
+	var devices []net.Interface
 	var listener net.Listener
 	err = n.Netns().Do(func() (err error) {
-		if eth0, err = net.InterfaceByName("eth0"); err != nil {
+		if devices, err = net.Interfaces(); err != nil {
 			return err
 		}
 		// The socket stays in the namespace, whoever accepts.
@@ -106,7 +118,7 @@ func (v *VPC) serve(ctx context.Context, n *cluster.Node) error {
 	if err != nil {
 		return err
 	}
-	instance, err := v.describe(n, eth0.HardwareAddr.String())
+	instance, err := v.describe(n, devices)
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
@@ -117,7 +129,7 @@ func (v *VPC) serve(ctx context.Context, n *cluster.Node) error {
 }
 
 // describe says what EC2 would of a node.
-func (v *VPC) describe(n *cluster.Node, mac string) (*imds.Instance, error) {
+func (v *VPC) describe(n *cluster.Node, devices []net.Interface) (*imds.Instance, error) {
 	subnet, err := n.IP.Prefix(24)
 	if err != nil {
 		return nil, err
@@ -126,13 +138,30 @@ func (v *VPC) describe(n *cluster.Node, mac string) (*imds.Instance, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &imds.Instance{
-		Name: n.Name, MAC: mac, Address: n.IP, Subnet: subnet, Pods: pods,
+	eth0 := imds.Interface{Address: n.IP, Subnet: subnet, Pods: pods}
+	if v.IPv6 {
+		eth0.IPv6, eth0.PodsIPv6 = ipv6(n)
+	}
+	i := &imds.Instance{
+		Name: n.Name,
 		// What is not in it gets the node's address.
 		VPC: []netip.Prefix{
-			netip.MustParsePrefix(v.cluster.PodCIDR()), subnet, netip.MustParsePrefix(v.cluster.ServiceCIDR()),
+			netip.MustParsePrefix(v.cluster.PodCIDR()), subnet, netip.MustParsePrefix(v.cluster.ServiceCIDR()), secondSubnets,
 		},
-	}, nil
+		VPCIPv6: vpcIPv6,
+	}
+	i.Interfaces = []imds.Interface{eth0}
+	if v.TwoCards {
+		i.Interfaces = append(i.Interfaces, eth1(n))
+	}
+	for card := range i.Interfaces {
+		at := slices.IndexFunc(devices, func(d net.Interface) bool { return d.Name == fmt.Sprintf("eth%d", card) })
+		if at < 0 {
+			return nil, fmt.Errorf("%s has no eth%d", n.Name, card)
+		}
+		i.Interfaces[card].MAC = devices[at].HardwareAddr.String()
+	}
+	return i, nil
 }
 
 // Install brings AWS's chart to these values. Where something changes, the

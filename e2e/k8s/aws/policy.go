@@ -23,7 +23,7 @@ type Policy struct {
 
 // Apply gives the Network Policy Agents a policy as EKS's policy controller does.
 func (v *VPC) Apply(ctx context.Context, p Policy) error {
-	text, err := json.Marshal(p.endpoint())
+	text, err := json.Marshal(v.endpoint(&p))
 	if err != nil {
 		return err
 	}
@@ -39,11 +39,11 @@ func (v *VPC) Withdraw(ctx context.Context, name string) error {
 
 // endpoint is what the policy controller makes of a NetworkPolicy and the pods that
 // are there.
-func (p Policy) endpoint() map[string]any {
+func (v *VPC) endpoint(p *Policy) map[string]any {
 	pods, peers := []any{}, []any{}
 	for _, pod := range p.Pods {
 		pods = append(pods, map[string]any{
-			"hostIP": pod.Node.IP, "podIP": pod.IP, "name": pod.Name, "namespace": "default",
+			"hostIP": v.HostIP(pod.Node), "podIP": pod.IP, "name": pod.Name, "namespace": "default",
 		})
 	}
 	for _, friend := range p.Friends {

@@ -102,6 +102,17 @@ func Run(ctx context.Context, c *cluster.Cluster, name string, node *cluster.Nod
 	return Ready(ctx, c, name)
 }
 
+// OnNode makes a pod that has the node's network.
+func OnNode(ctx context.Context, c *cluster.Cluster, name string, node *cluster.Node) (*Pod, error) {
+	manifest := Manifest(name, node, nil)
+	manifest["spec"].(map[string]any)["hostNetwork"] = true
+	if err := Create(ctx, c, manifest); err != nil {
+		return nil, err
+	}
+	_, err := c.AllReady(ctx, name)
+	return &Pod{Name: name, Node: node, IP: node.IP, NS: node.Netns(), cluster: c}, err
+}
+
 // Annotate changes annotations of a running pod; an empty value removes one.
 func (p *Pod) Annotate(ctx context.Context, annotations map[string]string) error {
 	args := []string{"annotate", "--overwrite", "pod", p.Name}

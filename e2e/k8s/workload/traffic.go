@@ -51,6 +51,9 @@ type Load struct {
 type Interface struct {
 	Name string
 	IP   netip.Addr
+	// Outbound is the name of its end on the node if nobody connects to it: then the pod
+	// connects to the peer, and what it sends is counted there.
+	Outbound string
 }
 
 // Traffic is what passed a pod, in wire bytes at the receivers.
@@ -73,14 +76,20 @@ func (l Load) While(ctx context.Context, f func(ctx context.Context) error) (t T
 		return t, err
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
-	out, err := wiremeter.Attach(l.Peer.NS, "eth0", wiremeter.Delivered)
+	sent, device := l.Peer.NS, "eth0"
+	client, server := l.Peer, at.IP.String()
+	if at.Outbound != "" {
+		sent, device = l.Pod.Node.Netns(), at.Outbound
+		client, server = l.Pod, l.Peer.IP.String()
+	}
+	out, err := wiremeter.Attach(sent, device, wiremeter.Delivered)
 	if err != nil {
 		return t, err
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
-	ends := l.start(ctx, at.IP.String())
+	ends := l.start(ctx, client, server)
 	defer func() {
-		_, stopped := l.Peer.Work(context.WithoutCancel(ctx), "stop", at.IP.String())
+		_, stopped := client.Work(context.WithoutCancel(ctx), "stop", server)
 		if stopped == nil {
 			_, _ = <-ends, <-ends // they were stopped
 		}
@@ -124,11 +133,11 @@ func (l Load) at() Interface {
 	if l.At != nil {
 		return *l.At
 	}
-	return Interface{"eth0", l.Pod.IP}
+	return Interface{Name: "eth0", IP: l.Pod.IP}
 }
 
-// start begins to send to an address of the pod; the ends come when it is over.
-func (l Load) start(ctx context.Context, to string) chan error {
+// start begins to send from a pod to an address and back; the ends come when it is over.
+func (l Load) start(ctx context.Context, client *Pod, to string) chan error {
 	bits := l.Bits
 	if bits == 0 {
 		bits = Offered
@@ -140,7 +149,7 @@ func (l Load) start(ctx context.Context, to string) chan error {
 		}
 		go func() {
 			// Longer than f: it is stopped.
-			_, err := l.Peer.Work(ctx, "load", to, way, strconv.FormatUint(bits, 10), "5m")
+			_, err := client.Work(ctx, "load", to, way, strconv.FormatUint(bits, 10), "5m")
 			ends <- fmt.Errorf("%s: %w", way, err)
 		}()
 	}

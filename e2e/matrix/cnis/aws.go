@@ -21,6 +21,7 @@ import (
 type vpc struct {
 	// set are values of AWS's chart, later those that are set while pods run.
 	set, later []string
+	network    aws.Network
 	// here is the directory of e2e/aws, made what its setup.sh made.
 	here, made string
 	vpc        *aws.VPC
@@ -43,12 +44,38 @@ func newVPC(r *row.Row) CNI {
 	case later:
 		v.later = []string{"enableNetworkPolicy=true"}
 	}
+	if variantHas(r, "IPv6") {
+		v.network.IPv6 = true
+		v.set = append(v.set, "env.ENABLE_IPv4=false", "env.ENABLE_IPv6=true", "env.ENABLE_PREFIX_DELEGATION=true",
+			"init.env.ENABLE_IPv6=true", "nodeAgent.enableIpv6=true")
+		return twoInterfaces{v, nil, "v4if0"}
+	}
+	if variantHas(r, "multi-NIC") {
+		v.network.TwoCards = true
+		v.set = append(v.set, "env.ENABLE_MULTI_NIC=true")
+		return twoInterfaces{v, map[string]string{"k8s.amazonaws.com/nicConfig": "multi-nic-attachment"}, "mNicIf1"}
+	}
 	if variantHas(r, "strict") {
 		v.set = append(v.set, "env.NETWORK_POLICY_ENFORCING_MODE=strict")
 		return strictVPC{v}
 	}
 	return v
 }
+
+// twoInterfaces gives pods a second interface: those with the annotations.
+type twoInterfaces struct {
+	*vpc
+	annotations map[string]string
+	name        string
+}
+
+// Second is the interface's name, and the annotations with which a pod gets it.
+func (t twoInterfaces) Second() (name string, annotations map[string]string) {
+	return t.name, t.annotations
+}
+
+// Outbound says whether the interface is for connections that the pod makes.
+func (t twoInterfaces) Outbound() bool { return t.network.IPv6 }
 
 // strictVPC has a Network Policy Agent under which no policy is no traffic.
 type strictVPC struct{ *vpc }
@@ -72,7 +99,7 @@ func (v *vpc) Images(ctx context.Context, here string) (images []string, err err
 
 // Install installs AWS's chart.
 func (v *vpc) Install(ctx context.Context, c *cluster.Cluster) (err error) {
-	if v.vpc, err = aws.New(ctx, c, v.here, v.made); err != nil {
+	if v.vpc, err = aws.New(ctx, c, v.here, v.made, v.network); err != nil {
 		return err
 	}
 	return v.vpc.Install(ctx, v.set...)
@@ -146,12 +173,12 @@ func (v *vpc) Lift(ctx context.Context, _ *cluster.Cluster, server *workload.Pod
 	return v.vpc.Withdraw(ctx, server.Name)
 }
 
-// Own says whether a line is about ipamd's book of addresses, about the objects of
+// Own says whether a line is about ipamd's or egress-cni's book of addresses, about the objects of
 // the Network Policy Agent, which its restart made again and its upgrade installed, or
 // about a container: those of aws-node were restarted.
 func (v *vpc) Own(line string) bool {
 	own := []string{
-		"/run/aws-node/", "/sys/fs/bpf/globals/aws/", "handle_ingress", "handle_egress", "/rootfs overlay",
+		"/run/aws-node/", "/run/cni/v6pd/", "/sys/fs/bpf/globals/aws/", "handle_ingress", "handle_egress", "/rootfs overlay",
 		"/opt/cni/bin/aws-eks-na-cli", "/opt/cni/bin/tc.v4", "/opt/cni/bin/v4events",
 	}
 	if v.later != nil {

@@ -108,6 +108,14 @@ type Shaper interface {
 	OwnLimits(ctx context.Context, p *workload.Pod) (in, out uint64, err error)
 }
 
+// TwoInterfaces is implemented by CNIs that give a pod a second interface.
+type TwoInterfaces interface {
+	// Second is the interface's name, and the annotations with which a pod gets it.
+	Second() (name string, annotations map[string]string)
+	// Outbound says whether the interface is for connections that the pod makes.
+	Outbound() bool
+}
+
 // Unchanged is implemented by CNIs which change their own files while pods come
 // and go.
 type Unchanged interface {

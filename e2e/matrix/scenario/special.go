@@ -6,14 +6,19 @@ package scenario
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
+	"net"
 	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/podweir/podweir/e2e/k8s/cluster"
 	"github.com/podweir/podweir/e2e/k8s/workload"
+	"github.com/podweir/podweir/e2e/matrix/cnis"
 )
 
 // stock measures the reference plugin in podweir's place; nothing is expected
@@ -83,6 +88,98 @@ tc qdisc show dev "$(ip -o link | sed -nE "s/^$peer: ([^@:]+)[@:].*/\1/p")" root
 		return "", expect("a queue of the CNI's own bandwidth plugin on the pod's device", fmt.Errorf("%q", out))
 	}
 	return out, nil
+}
+
+// cniInterfaces loads both interfaces that the CNI itself gives a pod: each has the whole
+// limit, and with interfaces=shared they have it together.
+func cniInterfaces(ctx context.Context, r *Run) error {
+	cni := r.CNI.(cnis.TwoInterfaces)
+	name, annotations := cni.Second()
+	limits := workload.Limits(capInText, capOutText)
+	maps.Copy(limits, annotations)
+	p, err := r.run(ctx, "twofold", 0, limits)
+	if err != nil {
+		return err
+	}
+	second, err := r.interfaceOf(ctx, p, name)
+	if err != nil {
+		return err
+	}
+	peer := r.free
+	if cni.Outbound() {
+		r.guests = append(r.guests, "outside")
+		if peer, err = workload.OnNode(ctx, r.Cluster, "outside", r.Cluster.Members[1]); err != nil {
+			return err
+		}
+	} else {
+		second.Outbound = ""
+	}
+	loads := func(setting string, in, out uint64) error {
+		if err := r.capsOf(ctx, p, in, out); err != nil {
+			return fmt.Errorf("interfaces=%s: %w", setting, err)
+		}
+		return r.together(
+			ctx, measured,
+			load{setting + ": eth0", workload.Load{Pod: p, Peer: r.far}, in, out, true},
+			load{name + " at the same time", workload.Load{Pod: p, Peer: peer, At: second}, in, out, true},
+		)
+	}
+	if err := loads("each", capIn, capOut); err != nil {
+		return err
+	}
+	if err := r.upgrade(ctx, "defaults.interfaces=shared"); err != nil {
+		return err
+	}
+	if err := agentsReady(ctx, r); err != nil {
+		return err
+	}
+	// Halves that keep to it in each second are together no more than the limit.
+	if err := loads("shared", capIn/2, capOut/2); err != nil {
+		return err
+	}
+	err = cluster.Eventually(ctx, 20*time.Second, func(ctx context.Context) error {
+		found, err := r.findings(ctx, r.Cluster.Members...)
+		return errors.Join(err, undeclared(found, nil))
+	})
+	if err != nil {
+		return expect("no finding about interfaces that share the limit", err)
+	}
+	if err := r.upgrade(ctx); err != nil {
+		return err
+	}
+	if err := agentsReady(ctx, r); err != nil {
+		return err
+	}
+	return r.capsOf(ctx, p, capIn, capOut)
+}
+
+// interfaceOf finds an interface of a pod.
+func (r *Run) interfaceOf(ctx context.Context, p *workload.Pod, name string) (*workload.Interface, error) {
+	attached, err := r.attachments(ctx, p.Node)
+	if err != nil {
+		return nil, err
+	}
+	at := slices.IndexFunc(attached, func(a attachment) bool {
+		return a.Pod == "default/"+p.Name && a.Interface.PodName == name
+	})
+	if at < 0 {
+		return nil, expect("status shows "+name+" with limits", fmt.Errorf("attachments %+v", attached))
+	}
+	found := &workload.Interface{Name: name, Outbound: attached[at].Interface.HostName}
+	err = p.NS.Do(func() error {
+		device, err := net.InterfaceByName(name)
+		if err != nil {
+			return err
+		}
+		addrs, err := device.Addrs()
+		for _, a := range addrs {
+			if prefix, failed := netip.ParsePrefix(a.String()); failed == nil && prefix.Addr().Is4() {
+				found.IP = prefix.Addr()
+			}
+		}
+		return err
+	})
+	return found, err
 }
 
 // second is the network that a second CNI call attaches, as Multus does. A route

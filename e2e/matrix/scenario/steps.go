@@ -83,7 +83,8 @@ func Steps(r *row.Row) []Step {
 		Step{"policy changed under load", 2 * time.Minute, CNIPart, policyEngine, policyChanged},
 	)
 	if r.Scenario == row.TwoInterfaces {
-		steps = append(steps, Step{"second network", 2 * time.Minute, AgentPart, nil, secondNetwork})
+		steps = append(steps, Step{"second network", 2 * time.Minute, AgentPart, byCNI, secondNetwork},
+			Step{"second interface of the CNI", 4 * time.Minute, AgentPart, bySecondCall, cniInterfaces})
 	}
 	return append(
 		steps, churn,
@@ -96,6 +97,20 @@ func Steps(r *row.Row) []Step {
 func policyEngine(r *Run) string {
 	if _, ok := r.CNI.(cnis.Policy); !ok {
 		return "the row has no policy engine"
+	}
+	return ""
+}
+
+func bySecondCall(r *Run) string {
+	if _, ok := r.CNI.(cnis.TwoInterfaces); !ok {
+		return "a second CNI call makes the interface"
+	}
+	return ""
+}
+
+func byCNI(r *Run) string {
+	if bySecondCall(r) == "" {
+		return "the CNI makes the second interface"
 	}
 	return ""
 }

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os/exec"
+
+	"github.com/podweir/podweir/e2e/aws/imds"
+	"github.com/podweir/podweir/e2e/k8s/cluster"
+)
+
+// The VPC's networks beside those of the cluster: IPv6, and what second network
+// interfaces have.
+var (
+	vpcIPv6       = netip.MustParsePrefix("fd50:7765:6972::/56")
+	secondSubnets = netip.MustParsePrefix("10.78.0.0/16")
+)
+
+// ipv6 are a node's address with its subnet, and the prefix of its pods.
+func ipv6(n *cluster.Node) (node, pods netip.Prefix) {
+	subnet, prefix, v4 := vpcIPv6.Addr().As16(), vpcIPv6.Addr().As16(), n.IP.As4()
+	copy(subnet[12:], v4[:])
+	prefix[7] = v4[3]
+	return netip.PrefixFrom(netip.AddrFrom16(subnet), 64), netip.PrefixFrom(netip.AddrFrom16(prefix), 80)
+}
+
+// eth1 is a node's second network interface, without its MAC address.
+func eth1(n *cluster.Node) imds.Interface {
+	address, last := secondSubnets.Addr().As4(), n.IP.As4()[3]
+	pods := address
+	address[3], pods[2] = last, last
+	return imds.Interface{
+		Address: netip.AddrFrom4(address),
+		Subnet:  netip.PrefixFrom(secondSubnets.Addr(), 24), Pods: netip.PrefixFrom(netip.AddrFrom4(pods), 24),
+	}
+}
+
+// HostIP is the node's address of the pods' family.
+func (v *VPC) HostIP(n *cluster.Node) netip.Addr {
+	if v.IPv6 {
+		node, _ := ipv6(n)
+		return node.Addr()
+	}
+	return n.IP
+}
+
+// connect gives nodes the VPC's routes to the pods of the others.
+func (v *VPC) connect(ctx context.Context) error {
+	errs := []error{v.cluster.Connect(ctx)}
+	if v.TwoCards {
+		errs = append(errs, v.wire(ctx))
+	}
+	for _, from := range v.cluster.Members {
+		var script string
+		if v.IPv6 {
+			node, _ := ipv6(from)
+			script = "sysctl -qw net.ipv6.conf.all.disable_ipv6=0; ip address replace " + node.String() + " dev eth0 nodad\n"
+		}
+		for _, to := range v.cluster.Members {
+			if from == to {
+				continue
+			}
+			if v.IPv6 {
+				node, pods := ipv6(to)
+				script += fmt.Sprintf("ip route replace %s via %s\n", pods, node.Addr())
+			}
+			if v.TwoCards {
+				// The other node is the subnet's router, too: of the first address.
+				second := eth1(to)
+				script += fmt.Sprintf("ip route replace %s via %s dev eth1 onlink\n", second.Pods, second.Address)
+				for _, a := range []netip.Addr{second.Address, second.Subnet.Addr().Next()} {
+					script += fmt.Sprintf("ip neighbour replace %s lladdr %s dev eth1\n", a, mac(to))
+				}
+			}
+		}
+		_, err := from.Exec(ctx, "bash", "-ec", script)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// mac is that of a node's second network interface.
+func mac(n *cluster.Node) string { return fmt.Sprintf("02:00:00:00:01:%02x", n.IP.As4()[3]) }
+
+// wire connects the second network interfaces of two nodes. Those of before go with either
+// node's network.
+func (v *VPC) wire(ctx context.Context) error {
+	a, b := v.cluster.Members[0], v.cluster.Members[1]
+	out, err := exec.CommandContext(ctx, "ip", "link", "add", "eth1", "address", mac(a), "netns", fmt.Sprint(a.PID()),
+		"type", "veth", "peer", "name", "eth1", "address", mac(b), "netns", fmt.Sprint(b.PID())).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("second network interfaces: %w: %s", err, out)
+	}
+	for _, n := range []*cluster.Node{a, b} {
+		// What comes in there may be routed out by eth0.
+		if _, err := n.Exec(ctx, "bash", "-ec", "ip link set eth1 up; sysctl -qw net.ipv4.conf.eth1.rp_filter=2"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
