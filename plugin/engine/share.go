@@ -15,6 +15,7 @@ import (
 	"github.com/podweir/podweir/plugin/pins"
 	"github.com/podweir/podweir/plugin/queue"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/share"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/units"
 )
@@ -37,15 +38,10 @@ type Share struct {
 	turn    *pins.Turn
 	slot    *datapath.Share
 	divider *shaping.Divider
-	rate    units.ByteRate
 	// looked is when the queue was looked at, and counted what the classifier had counted then.
-	looked  time.Duration
-	counted uint64
-	// seen is what the queue had when it was asked, and known what is in sent of what it let out
-	// since.
-	asked       bool
-	seen        queue.Stats
-	sent, known units.Bytes
+	looked   time.Duration
+	counted  uint64
+	followed share.Follower
 }
 
 // Undivided is a direction of a pod of a group that has no queue with a share.
@@ -64,12 +60,15 @@ type Undivided struct {
 func (u *Undivided) Counted() bool { return u.slot != nil }
 
 // Look returns what passed since the direction was found. No packet is known to wait.
-func (u *Undivided) Look(time.Duration) (sent units.Bytes, waiting bool, err error) {
+func (u *Undivided) Look(time.Duration, bool) (sent, waiting units.Bytes, err error) {
 	if u.slot.Lost() {
-		return 0, false, fmt.Errorf("%v outside of its group: %w", u.Direction, datapath.ErrNoSlot)
+		return 0, 0, fmt.Errorf("%v outside of its group: %w", u.Direction, datapath.ErrNoSlot)
 	}
-	return units.Bytes(u.slot.Bytes() - u.began), false, nil
+	return units.Bytes(u.slot.Bytes() - u.began), 0, nil
 }
+
+// Unsure is false: there is no queue that could be asked.
+func (*Undivided) Unsure() bool { return false }
 
 // Set changes nothing: the direction has its own limit alone.
 func (*Undivided) Set(units.ByteRate) error { return nil }
@@ -158,44 +157,37 @@ func (n *Node) share(r *apply.Record, in *attach.Inspection, p *shaping.Params) 
 		pod.shares++
 	}
 	limit, divider := r.Config.Limit(p.Direction), shaping.NewDivider(&r.Config, facts, p)
-	return &Share{
+	found := &Share{
 		Namespace: r.Namespace(), Pod: r.Pod, Direction: p.Direction, Group: limit.Group, Most: p.Rate, Now: classes[0].Rate,
-		node: n, netns: in.Interface.NetNSPath, at: at, turn: turn, slot: slot, divider: divider, class: queue.NewShare(at.handle, at.index, divider.Class()), rate: classes[0].Rate,
-	}, nil
+		node: n, netns: in.Interface.NetNSPath, at: at, turn: turn, slot: slot, divider: divider, class: queue.NewShare(at.handle, at.index, divider.Class()),
+	}
+	found.followed.Share(classes[0].Rate, classes[0].Burst)
+	return found, nil
 }
 
-// Look returns what has left the queue since it was found, and whether packets wait in it, as
-// of a time of any clock that goes on between two looks. The queue is not asked where the
-// classifier knows: it was empty, and what came since takes less than half of the time.
-func (s *Share) Look(now time.Duration) (sent units.Bytes, waiting bool, err error) {
-	if s.slot.Lost() {
-		return 0, false, fmt.Errorf("share of %v: %w", s.Direction, datapath.ErrNoSlot)
-	}
+// Look returns what has left the queue since it was found, and what waits in it, as of a time of
+// any clock that goes on between two looks. Most of the time that follows from what the classifier
+// counted; the kernel is asked if ask is true, or it seems that packets begin to wait.
+func (s *Share) Look(now time.Duration, ask bool) (sent, waiting units.Bytes, err error) {
 	counted, passed := s.slot.Bytes(), now-s.looked
-	s.looked = now
-	came := units.Bytes(counted - s.counted)
-	s.counted = counted
-	if s.asked && s.seen.BacklogPackets == 0 && came <= s.rate.Bytes(passed)/2 {
-		s.sent, s.known = s.sent+came, s.known+came
-		return s.sent, false, nil
+	came := units.Bytes(counted - min(s.counted, counted))
+	// The counters of an idle slot are nobody else's.
+	if (came > 0 || ask) && s.slot.Lost() {
+		return 0, 0, fmt.Errorf("share of %v: %w", s.Direction, datapath.ErrNoSlot)
 	}
-	seen, err := s.class.Stats()
-	if err != nil {
-		return 0, false, err
+	s.counted, s.looked = counted, now
+	if s.followed.Came(came, passed) || ask {
+		seen, err := s.class.Stats()
+		if err != nil {
+			return 0, 0, err
+		}
+		s.followed.Is(units.Bytes(seen.Bytes), units.Bytes(seen.BacklogBytes))
 	}
-	if !s.asked {
-		s.seen.Bytes = seen.Bytes // what left before it was found is not of now
-	}
-	// What the classifier knew before the queue did is not counted twice.
-	left := units.Bytes(seen.Bytes - s.seen.Bytes)
-	s.sent += left - min(left, s.known)
-	s.known -= min(left, s.known)
-	if s.seen = seen; !s.asked || seen.BacklogPackets == 0 {
-		s.known = 0
-	}
-	s.asked = true
-	return s.sent, seen.BacklogPackets > 0, nil
+	return s.followed.Sent(), s.followed.Waiting(), nil
 }
+
+// Unsure says that the kernel should be asked now and then; see [share.Follower].
+func (s *Share) Unsure() bool { return s.followed.Unsure() }
 
 // ErrBusy says that another process of podweir is about to change the attachment.
 var ErrBusy = errors.New("the attachment is being changed")
@@ -211,11 +203,11 @@ func (s *Share) Set(rate units.ByteRate) error {
 		return fmt.Errorf("share of %v: %w", s.Direction, datapath.ErrNoSlot)
 	}
 	class, dp := s.divider.At(rate)
-	if err := queue.ChangeShare(s.at.handle, s.at.index, &class); err != nil {
+	if err := s.class.Change(&class); err != nil {
 		return err
 	}
 	s.slot.Set(&dp)
-	s.rate = class.Rate
+	s.followed.Share(class.Rate, class.Burst)
 	return nil
 }
 

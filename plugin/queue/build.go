@@ -232,15 +232,6 @@ func Change(h *hostif.Handle, ifindex int, from, to *shaping.Tree) error {
 	return nil
 }
 
-// ChangeShare changes the rate and burst of a class, which keeps its tokens: nothing is
-// refilled. What waits goes on at the new rate.
-func ChangeShare(h *hostif.Handle, ifindex int, c *shaping.Class) error {
-	if err := setClass(h, ifindex, c, 0); err != nil {
-		return fmt.Errorf("change share on ifindex %d in %s: %w", ifindex, h.Where(), err)
-	}
-	return nil
-}
-
 // changes returns the qdiscs and classes of to whose parameters differ.
 func changes(from, to *shaping.Tree) (qdiscs []shaping.Qdisc, classes []shaping.Class, err error) {
 	if len(from.Qdiscs) != len(to.Qdiscs) || len(from.Classes) != len(to.Classes) ||

@@ -488,12 +488,12 @@ func TestPrivilegedChangeOfAShareRefillsNothing(t *testing.T) {
 	begun := time.Now()
 	before := d.observe(t).Root().Stats.Bytes
 	send(t, d, 100, 1400)
-	changes := 0
+	changes, held := 0, queue.NewShare(d.Handle, d.index, tree.Classes[0].Handle)
 	testutil.Eventually(t, 10*time.Second, "a second has passed", func() bool {
 		class := tree.Classes[0]
 		class.Rate += units.ByteRate(changes % 2) // the kernel may leave out what changes nothing
 		class.Ceil = class.Rate
-		must.OK(t, queue.ChangeShare(d.Handle, d.index, &class))
+		must.OK(t, held.Change(&class))
 		changes++
 		return time.Since(begun) > time.Second && changes >= 20
 	})
@@ -536,7 +536,7 @@ func TestPrivilegedChangesOfAQuietHandleAreNoEvents(t *testing.T) {
 	change := func(h *hostif.Handle) {
 		tree.Classes[0].Rate++
 		tree.Classes[0].Ceil++
-		must.OK(t, queue.ChangeShare(h, d.index, &tree.Classes[0]))
+		must.OK(t, queue.NewShare(h, d.index, tree.Classes[0].Handle).Change(&tree.Classes[0]))
 	}
 	change(h)
 	if changed, err := next(200 * time.Millisecond); err == nil {

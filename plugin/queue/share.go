@@ -6,6 +6,7 @@ package queue
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -15,7 +16,7 @@ import (
 	"github.com/podweir/podweir/plugin/shaping"
 )
 
-// Share is a class that holds a share, for a loop that reads its counters many times a second. It is
+// Share is a class that holds a share, for a loop that reads and changes it many times a second. It is
 // not safe for concurrent use.
 type Share struct {
 	handle  *hostif.Handle
@@ -23,6 +24,8 @@ type Share struct {
 	class   shaping.TCHandle
 	request []byte
 	take    func([]byte)
+	// change is a request that changes the class: the numbers of it are its last bytes.
+	change []byte
 
 	found bool
 	stats Stats
@@ -54,6 +57,37 @@ func (s *Share) Stats() (Stats, error) {
 		return Stats{}, fmt.Errorf("class %s of ifindex %d in %s: %w", handleString(s.class), s.ifindex, s.handle.Where(), err)
 	}
 	return s.stats, nil
+}
+
+// Change changes the rate and burst of the class, which keeps its tokens: nothing is refilled. What waits
+// goes on at the new rate.
+func (s *Share) Change(c *shaping.Class) error {
+	var err error
+	if max(c.Rate, c.Ceil) > math.MaxUint32 { // that takes more attributes
+		err = setClass(s.handle, s.ifindex, c, 0)
+	} else if err = s.prepare(c); err == nil {
+		putClass(s.change[len(s.change)-classParmsLen:], c)
+		err = s.handle.Repeat(s.change, 0, s.take)
+	}
+	if err != nil {
+		return fmt.Errorf("change share on ifindex %d in %s: %w", s.ifindex, s.handle.Where(), err)
+	}
+	return nil
+}
+
+// prepare makes the request that changes the class.
+func (s *Share) prepare(c *shaping.Class) error {
+	if s.change != nil {
+		return nil
+	}
+	opts, err := classOptions(c)
+	if err != nil {
+		return err
+	}
+	req := newRequest(unix.RTM_NEWTCLASS, 0, s.ifindex, s.class, c.Parent, string(shaping.KindHTB))
+	req.AddData(opts)
+	s.change = req.Serialize()
+	return nil
 }
 
 // read takes what the kernel tells of one class.

@@ -32,6 +32,7 @@ const (
 	prioMapSize = 16 // TC_PRIO_MAX + 1
 
 	rateSpecLen   = 12
+	classParmsLen = 2*rateSpecLen + 20
 	htbDirectQLen = 1000 // packets; the driver's txqueuelen may be 0
 )
 
@@ -120,14 +121,8 @@ func classOptions(c *shaping.Class) (*nl.RtAttr, error) {
 		return nil, fmt.Errorf("htb class %s has rate %d and ceil %d bytes/s; neither may be 0",
 			handleString(c.Handle), c.Rate, c.Ceil)
 	}
-	e := nl.NativeEndian()
-	b := make([]byte, 2*rateSpecLen+20)
-	putRateSpec(b, c.Rate)
-	putRateSpec(b[rateSpecLen:], c.Ceil)
-	e.PutUint32(b[24:], toTicks(c.Burst, c.Rate))
-	e.PutUint32(b[28:], toTicks(c.CeilBurst, c.Ceil))
-	e.PutUint32(b[32:], htbQuantum)
-	e.PutUint32(b[40:], c.Prio)
+	b := make([]byte, classParmsLen)
+	putClass(b, c)
 	o := nl.NewRtAttr(nl.TCA_OPTIONS, nil)
 	o.AddRtAttr(nl.TCA_HTB_PARMS, b)
 	if c.Rate > math.MaxUint32 {
@@ -137,6 +132,17 @@ func classOptions(c *shaping.Class) (*nl.RtAttr, error) {
 		o.AddRtAttr(nl.TCA_HTB_CEIL64, nl.Uint64Attr(uint64(c.Ceil)))
 	}
 	return o, nil
+}
+
+// putClass writes a struct tc_htb_opt.
+func putClass(b []byte, c *shaping.Class) {
+	e := nl.NativeEndian()
+	putRateSpec(b, c.Rate)
+	putRateSpec(b[rateSpecLen:], c.Ceil)
+	e.PutUint32(b[24:], toTicks(c.Burst, c.Rate))
+	e.PutUint32(b[28:], toTicks(c.CeilBurst, c.Ceil))
+	e.PutUint32(b[32:], htbQuantum)
+	e.PutUint32(b[40:], c.Prio)
 }
 
 // putRateSpec writes a struct tc_ratespec. Rates from 2^32 bytes/s on need the

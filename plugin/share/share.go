@@ -8,8 +8,8 @@
 // says which shares change. Three rules make the sum of what members send the limit:
 //
 //   - Members in whose queues packets wait divide the limit by max-min: nobody gets more
-//     while another one has less and wants more. The others get somewhat more than they
-//     send.
+//     while another one has less and wants more. The others get somewhat more than comes to
+//     them, and one whose queue will be empty by the next tick gets what that takes.
 //   - A member that sends nothing keeps a small share, so that its next packet does not wait
 //     for a tick. These shares come on top, a tenth of the limit for all members together.
 //   - A ledger holds what the limit allowed and was not sent. What was sent beyond the limit
@@ -41,11 +41,13 @@ const (
 	leastBudgetPart = 2
 	// deadBandPart of a share is a difference that is not worth a change.
 	deadBandPart = 33
-	// headroomPart of what a member sends is added for one in whose queue nothing waits, so
-	// that it can send more.
+	// headroomPart of what comes to a member is added, so that it can send more.
 	headroomPart = 4
-	// halving is in what time the rate of a member that stops counts half as much.
-	halving = 20 * time.Millisecond
+	// halving is in what time the rate of a member that stops counts half as much. What it has too
+	// much meanwhile nobody uses.
+	halving = 10 * time.Millisecond
+	// soon is by when a member sends what waits, if it gets what that takes: the next tick.
+	soon = 20 * time.Millisecond
 	// longestTick bounds the time between two ticks in what is computed.
 	longestTick = time.Minute
 )
@@ -74,11 +76,12 @@ type Member struct {
 	// what the others divide, and its share stays as it is.
 	Outside bool
 
-	sent, sentBefore units.Bytes
-	seen, waiting    bool
-	recent           units.ByteRate
-	demand           units.ByteRate
-	settled          bool
+	sent, sentBefore      units.Bytes
+	waiting, waitedBefore units.Bytes
+	seen                  bool
+	recent                units.ByteRate
+	demand                units.ByteRate
+	settled               bool
 }
 
 // New returns a group without members. The limit is at least [units.MinRate].
@@ -122,21 +125,21 @@ func (g *Group) Equal() units.ByteRate {
 	return max(g.limit/units.ByteRate(max(len(g.members), 1)), 1)
 }
 
-// Saw tells what has left the member's queue since the queue was made, and whether packets
-// wait in it. A smaller number than before belongs to a new queue.
-func (m *Member) Saw(sent units.Bytes, waiting bool) {
-	if !m.seen { // what a queue sends by that was there before; a tick takes half of it
-		m.recent = 2 * m.Share
+// Saw tells what has left the member's queue since the queue was made, and what waits in it.
+// Less than before has left a new queue.
+func (m *Member) Saw(sent, waiting units.Bytes) {
+	if !m.seen { // what a queue sends by that was there before; a tick takes three quarters of it
+		m.recent = 4 * m.Share
 	}
 	if !m.seen || sent < m.sentBefore {
-		m.sentBefore = sent
+		m.sentBefore, m.waitedBefore = sent, waiting
 		m.seen = true
 	}
 	m.sent, m.waiting = sent, waiting
 }
 
 // Waiting says that packets waited in the member's queue at the last tick.
-func (m *Member) Waiting() bool { return m.waiting }
+func (m *Member) Waiting() bool { return m.waiting > 0 }
 
 // atMost is a rate within the member's own limit.
 func (m *Member) atMost(rate units.ByteRate) units.ByteRate {
@@ -153,7 +156,7 @@ func (g *Group) Divide(now time.Duration) []*Member {
 	passed := min(now-g.last, longestTick)
 	if !g.begun || passed <= 0 {
 		for _, m := range g.members {
-			m.sentBefore = m.sent
+			m.sentBefore, m.waitedBefore = m.sent, m.waiting
 		}
 		g.begun, g.last = true, now
 		return nil
@@ -164,17 +167,22 @@ func (g *Group) Divide(now time.Duration) []*Member {
 	return g.changed()
 }
 
-// enter writes a tick into the ledger, and takes what each member sent for what it wants.
+// enter writes a tick into the ledger, and takes what came to each member for what it wants.
 func (g *Group) enter(passed time.Duration) {
 	var sent units.Bytes
 	halved := max((passed+halving/2)/halving, 1)
 	for _, m := range g.members {
 		bytes := m.sent - m.sentBefore
-		m.sentBefore = m.sent
+		came := bytes + m.waiting
+		came -= min(came, m.waitedBefore)
+		m.sentBefore, m.waitedBefore = m.sent, m.waiting
 		sent += bytes
 		// The highest rate of late, and less with each tick: a member that pauses for a tick is
 		// not parked at once, and one that stops is soon.
-		m.recent = max(rateOf(bytes, passed), m.recent>>halved)
+		m.recent = max(rateOf(came, passed), m.recent>>halved)
+		if !m.Outside {
+			m.recent = min(m.recent, g.limit)
+		}
 		m.want()
 	}
 	most := int64(min(sent, math.MaxInt64/4))
@@ -182,10 +190,10 @@ func (g *Group) enter(passed time.Duration) {
 	g.balance = min(max(g.balance, -int64(g.limit.Bytes(mostDebt))), int64(g.limit.Bytes(Credit)))
 }
 
-// want sets what the member asks for, by what it sends.
+// want sets what the member asks for, by what comes to it and waits.
 func (m *Member) want() {
-	m.demand = m.recent + m.recent/headroomPart
-	if m.waiting {
+	m.demand = m.recent + m.recent/headroomPart + rateOf(m.waiting, soon)
+	if m.waiting > m.Share.Bytes(soon) {
 		m.demand = endless
 	}
 	m.demand = m.atMost(m.demand)
@@ -250,7 +258,9 @@ func (g *Group) changed() []*Member {
 	for _, m := range g.members {
 		want := m.atMost(max(m.demand, parked))
 		// A share that cannot become larger is exact: nothing would ever make up for the rest.
-		if m.Outside || want != m.Most && difference(want, m.Share) <= m.Share/deadBandPart || want == m.Share {
+		// Nor is one of a member that has enough, and hardly more than others that send nothing.
+		enough := m.waiting == 0 && want <= m.Share && m.Share <= want+parked
+		if m.Outside || enough || want != m.Most && difference(want, m.Share) <= m.Share/deadBandPart || want == m.Share {
 			continue
 		}
 		m.Share = want

@@ -13,10 +13,12 @@ import (
 )
 
 const (
-	limit    = units.BitRate(200_000_000)
-	tick     = 20 * time.Millisecond
-	step     = time.Millisecond
-	bucket   = 5 * time.Millisecond
+	limit  = units.BitRate(200_000_000)
+	tick   = 20 * time.Millisecond
+	step   = time.Millisecond
+	bucket = 5 * time.Millisecond
+	// long is what no queue lets out by the next tick.
+	long     = units.Bytes(1 << 40)
 	perTick  = int(tick / step)
 	inSecond = int(time.Second / step)
 )
@@ -85,7 +87,7 @@ func run(g *share.Group, last time.Duration, loads ...load) []*queue {
 	return runEvery(perTick, g, last, loads...)
 }
 
-// runEvery is run with so many steps from one tick to the next: groups may have to take turns.
+// runEvery is run with so many steps from one tick to the next: on a busy node the agent comes late.
 func runEvery(perTick int, g *share.Group, last time.Duration, loads ...load) []*queue {
 	queues := make([]*queue, len(loads))
 	for i := range loads {
@@ -95,7 +97,7 @@ func runEvery(perTick int, g *share.Group, last time.Duration, loads ...load) []
 	for n := range int(last / step) {
 		if n%perTick == 0 {
 			for _, q := range queues {
-				q.Saw(units.Bytes(q.sent), q.waiting >= 1)
+				q.Saw(units.Bytes(q.sent), units.Bytes(q.waiting))
 			}
 			g.Divide(time.Hour + time.Duration(n)*step)
 		}
@@ -135,38 +137,50 @@ func worst(queues []*queue, window int) float64 {
 
 func TestSumIsTheLimit(t *testing.T) {
 	t.Parallel()
-	all := func(f func(i int) load) (loads []load) {
-		for i := range 8 {
-			loads = append(loads, f(i))
+	all := func(f func(i int) load) func() []load {
+		return func() (loads []load) {
+			for i := range 8 {
+				loads = append(loads, f(i))
+			}
+			return loads
 		}
-		return loads
 	}
-	const long = 10 * time.Second
+	bulkAnd := func(others func() []load) func() []load {
+		return func() []load { return append([]load{bulk(0, time.Hour)}, others()...) }
+	}
+	const last = 10 * time.Second
 	for name, c := range map[string]struct {
-		loads []load
+		loads func() []load
 		// used is what the group uses at least in the last five seconds.
 		used float64
 	}{
-		"one pod":   {append([]load{bulk(0, long)}, all(func(int) load { return steady(0) })...), 0.99},
-		"all pods":  {all(func(int) load { return bulk(0, long) }), 0.99},
+		"one pod":   {bulkAnd(all(func(int) load { return steady(0) })), 0.99},
+		"all pods":  {all(func(int) load { return bulk(0, last) }), 0.99},
 		"in turns":  {all(func(i int) load { return bulk(time.Duration(i)*time.Second, time.Duration(i+3)*time.Second) }), 0.97},
-		"all begin": {all(func(int) load { return bulk(5*time.Second, long) }), 0.97},
+		"all begin": {all(func(int) load { return bulk(5*time.Second, last) }), 0.97},
 		"15/45 ms":  {all(func(i int) load { return bursts(15*time.Millisecond, 45*time.Millisecond, uint64(i)) }), 0.5},
 		"40/200 ms": {all(func(i int) load { return bursts(40*time.Millisecond, 200*time.Millisecond, uint64(i)) }), 0.5},
 		"3/30 ms":   {all(func(i int) load { return bursts(3*time.Millisecond, 30*time.Millisecond, uint64(i)) }), 0.4},
-		"bulk beside bursts": {append([]load{bulk(0, long)}, all(func(i int) load {
+		"bulk beside bursts": {bulkAnd(all(func(i int) load {
 			return bursts(15*time.Millisecond, 45*time.Millisecond, uint64(i))
-		})...), 0.97},
+		})), 0.97},
+		"bulk beside one pod with bursts": {bulkAnd(func() []load {
+			return []load{bursts(40*time.Millisecond, 200*time.Millisecond, 1), steady(0), steady(0), steady(0)}
+		}), 0.97},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, turn := range []int{1, 2, 3, 4, 5} {
-				queues := runEvery(turn*perTick, share.New(limit), long, c.loads...)
+				queues := runEvery(turn*perTick, share.New(limit), last, c.loads()...)
 				second, tenth := worst(queues, inSecond), worst(queues, inSecond/10)
 				used := total(queues, 5*inSecond, 10*inSecond)
 				t.Logf("each %d. tick: worst second %.4f, worst tenth %.4f, used %.4f", turn, second, tenth, used)
-				if second > 1.01 || tenth > 1.05 {
-					t.Errorf("%.4f of the limit in a second and %.4f in a tenth, want at most 1.01 and 1.05", second, tenth)
+				allowed := 1.05
+				if turn > 1 { // the agent came late
+					allowed = 1.06
+				}
+				if second > 1.01 || tenth > allowed {
+					t.Errorf("%.4f of the limit in a second and %.4f in a tenth, want at most 1.01 and %.2f", second, tenth, allowed)
 				}
 				if turn == 1 && used < c.used {
 					t.Errorf("%.4f of the limit used, want at least %v", used, c.used)
@@ -221,7 +235,7 @@ func TestOwnLimitAndOutsiders(t *testing.T) {
 	sent := []units.Bytes{0, 0, 0}
 	for n := range 6 {
 		for i, m := range g.Members() {
-			m.Saw(sent[i], true)
+			m.Saw(sent[i], long)
 		}
 		g.Divide(time.Duration(n) * tick)
 		sent[0] += small.Share.Bytes(tick)
@@ -272,8 +286,8 @@ func TestJoinedAgainKeepsItsShare(t *testing.T) {
 			m = &share.Member{Share: m.Share}
 			g.Join(m)
 		}
-		idle.Saw(0, false)
-		m.Saw(sends.Bytes(time.Duration(i)*tick), false)
+		idle.Saw(0, 0)
+		m.Saw(sends.Bytes(time.Duration(i)*tick), 0)
 		if g.Divide(time.Duration(i) * tick); i > 10 && m.Share < sends {
 			t.Errorf("tick %d: share %v of a queue that sends %v", i, m.Share, sends)
 		}
@@ -290,13 +304,13 @@ func TestCountsBeginAnew(t *testing.T) {
 	g := share.New(limit)
 	m := &share.Member{}
 	g.Join(m)
-	m.Saw(1<<50, false)
+	m.Saw(1<<50, 0)
 	g.Divide(0)
-	m.Saw(1<<50, false)
+	m.Saw(1<<50, 0)
 	g.Divide(tick)
-	m.Saw(10, false)
+	m.Saw(10, 0)
 	g.Divide(2 * tick)
-	m.Saw(10, true)
+	m.Saw(10, long)
 	g.Divide(3 * tick)
 	if m.Share < g.Limit() {
 		t.Errorf("share %v of the only one who sends, want %v: nothing was sent", m.Share, g.Limit())
@@ -309,17 +323,17 @@ func TestDebtHasABound(t *testing.T) {
 	g := share.New(limit)
 	m := &share.Member{}
 	g.Join(m)
-	m.Saw(0, true)
+	m.Saw(0, long)
 	g.Divide(0)
 	sent := units.Bytes(1 << 40)
-	m.Saw(sent, true)
+	m.Saw(sent, long)
 	g.Divide(time.Second)
 	if m.Share < g.Limit()/2 || m.Share > g.Limit()*3/4 {
 		t.Errorf("share %v after a debt, want half of %v", m.Share, g.Limit())
 	}
 	for n := range 50 {
 		sent += m.Share.Bytes(tick)
-		m.Saw(sent, true)
+		m.Saw(sent, long)
 		g.Divide(time.Second + time.Duration(n+1)*tick)
 	}
 	if m.Share < g.Limit()*9/10 {
@@ -338,7 +352,7 @@ func TestSmallDifferencesAreNoChange(t *testing.T) {
 	changes, sent := 0, make([]units.Bytes, len(queues))
 	for n := range 500 {
 		for i, m := range queues {
-			m.Saw(sent[i], true)
+			m.Saw(sent[i], long)
 			sent[i] += m.Share.Bytes(tick) * units.Bytes(995+n%10) / 1000
 		}
 		changes += len(g.Divide(time.Duration(n) * tick))
@@ -354,13 +368,13 @@ func TestOwnLimitIsReached(t *testing.T) {
 	g := share.New(limit)
 	m := &share.Member{Share: 24_500_000, Most: limit.ByteRate()}
 	g.Join(m)
-	m.Saw(0, true)
+	m.Saw(0, long)
 	g.Divide(0)
-	m.Saw(m.Share.Bytes(tick), true)
+	m.Saw(m.Share.Bytes(tick), long)
 	if changed := g.Divide(tick); len(changed) != 1 || m.Share != limit.ByteRate() {
 		t.Errorf("share %v of the only one who sends, want the limit, %v", m.Share, limit.ByteRate())
 	}
-	m.Saw(m.Share.Bytes(2*tick), true)
+	m.Saw(m.Share.Bytes(2*tick), long)
 	if changed := g.Divide(2 * tick); len(changed) != 0 {
 		t.Errorf("share %v changed without a difference", m.Share)
 	}
@@ -390,7 +404,7 @@ func FuzzDivide(f *testing.F) {
 				if look == 255 {
 					sent[i] = units.Bytes(look) << (at % 60)
 				}
-				m.Saw(sent[i], look&1 != 0)
+				m.Saw(sent[i], units.Bytes(look&1)*units.Bytes(look)*1000)
 			}
 			now += time.Duration(looks[at%len(looks)]) * time.Millisecond / 5
 			g.Divide(now)
@@ -429,7 +443,7 @@ func TestWould(t *testing.T) {
 	const mbit = 1_000_000 / 8
 	sends := []units.ByteRate{100 * mbit, 90 * mbit, 8 * mbit, 0, 20 * mbit, 0}
 	members := []*share.Member{{}, {}, {}, {}, {Outside: true}, {Most: mbit}}
-	members[5].Saw(0, true) // packets wait in its queue already
+	members[5].Saw(0, long) // packets wait in its queue already
 	share.Would(limit, members, func(i int) units.ByteRate { return sends[i] })
 	// 180 without what is outside; 10 for who sends 8, 1 for who waits and may have no more.
 	for i, want := range []units.ByteRate{169 * mbit / 2, 169 * mbit / 2, 10 * mbit, limit.ByteRate() / 60, 0, mbit} {

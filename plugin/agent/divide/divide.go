@@ -23,21 +23,18 @@ const (
 	// mostChanges is how many shares are changed in a second at most. Larger ones wait: what
 	// others had before they get them must be gone.
 	mostChanges = 3000
-	// asking is what a look costs at a queue in which packets wait, because the kernel is asked,
-	// where one at a queue that lets a little through costs 1.
-	asking = 8
-	// costPerTick is what is spent at a tick: on 8 pods with bulk, and on what acknowledges it.
-	// With more of them on the node, groups take turns. mostTurns ticks are how long one waits at
-	// most: the ledger comes to zero in that time ([share.Group]).
-	costPerTick = 9 * asking
-	mostTurns   = 5
+	// asksPerTick are the queues of which the kernel is asked at a tick, in turns, though nothing
+	// begins to wait in them. Of 40 queues with bulk each is asked in 400 ms.
+	asksPerTick = 2
 )
 
 // Queue is one direction of a pod.
 type Queue interface {
-	// Look returns what has left the queue since it was made, in bytes, and whether packets
-	// wait in it, as of a time.
-	Look(now time.Duration) (sent units.Bytes, waiting bool, err error)
+	// Look returns what has left the queue since it was made, and what waits in it, as of a time.
+	// It has the kernel asked if ask is true.
+	Look(now time.Duration, ask bool) (sent, waiting units.Bytes, err error)
+	// Unsure says that the kernel should be asked now and then.
+	Unsure() bool
 	// Set changes its share to a rate, in bytes per second. The error wraps [engine.ErrBusy] if it is to
 	// be tried at the next tick.
 	Set(rate units.ByteRate) error
@@ -60,18 +57,15 @@ type member struct {
 	seenAt, toldAt time.Duration
 	looked         bool
 	// lost says that the queue cannot be looked at or changed any more, changed that another process
-	// changed it.
-	lost, changed bool
-	group         *group
+	// changed it, ask that it is its turn to be asked.
+	lost, changed, ask bool
+	group              *group
 }
 
 type group struct {
 	name    string
 	shares  *share.Group
 	members []*member
-	// waited is the number of ticks since the last turn, cost what that one cost: 0 if no queue
-	// had sent anything.
-	waited, cost int
 }
 
 // Loop divides. It is not safe for concurrent use.
@@ -79,8 +73,9 @@ type Loop struct {
 	log     *slog.Logger
 	groups  map[string]*group
 	members map[string]*member
-	// left is what may be spent now; less than 0 after a large group.
-	left int
+	// ring are all members, in the order in which the kernel is asked about them; next is whose turn it is.
+	ring []*member
+	next int
 }
 
 // New returns a loop without groups.
@@ -109,6 +104,7 @@ func (l *Loop) join(name string, limit units.BitRate, id string, q Queue, as *sh
 	m := &member{Member: as, queue: q, id: id, limit: limit, group: g, set: as.Share}
 	g.members = append(g.members, m)
 	l.members[id] = m
+	l.ring = append(l.ring, m)
 	g.limit()
 	g.shares.Join(m.Member)
 }
@@ -126,6 +122,7 @@ func (l *Loop) Leave(id string) {
 		return
 	}
 	delete(l.members, id)
+	l.ring = slices.DeleteFunc(l.ring, func(other *member) bool { return other == m })
 	m.group.shares.Leave(m.Member)
 	m.group.members = slices.DeleteFunc(m.group.members, func(other *member) bool { return other == m })
 	if len(m.group.members) == 0 {
@@ -167,11 +164,10 @@ func (l *Loop) Sent() map[string]Sent {
 
 // Divide does one tick. now is of any monotonic clock.
 func (l *Loop) Divide(now time.Duration) {
-	for _, g := range l.turns() {
-		l.divide(g, now)
-	}
+	l.takeTurns()
 	var changed []*member
 	for _, g := range l.groups {
+		l.divide(g, now)
 		for _, m := range g.members {
 			if !m.lost && !m.Outside && (!m.written || m.set != m.Share || m.changed) {
 				changed = append(changed, m)
@@ -181,51 +177,33 @@ func (l *Loop) Divide(now time.Duration) {
 	l.apply(changed, int(mostChanges*Tick/time.Second))
 }
 
-// turns are the groups that are divided at this tick: those that send nothing, which
-// cost nothing, and of the others those that waited longest.
-func (l *Loop) turns() []*group {
-	var now, busy []*group
-	total := 0
-	for _, g := range l.groups {
-		g.waited++
-		total += g.cost
-		if g.cost == 0 {
-			now = append(now, g)
-		} else {
-			busy = append(busy, g)
+// takeTurns chooses the queues of which the kernel is asked at this tick.
+func (l *Loop) takeTurns() {
+	asks := 0
+	for range l.ring {
+		if l.next++; l.next >= len(l.ring) {
+			l.next = 0
+		}
+		if m := l.ring[l.next]; !m.lost && m.queue.Unsure() {
+			m.ask = true
+			if asks++; asks == asksPerTick {
+				return
+			}
 		}
 	}
-	slices.SortFunc(busy, func(a, b *group) int { return cmp.Compare(b.waited, a.waited) })
-	most := max(costPerTick, (total+mostTurns-1)/mostTurns)
-	// What a large group was charged that sends less by now is not owed for longer than a turn.
-	l.left = min(max(l.left, -(mostTurns-1)*most)+most, most)
-	for _, g := range busy {
-		if l.left <= 0 {
-			break
-		}
-		l.left -= g.cost
-		now = append(now, g)
-	}
-	return now
 }
 
 // divide looks at the queues of a group and divides its limit.
 func (l *Loop) divide(g *group, now time.Duration) {
-	g.waited, g.cost = 0, 0
 	for _, m := range g.members {
 		if m.lost {
 			continue
 		}
-		sent, waiting, err := m.queue.Look(now)
+		sent, waiting, err := m.queue.Look(now, m.ask)
+		m.ask = false
 		if err != nil {
 			l.lose(m, err)
 			continue
-		}
-		switch {
-		case waiting:
-			g.cost += asking
-		case m.looked && sent != m.seen:
-			g.cost++
 		}
 		m.Saw(sent, waiting)
 		m.changed = m.queue.Changed()

@@ -39,7 +39,7 @@ type PlannedMember struct {
 	Outside string        `json:"outside,omitempty"`
 
 	most    units.BitRate
-	waiting bool
+	waiting units.Bytes
 }
 
 // planGroups returns the groups of a node that have a pod whose limit is observed.
@@ -66,7 +66,10 @@ func planGroups(node string, pods []view.Pod, rates map[string][]view.PodRate, o
 			d := planned(node, pod.Pod, l, rates[node+" "+pod.Pod])
 			m := PlannedMember{
 				Pod: pod.Pod, Interface: d.Interface, Sent: units.BitRate(d.SentBitsPerSecond), Outside: d.NoShare,
-				most: d.Rate, waiting: !d.Observed() && d.WaitingBytes > 0,
+				most: d.Rate,
+			}
+			if !d.Observed() {
+				m.waiting = units.Bytes(d.WaitingBytes)
 			}
 			groups[k].Sent += m.Sent
 			groups[k].Members = append(groups[k].Members, m)
