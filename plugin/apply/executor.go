@@ -83,6 +83,9 @@ type Executor struct {
 	// Skipped is told of an interface that was named and is not shaped, although others of
 	// the attachment are. Nil does nothing.
 	Skipped func(name string, why error)
+	// Held returns an attachment, other than id, that shapes one of its interfaces. It is
+	// called for a [Want.Free].
+	Held func(id attach.ID, interfaces []attach.Interface) (holder attach.ID, held bool, err error)
 	// Now is the time, for how long something is degraded; nil means [time.Now].
 	Now func() time.Time
 	// Step is called with a name before every step that leaves something
@@ -137,10 +140,19 @@ type Want struct {
 	By By
 	// Told is [Record.Told], nil to keep that of the attachment.
 	Told *bool
+	// Free says that no other attachment may shape any of the interfaces: Ensure returns a
+	// [*HeldError] then, and changes nothing.
+	Free bool
 	// Existing says that the attachment is to be changed, not made: Ensure returns
 	// [ErrNotAttached] if it is gone by the time it has the lock, after a DEL.
 	Existing bool
 }
+
+// HeldError says that an attachment shapes an interface already: two would take each other's
+// place on the hooks.
+type HeldError struct{ By attach.ID }
+
+func (e *HeldError) Error() string { return "it is shaped as " + e.By.String() }
 
 // DriftError says how an interface differs from what it should be.
 type DriftError struct {
@@ -166,14 +178,13 @@ func (e *DriftError) Error() string {
 // [Executor.Skipped]. What only stands in for the pod's interface, as the device of the
 // same name in the pod of a virtual machine, is replaced by the pair that it stands in
 // for. The error wraps [ErrGone] if no interface is there, and [ErrStandIn] if there is
-// none that leads out of the pod.
-func (e *Executor) Ensure(ctx context.Context, asked *Want) ([]*attach.Desired, error) {
-	id, err := e.Kept(asked.ID)
+// none that leads out of the pod. The attachment may have been made for a network of another
+// name: w has its ID then.
+func (e *Executor) Ensure(ctx context.Context, w *Want) ([]*attach.Desired, error) {
+	id, err := e.Kept(w.ID)
 	if err != nil {
 		return nil, err
 	}
-	kept := *asked
-	w := &kept
 	w.ID = id
 	unlock, err := e.Lock(ctx, w.ID)
 	if err != nil {
@@ -188,6 +199,11 @@ func (e *Executor) Ensure(ctx context.Context, asked *Want) ([]*attach.Desired, 
 		return nil, fmt.Errorf("%v: %w", w.ID, ErrNotAttached)
 	}
 	found := e.search(w, priors)
+	if w.Free { // what cannot be found out, the steps say
+		if holder, held, _ := e.Held(w.ID, found.interfaces()); held {
+			return nil, &HeldError{holder}
+		}
+	}
 	for _, r := range found.stale {
 		if err := e.remove(r); err != nil {
 			return nil, err

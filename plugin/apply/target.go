@@ -42,11 +42,7 @@ func (e *Executor) Targets(w *Want) ([]attach.Interface, error) {
 		return nil, err
 	}
 	s := e.search(w, priors)
-	all := make([]attach.Interface, len(s.found))
-	for i := range s.found {
-		all[i] = s.found[i].iface
-	}
-	return all, s.failed
+	return s.interfaces(), s.failed
 }
 
 // search is what is to be shaped for the names of an attachment.
@@ -63,6 +59,15 @@ type search struct {
 	skipped []skipped
 	// failed says what has no limit for it, nil if nothing has not.
 	failed error
+}
+
+// interfaces are those that are to be shaped.
+func (s *search) interfaces() []attach.Interface {
+	all := make([]attach.Interface, len(s.found))
+	for i := range s.found {
+		all[i] = s.found[i].iface
+	}
+	return all
 }
 
 type skipped struct {

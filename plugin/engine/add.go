@@ -135,27 +135,23 @@ func (a *Adding) apply(ctx context.Context, log *slog.Logger, out *Added) error 
 	if !limited {
 		return node.Remove(ctx, out.ID)
 	}
-	kept, err := node.Kept(out.ID)
-	if err != nil {
-		return err
-	}
-	out.ID = kept
 	want := &apply.Want{
-		ID: out.ID, NetNSPath: a.NetNSPath, Names: a.Interfaces(out.Config), Config: &out.Config.Shaping,
+		ID: out.ID, Free: true, NetNSPath: a.NetNSPath, Names: a.Interfaces(out.Config), Config: &out.Config.Shaping,
 		ReplaceQdisc: out.Config.ReplaceQdisc, Pod: a.Pod, By: a.By, Strict: a.Strict,
 	}
 	if a.By == apply.ByPlugin {
 		want.Told = &out.Config.Told
 	}
-	if holder, held, _ := node.Holder(want, want.ID); held { // what is in the way otherwise Ensure says
-		log.Debug("pod is shaped already", "as", holder.String())
-		out.Holder = &holder
-		return nil
-	}
 	node.Skipped = func(name string, why error) {
 		log.Warn("interface skipped: the others are shaped", "interface", name, "reason", why)
 	}
 	out.Interfaces, err = node.Ensure(ctx, want)
+	out.ID = want.ID
+	if held, is := errors.AsType[*apply.HeldError](err); is {
+		log.Debug("pod is shaped already", "as", held.By.String())
+		out.Holder = &held.By
+		return nil
+	}
 	tellStates(ctx, log, out.Interfaces)
 	return err
 }

@@ -43,7 +43,7 @@ func (n *Node) Namesake(r *apply.Record) (int, error) {
 	if err != nil {
 		return 0, nil //nolint:nilerr // nothing leads out by this name
 	}
-	_, held, err := n.holder(&other, attach.ID{}, false)
+	_, held, err := n.holder(r.ID, attach.ID{}, []attach.Interface{other})
 	if held {
 		return 0, err
 	}

@@ -52,10 +52,14 @@ func Open(paths Paths) (*Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the kernel's interfaces: %w", err)
 	}
-	return &Node{
+	n := &Node{
 		Executor: apply.New(k, s, k, shaping.RandomMajor),
 		Paths:    paths, store: s, kernel: k,
-	}, nil
+	}
+	n.Held = func(id attach.ID, interfaces []attach.Interface) (attach.ID, bool, error) {
+		return n.holder(id, id, interfaces)
+	}
+	return n, nil
 }
 
 // Survey returns the node for a look at many interfaces: it has the qdiscs of the host's
@@ -101,42 +105,70 @@ func (n *Node) Known() ([]attach.ID, error) {
 // runtime knows of.
 const ManualNetwork = "podweir-manual"
 
+// ManualID is the name of what is attached by hand to an interface of a namespace.
+func ManualID(netnsInode uint64, ifName string) attach.ID {
+	return attach.ID{Network: ManualNetwork, ContainerID: fmt.Sprintf("netns-%d", netnsInode), IfName: ifName}
+}
+
 // Holder returns an attachment, other than one, that shapes an interface which is wanted:
-// two would take each other's place on the hooks. Where the runtime adds a pod, its namespace is
-// new, and only what was attached by hand can be there: no record of another container is
-// read, or each ADD would take longer than the one before. The error comes from
+// two would take each other's place on the hooks. The error comes from
 // [apply.Executor.Targets].
 func (n *Node) Holder(w *apply.Want, than attach.ID) (holder attach.ID, held bool, err error) {
 	targets, err := n.Targets(w)
-	for i := range targets {
-		if holder, held, err := n.holder(&targets[i], than, w.By == apply.ByPlugin); held || err != nil {
-			return holder, held, err
-		}
+	if holder, held, failed := n.holder(w.ID, than, targets); held || failed != nil {
+		return holder, held, failed
 	}
 	return attach.ID{}, false, err
 }
 
-// holder is [Node.Holder] for one interface; fresh says that its namespace is new.
-func (n *Node) holder(iface *attach.Interface, id attach.ID, fresh bool) (other attach.ID, held bool, err error) {
-	ids, err := n.List()
+// MainIfName is what Kubernetes runtimes call a pod's first interface. The attachments that the
+// agent makes have this name, whatever their interfaces.
+const MainIfName = "eth0"
+
+// holder is [Node.Holder] for interfaces of one namespace; id is of its container.
+func (n *Node) holder(id, than attach.ID, interfaces []attach.Interface) (other attach.ID, held bool, err error) {
+	found, err := n.around(id, interfaces)
 	if err != nil {
 		return attach.ID{}, false, err
 	}
-	for _, other := range ids {
-		if other.Same(id) || fresh && other.ContainerID != id.ContainerID && other.Network != ManualNetwork {
+	for _, key := range found {
+		other := attach.ID(key)
+		if other.Same(than) {
 			continue
 		}
-		records, err := n.Records(other)
+		records, err := n.store.Records(other)
 		if err != nil && !errors.Is(err, apply.ErrUnknownRecord) {
 			return attach.ID{}, false, err
 		}
 		for _, r := range records {
-			if r.Interface.Same(iface) {
+			if slices.ContainsFunc(interfaces, func(i attach.Interface) bool { return r.Interface.Same(&i) }) {
 				return other, true, nil
 			}
 		}
 	}
 	return attach.ID{}, false, nil
+}
+
+// around returns the attachments that may be in the namespace of another one: those of its container, which
+// have the name of one of its interfaces, and what was attached by hand. It lists no pods: else each ADD would
+// take longer than the one before. For what is attached by hand it has to, whose container is not known.
+func (n *Node) around(id attach.ID, interfaces []attach.Interface) ([]pins.Key, error) {
+	if id.Network == ManualNetwork {
+		return n.store.pins.List()
+	}
+	names := []string{MainIfName, id.IfName}
+	for i := range interfaces {
+		names = append(names, interfaces[i].PodName)
+	}
+	slices.Sort(names)
+	var keys []pins.Key
+	for _, name := range slices.Compact(names) {
+		keys = append(keys, pins.Key{ContainerID: id.ContainerID, IfName: name})
+		if len(interfaces) > 0 {
+			keys = append(keys, pins.Key(ManualID(interfaces[0].NetNSInode, name)))
+		}
+	}
+	return n.store.pins.FindAny(keys)
 }
 
 // Lives says whether the namespace of an interface is still there. It does not look
@@ -178,7 +210,7 @@ func (n *Node) sweep(id attach.ID, iface *attach.Interface) ([]string, error) {
 	if err != nil || len(seen.Own()) == 0 {
 		return nil, err
 	}
-	if _, held, err := n.holder(iface, id, false); held || err != nil {
+	if _, held, err := n.holder(id, id, []attach.Interface{*iface}); held || err != nil {
 		return nil, err
 	}
 	return seen.Own(), n.kernel.tearDownUnrecorded(r, seen)

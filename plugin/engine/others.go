@@ -95,7 +95,8 @@ func (k *kernel) alone(path string, limited []*apply.Record) (all []Other, err e
 
 // Beside names devices of a pod that share a device of the node with one of its interfaces
 // (macvlan, ipvlan), so that they reach the same network, and that no attachment holds.
-func (n *Node) Beside(i *attach.Interface) (names []string, err error) {
+func (n *Node) Beside(r *apply.Record) (names []string, err error) {
+	i := &r.Interface
 	if i.HostIndex != 0 {
 		return nil, nil
 	}
@@ -113,8 +114,8 @@ func (n *Node) Beside(i *attach.Interface) (names []string, err error) {
 		if j == at || !d.Shares(&devices[at]) {
 			continue
 		}
-		other := attach.Interface{NetNSInode: p.ns.Inode(), NetNSCookie: p.cookie, PodIndex: d.Index}
-		if _, held, err := n.holder(&other, attach.ID{}, false); err != nil {
+		other := attach.Interface{NetNSInode: p.ns.Inode(), NetNSCookie: p.cookie, PodName: d.Name, PodIndex: d.Index}
+		if _, held, err := n.holder(r.ID, attach.ID{}, []attach.Interface{other}); err != nil {
 			return nil, err
 		} else if !held {
 			names = append(names, d.Name)

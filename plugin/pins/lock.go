@@ -33,16 +33,16 @@ func (s *Store) Lock(ctx context.Context, k Key) (unlock func(), err error) {
 	}
 	pause := lockPauseMin
 	for {
-		f, err := s.tryLock(dir)
+		fd, err := s.tryLock(dir)
 		if err != nil {
 			return nil, fmt.Errorf("lock %v: %w", k, err)
 		}
-		if f != nil {
+		if fd >= 0 {
 			return func() {
 				// Still locked: nobody else can be about to fill it. Who
 				// waits for it finds another inode and tries again.
 				_ = s.prune(dir)
-				_ = f.Close()
+				_ = unix.Close(fd)
 			}, nil
 		}
 		select {
@@ -54,33 +54,33 @@ func (s *Store) Lock(ctx context.Context, k Key) (unlock func(), err error) {
 	}
 }
 
-// tryLock returns the locked directory, nil if another holds the lock or the
+// tryLock returns the locked directory, -1 if another holds the lock or the
 // directory went away meanwhile.
-func (s *Store) tryLock(dir string) (*os.File, error) {
+func (s *Store) tryLock(dir string) (fd int, err error) {
 	if err := mkdirAll(dir); err != nil {
-		return nil, err
+		return -1, err
 	}
-	f, err := os.Open(dir)
+	fd, err = openDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
+		return -1, nil
 	}
 	if err != nil {
-		return nil, err
+		return -1, err
 	}
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if err == nil && sameFile(f, dir) {
-		return f, nil
+	err = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil && sameFile(fd, dir) {
+		return fd, nil
 	}
-	_ = f.Close()
+	_ = unix.Close(fd)
 	if err == nil || errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, unix.EINTR) {
-		return nil, nil
+		return -1, nil
 	}
-	return nil, fmt.Errorf("flock %s: %w", dir, err)
+	return -1, fmt.Errorf("flock %s: %w", dir, err)
 }
 
 // Turn is the lock of an attachment for a loop that takes it many times a second, and tries
 // again later instead of waiting.
-type Turn struct{ dir *os.File }
+type Turn struct{ fd int }
 
 // Turn opens the lock of an attachment, which has a directory. Close it.
 func (s *Store) Turn(k Key) (*Turn, error) {
@@ -88,29 +88,29 @@ func (s *Store) Turn(k Key) (*Turn, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.Open(dir)
+	fd, err := openDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("lock %v: %w", k, err)
 	}
-	return &Turn{f}, nil
+	return &Turn{fd}, nil
 }
 
 // Take takes the lock if nobody has it, and says whether it did. One of a directory that was
 // removed meanwhile excludes nobody.
 func (t *Turn) Take() bool {
-	return unix.Flock(int(t.dir.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil
+	return unix.Flock(t.fd, unix.LOCK_EX|unix.LOCK_NB) == nil
 }
 
 // Give gives the lock back.
-func (t *Turn) Give() { _ = unix.Flock(int(t.dir.Fd()), unix.LOCK_UN) }
+func (t *Turn) Give() { _ = unix.Flock(t.fd, unix.LOCK_UN) }
 
 // Close closes it.
-func (t *Turn) Close() { _ = t.dir.Close() }
+func (t *Turn) Close() { _ = unix.Close(t.fd) }
 
 // sameFile says whether the open directory is still the one at its path. A
 // lock on a removed directory locks nothing.
-func sameFile(f *os.File, path string) bool {
+func sameFile(fd int, path string) bool {
 	var open, there unix.Stat_t
-	return unix.Fstat(int(f.Fd()), &open) == nil && unix.Stat(path, &there) == nil &&
+	return unix.Fstat(fd, &open) == nil && unix.Stat(path, &there) == nil &&
 		open.Ino == there.Ino && open.Dev == there.Dev
 }

@@ -155,7 +155,12 @@ const mkdirAttempts = 100
 func mkdirAll(dir string) error {
 	var err error
 	for range mkdirAttempts {
-		err = os.MkdirAll(dir, 0o700)
+		if err = unix.Mkdir(dir, 0o700); errors.Is(err, unix.EEXIST) {
+			return nil // a file in its place the next step finds
+		}
+		if errors.Is(err, unix.ENOENT) {
+			err = os.MkdirAll(dir, 0o700)
+		}
 		if !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrExist) {
 			break
 		}
@@ -222,27 +227,35 @@ func (s *Store) List() ([]Key, error) {
 // interfaces have one name, and a network may be renamed while the container runs. Only
 // releases that took the network for a part of the name made more than one.
 func (s *Store) Find(k Key) ([]Key, error) {
+	found, err := s.FindAny([]Key{k})
+	slices.SortFunc(found, Key.compare)
+	if own := slices.Index(found, k); own > 0 {
+		found[0], found[own] = found[own], found[0]
+	}
+	return found, err
+}
+
+// FindAny is [Store.Find] for several, in no order. It takes no longer beside more pods.
+func (s *Store) FindAny(keys []Key) (found []Key, err error) {
 	networks, err := readNames(s.root)
 	if err != nil {
 		return nil, err
 	}
-	var found []Key
 	for _, file := range networks {
-		other := k
-		if other.Network, err = Decode(file); err != nil {
+		network, err := Decode(file)
+		if err != nil {
 			continue
 		}
-		devices, err := s.Devices(other)
-		if err != nil {
-			return nil, err
+		for _, k := range keys {
+			k.Network = network
+			devices, err := s.Devices(k)
+			if err != nil {
+				return nil, err
+			}
+			if len(devices) > 0 {
+				found = append(found, k)
+			}
 		}
-		if len(devices) > 0 {
-			found = append(found, other)
-		}
-	}
-	slices.SortFunc(found, Key.compare)
-	if own := slices.Index(found, k); own > 0 {
-		found[0], found[own] = found[own], found[0]
 	}
 	return found, nil
 }
@@ -250,22 +263,45 @@ func (s *Store) Find(k Key) ([]Key, error) {
 // readNames lists a directory; one that is not there is empty. A file where a
 // directory is expected is not ours, and empty too.
 func readNames(dir string) ([]string, error) {
-	f, err := os.Open(dir)
-	if errors.Is(err, os.ErrNotExist) {
+	fd, err := openDir(dir)
+	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list pins: %w", err)
 	}
-	defer func() { _ = f.Close() }()
-	names, err := f.Readdirnames(-1)
-	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, os.ErrNotExist) {
-		return nil, nil
+	defer func() { _ = unix.Close(fd) }()
+	var names []string
+	for room := make([]byte, dirBytes); ; {
+		n, err := unix.ReadDirent(fd, room)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case errors.Is(err, os.ErrNotExist), err == nil && n <= 0:
+			return names, nil
+		case err != nil:
+			return nil, fmt.Errorf("list pins in %s: %w", dir, err)
+		default:
+			_, _, names = unix.ParseDirent(room[:n], -1, names)
+		}
+	}
+}
+
+// dirBytes is the room for what the kernel tells of a directory at a time.
+const dirBytes = 8 << 10
+
+// openDir opens a directory. It is no [os.File]: the Go runtime would ask five times whether its
+// poller can wait for it.
+func openDir(dir string) (fd int, err error) {
+	for {
+		fd, err = unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("list pins in %s: %w", dir, err)
+		return -1, &os.PathError{Op: "open", Path: dir, Err: err}
 	}
-	return names, nil
+	return fd, nil
 }
 
 // RemoveDevice unlinks everything in the directory of one interface, and the

@@ -365,7 +365,7 @@ func attachment(node *engine.Node, queues *engine.Queues, r *apply.Record) Attac
 	for _, step := range in.Plan {
 		a.Drift = append(a.Drift, step.String())
 	}
-	if beside, err := node.Beside(&now.Interface); err != nil {
+	if beside, err := node.Beside(&now); err != nil {
 		a.Notes = append(slices.Clip(a.Notes), err.Error())
 	} else if len(beside) > 0 {
 		a.Beside = fmt.Sprintf("%s shares a device of the node with %s, and no limit covers it", strings.Join(beside, ", "), now.Interface.Name())

@@ -18,9 +18,6 @@ import (
 	"github.com/podweir/podweir/plugin/netconf"
 )
 
-// ifName is what Kubernetes runtimes call a pod's first interface.
-const ifName = "eth0"
-
 // Limiter implements [Shaper] with what ADD and DEL use. The attachments that it
 // makes are those that ADD of the same network would make.
 type Limiter struct {
@@ -68,7 +65,7 @@ func (e *Limiter) Shape(ctx context.Context, p *Pod) (refuse bool, err error) {
 		return false, nil // it shares the node's network
 	}
 	added := engine.Add(ctx, &engine.Adding{
-		ContainerID: p.ID, IfName: ifName, NetNSPath: p.NetNS, Pod: p.Namespace + "/" + p.Name,
+		ContainerID: p.ID, IfName: engine.MainIfName, NetNSPath: p.NetNS, Pod: p.Namespace + "/" + p.Name,
 		By: apply.ByNRI, Paths: e.Paths, Open: e.Open,
 		Read:       func() (*netconf.Config, error) { return e.parse(ctx, p) },
 		Interfaces: func(*netconf.Config) []string { return nil },
@@ -101,7 +98,7 @@ func (e *Limiter) shaped(p *Pod) bool {
 		return false
 	}
 	defer node.Close()
-	eth0 := &apply.Want{ID: attach.ID{ContainerID: p.ID, IfName: ifName}, NetNSPath: p.NetNS, Names: []string{ifName}}
+	eth0 := &apply.Want{ID: attach.ID{ContainerID: p.ID, IfName: engine.MainIfName}, NetNSPath: p.NetNS, Names: []string{engine.MainIfName}}
 	_, held, err := node.Holder(eth0, attach.ID{})
 	return err == nil && held
 }

@@ -110,7 +110,7 @@ func (l *look) keepPrior(ctx context.Context, node *engine.Node, conf *netconf.C
 	for _, a := range have {
 		merged := *conf
 		merged.Shaping = withPrior(&conf.Shaping, askedOf(a.records[0]))
-		all = all || a.id.IfName == defaultIfName && !noLimit(&merged.Shaping)
+		all = all || a.id.IfName == engine.MainIfName && !noLimit(&merged.Shaping)
 		if own, _ := ofPod(conf.Name, []attached{a}); known && conf.Shaping.Limited() && len(own) > 0 {
 			l.ensure(ctx, node, &merged, a)
 		} else {

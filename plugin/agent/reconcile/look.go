@@ -22,9 +22,6 @@ import (
 	"github.com/podweir/podweir/plugin/terms"
 )
 
-// defaultIfName is what Kubernetes runtimes call a pod's first interface.
-const defaultIfName = "eth0"
-
 // look is one look at one key.
 type look struct {
 	*Reconciler
@@ -115,7 +112,7 @@ func (l *look) claim(have []attached) {
 // asks for a limit.
 func (l *look) unable(cause error) {
 	if conf, err := l.desired(); err == nil && !conf.Shaping.Limited() {
-		l.clearFailures(defaultIfName)
+		l.clearFailures(engine.MainIfName)
 		l.unlimited(conf)
 		l.Reason = cause.Error()
 		return
@@ -176,7 +173,7 @@ func (l *look) bring(ctx context.Context, node *engine.Node, have []attached) {
 			l.ensure(ctx, node, conf, a)
 		}
 	default:
-		l.clearFailures(defaultIfName)
+		l.clearFailures(engine.MainIfName)
 		for _, a := range own {
 			l.remove(ctx, node, conf, a.id)
 		}
@@ -194,7 +191,7 @@ func (l *look) bring(ctx context.Context, node *engine.Node, have []attached) {
 // of the node's network, whatever that was called when the pod started.
 func ofPod(network string, have []attached) (own, others []attached) {
 	for _, a := range have {
-		if a.id.IfName == defaultIfName || a.id.Network == network {
+		if a.id.IfName == engine.MainIfName || a.id.Network == network {
 			own = append(own, a)
 		} else {
 			others = append(others, a)
@@ -238,15 +235,15 @@ func (l *look) attach(ctx context.Context, conf *netconf.Config, unread error) {
 	}
 	l.changed = false
 	added := engine.Add(ctx, &engine.Adding{
-		ContainerID: sandbox.ID, IfName: defaultIfName, NetNSPath: sandbox.NetNSPath, Pod: l.pod.Key(),
+		ContainerID: sandbox.ID, IfName: engine.MainIfName, NetNSPath: sandbox.NetNSPath, Pod: l.pod.Key(),
 		By: apply.ByAgent, Paths: l.cfg.Paths, Open: l.listening,
 		Read:       func() (*netconf.Config, error) { return conf, unread },
 		Interfaces: func(*netconf.Config) []string { return sandbox.Interfaces },
 		Log:        func(*netconf.Config, attach.ID) *slog.Logger { return l.cfg.Log.With("pod", l.pod.Key()) },
 	})
 	if added.Holder != nil {
-		l.clearFailures(defaultIfName)
-		l.Outcome, l.Reason = Held, fmt.Sprintf("%s is shaped as %v", defaultIfName, added.Holder)
+		l.clearFailures(engine.MainIfName)
+		l.Outcome, l.Reason = Held, fmt.Sprintf("%s is shaped as %v", engine.MainIfName, added.Holder)
 		return
 	}
 	l.keep(added.ID, added.Interfaces, added.Failed, Attached)

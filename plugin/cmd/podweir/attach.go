@@ -106,9 +106,7 @@ func manualID(netns, ifname string) (attach.ID, error) {
 		return attach.ID{}, err
 	}
 	defer func() { _ = ns.Close() }()
-	return attach.ID{
-		Network: engine.ManualNetwork, ContainerID: fmt.Sprintf("netns-%d", ns.Inode()), IfName: ifname,
-	}, nil
+	return engine.ManualID(ns.Inode(), ifname), nil
 }
 
 func newAttach(o *options) *cobra.Command {

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package cni_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/plugin/datapath"
+	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
+)
+
+// counts are what a process asks of the kernel.
+type counts struct {
+	// calls are those of counted, bytes what the kernel answered with netlink messages and
+	// names of files.
+	calls, bytes int
+	by           map[uint64]int
+}
+
+// counted are the calls by which ADD finds something out or changes it. The Go runtime makes
+// none of them again and again.
+var counted = []uint64{
+	unix.SYS_OPENAT, unix.SYS_GETDENTS64, unix.SYS_READLINKAT, unix.SYS_BPF, unix.SYS_SENDTO, unix.SYS_RECVFROM, unix.SYS_SETNS,
+}
+
+// ADD of one more pod asks no more of the kernel than that of the first: not a call for each
+// other pod, nor so much as its name. Times tell that only on an idle machine.
+func TestPrivilegedAddAsksNothingOfOtherPods(t *testing.T) {
+	const (
+		// running are other pods with devices, recorded such that only have a record and a slot.
+		running, recorded = 8, 120
+		// nameBytes is the least that the kernel tells of a file in a directory.
+		nameBytes = 24
+	)
+	testutil.RequireQdisc(t, "tbf")
+	n := newNode(t)
+	first := n.newPod(t)
+	first.must(t, "ADD", first.conf(both(nil))) // loads what all pods share
+	few := n.newPod(t).count(t, "ADD")
+	for range running {
+		p := n.newPod(t)
+		p.must(t, "ADD", p.conf(both(nil)))
+	}
+	record, err := datapath.ReadRecord(filepath.Join(n.paths.Pins, "net", first.container+",eth0", "eth0"))
+	must.OK(t, err)
+	for i := range recorded {
+		dir := filepath.Join(n.paths.Pins, "net", fmt.Sprintf("recorded-%d,eth0", i), "eth0")
+		must.OK(t, os.MkdirAll(dir, 0o700))
+		must.OK(t, datapath.WriteRecord(dir, record))
+	}
+	many := n.newPod(t).count(t, "ADD")
+	t.Logf("calls beside 1 pod: %d, %d bytes read (%v); beside %d: %d, %d bytes read (%v)",
+		few.calls, few.bytes, few.by, 1+running+recorded, many.calls, many.bytes, many.by)
+	if more := many.calls - few.calls; more >= running+recorded {
+		t.Errorf("ADD makes %d calls more beside %d pods more", more, running+recorded)
+	}
+	if more := many.bytes - few.bytes; more >= nameBytes*recorded {
+		t.Errorf("ADD reads %d bytes more beside %d pods more", more, running+recorded)
+	}
+}
+
+// count runs a verb as a process of its own and counts what it asks.
+func (p *pod) count(t *testing.T, verb string) counts {
+	t.Helper()
+	stdin, stdout := filepath.Join(t.TempDir(), "stdin"), filepath.Join(t.TempDir(), "stdout")
+	must.OK(t, os.WriteFile(stdin, p.conf(both(nil)).json(t), 0o600))
+	in, err := os.Open(stdin)
+	must.OK(t, err)
+	defer func() { _ = in.Close() }()
+	out, err := os.Create(stdout)
+	must.OK(t, err)
+	defer func() { _ = out.Close() }()
+	env := []string{
+		"PATH=" + os.Getenv("PATH"), envPins + "=" + p.node.paths.Pins, envRun + "=" + p.node.paths.Run,
+		"CNI_COMMAND=" + verb, "CNI_CONTAINERID=" + p.container, "CNI_NETNS=" + p.netns, "CNI_IFNAME=eth0", "CNI_PATH=/nowhere",
+	}
+	c := counts{by: make(map[uint64]int)}
+	must.OK(t, p.node.Do(func() error { // on the one thread that may trace
+		pid, err := syscall.ForkExec("/proc/self/exe", []string{"podweir-cni"}, &syscall.ProcAttr{
+			Env: env, Files: []uintptr{in.Fd(), out.Fd(), out.Fd()}, Sys: &syscall.SysProcAttr{Ptrace: true},
+		})
+		if err != nil {
+			return err
+		}
+		return c.trace(pid)
+	}))
+	if said, err := os.ReadFile(stdout); err != nil || slices.Equal(said, nil) {
+		t.Errorf("%s prints %q, %v", verb, said, err)
+	}
+	return c
+}
+
+// callInfo is struct ptrace_syscall_info of linux/ptrace.h: at the entry of a call its number, at its
+// end what it returns.
+type callInfo struct {
+	op    uint8
+	_     [23]byte
+	value int64
+	_     [56]byte
+}
+
+// The operations of callInfo.
+const (
+	callEntry = 1
+	callExit  = 2
+)
+
+// trace counts until the process ends. The calling thread has started it.
+func (c *counts) trace(pid int) error {
+	var status syscall.WaitStatus
+	if _, err := syscall.Wait4(pid, &status, 0, nil); err != nil {
+		return err
+	}
+	if err := syscall.PtraceSetOptions(pid, syscall.PTRACE_O_TRACECLONE|syscall.PTRACE_O_TRACESYSGOOD|unix.PTRACE_O_EXITKILL); err != nil {
+		return err
+	}
+	under := make(map[int]uint64) // the call that a thread is in
+	for thread := pid; ; {
+		signal := 0
+		if status.Stopped() {
+			switch s := status.StopSignal(); s {
+			case syscall.SIGTRAP | 0x80:
+				if err := c.note(thread, under); err != nil {
+					return err
+				}
+			case syscall.SIGTRAP, syscall.SIGSTOP: // a thread begins
+			default:
+				signal = int(s)
+			}
+			if err := syscall.PtraceSyscall(thread, signal); err != nil && err != syscall.ESRCH {
+				return err
+			}
+		}
+		var err error
+		thread, err = syscall.Wait4(-1, &status, unix.WALL|unix.WNOTHREAD, nil)
+		if err != nil {
+			return err
+		}
+		if thread == pid && (status.Exited() || status.Signaled()) {
+			if status.ExitStatus() != 0 {
+				return fmt.Errorf("the process ended with %d", status.ExitStatus())
+			}
+			return nil
+		}
+	}
+}
+
+// note takes the beginning or the end of a call.
+func (c *counts) note(thread int, under map[int]uint64) error {
+	var info callInfo
+	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_GET_SYSCALL_INFO, uintptr(thread), unsafe.Sizeof(info), uintptr(unsafe.Pointer(&info)), 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	switch info.op {
+	case callEntry:
+		under[thread] = uint64(info.value)
+		if slices.Contains(counted, under[thread]) {
+			c.calls++
+			c.by[under[thread]]++
+		}
+	case callExit:
+		if n := under[thread]; info.value > 0 && (n == unix.SYS_RECVFROM || n == unix.SYS_GETDENTS64) {
+			c.bytes += int(info.value)
+		}
+	}
+	return nil
+}
