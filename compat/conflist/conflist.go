@@ -14,9 +14,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"path"
+	"reflect"
 	"regexp"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/podweir/podweir/plugin/terms"
@@ -261,4 +265,177 @@ func plugin(raw []byte) (Plugin, error) {
 		return Plugin{}, errors.New("has no type, want the name of a plugin")
 	}
 	return Plugin{Type: conf.Type, Raw: raw}, nil
+}
+
+var (
+	// ErrChained says that podweir is in the chain already.
+	ErrChained = errors.New("podweir is in the chain already")
+	// ErrChanging says that a file was written to while it was read.
+	ErrChanging = errors.New("the file changes while it is read")
+)
+
+// Error says which network configuration cannot be used and why.
+type Error struct {
+	// File is the name of the file.
+	File string
+	// Thing is the key, or what else of the file is wrong; empty if the file as
+	// a whole is.
+	Thing string
+	// Value is what is there, Accepted what may be there.
+	Value, Accepted string
+	// Err is the cause, or nil.
+	Err error
+}
+
+func (e *Error) Error() string {
+	text := e.File
+	if e.Thing != "" {
+		text += ": " + e.Thing
+	}
+	if e.Accepted != "" {
+		text += fmt.Sprintf(": %q is not accepted, want %s", e.Value, e.Accepted)
+	}
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	return text
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// maxQuoted is how much of a value is repeated in a message, in bytes.
+const maxQuoted = 80
+
+func clipped(b []byte) string {
+	if len(b) > maxQuoted {
+		return strings.ToValidUTF8(string(b[:maxQuoted]), "") + "..."
+	}
+	return string(b)
+}
+
+// notSettings are keys of podweir's entry that say nothing of limits. What the runtime
+// passes has a check of its own.
+var notSettings = []string{"type", "name", "cniVersion", "capabilities"}
+
+// Otherwise lists the settings in which podweir's entry in the network's own chain differs
+// from another entry: a pod starts with those of the chain. It is empty if either is
+// missing.
+func (n *Network) Otherwise(entry string) []string {
+	if n == nil || entry == "" {
+		return nil
+	}
+	at := n.Index(Type)
+	if at < 0 {
+		return nil
+	}
+	return Differences(n.Plugins[at].Raw, []byte(entry))
+}
+
+// Differences lists the settings in which two entries of podweir's differ, by name. How
+// they are written does not count.
+func Differences(a, b []byte) []string {
+	var first, second map[string]any
+	if json.Unmarshal(a, &first) != nil || json.Unmarshal(b, &second) != nil {
+		return nil
+	}
+	all := maps.Clone(first)
+	maps.Copy(all, second)
+	var differ []string
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		if !slices.Contains(notSettings, key) && !reflect.DeepEqual(first[key], second[key]) {
+			differ = append(differ, key)
+		}
+	}
+	return differ
+}
+
+// member is one key of an object with its value, and where they are written.
+type member struct {
+	key string
+	raw json.RawMessage
+	// start and end enclose the value.
+	start, end int
+}
+
+// topLevel finds the members of the object that raw is. Of a key that is there
+// twice the last one counts, as for libcni.
+func topLevel(raw []byte) ([]member, error) {
+	if !json.Valid(raw) {
+		return nil, syntaxError(raw)
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+		return nil, fmt.Errorf("is %s, want a JSON object", clipped(raw))
+	}
+	var out []member
+	for dec.More() {
+		token, err := dec.Token()
+		if err != nil {
+			return nil, err
+		}
+		m := member{}
+		m.key, _ = token.(string) // a key of valid JSON always is one
+		if err := dec.Decode(&m.raw); err != nil {
+			return nil, err
+		}
+		m.end = int(dec.InputOffset())
+		m.start = m.end - len(m.raw)
+		out = append(slices.DeleteFunc(out, func(of member) bool { return of.key == m.key }), m)
+	}
+	return out, nil
+}
+
+// syntaxError says where raw stops being JSON.
+func syntaxError(raw []byte) error {
+	var v any
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	err := dec.Decode(&v)
+	if err == nil {
+		return fmt.Errorf("has more behind the JSON object, from byte %d", dec.InputOffset())
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("ends in the middle of the JSON object, after %d bytes", len(raw))
+	}
+	if s, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return fmt.Errorf("is not JSON: %w at byte %d", err, s.Offset)
+	}
+	return fmt.Errorf("is not JSON: %w", err)
+}
+
+// elements finds the values of the array that raw is, with offsets in raw.
+func elements(raw []byte) ([]member, error) {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	if t, err := dec.Token(); err != nil || t != json.Delim('[') {
+		return nil, errors.New("not a list")
+	}
+	var out []member
+	for dec.More() {
+		var m member
+		if err := dec.Decode(&m.raw); err != nil {
+			return nil, err
+		}
+		m.end = int(dec.InputOffset())
+		m.start = m.end - len(m.raw)
+		out = append(out, m)
+	}
+	return out, nil
+}
+
+func decode(m member, into any, accepted string) error {
+	if err := json.Unmarshal(m.raw, into); err != nil || bytes.Equal(m.raw, []byte("null")) {
+		return &Error{Thing: m.key, Value: clipped(m.raw), Accepted: accepted}
+	}
+	return nil
+}
+
+// boolean reads true and false, and both as text, as libcni does.
+func boolean(m member) (bool, error) {
+	switch strings.ToLower(string(m.raw)) {
+	case "true", `"true"`:
+		return true, nil
+	case "false", `"false"`:
+		return false, nil
+	}
+	return false, &Error{Thing: m.key, Value: clipped(m.raw), Accepted: "true or false"}
 }

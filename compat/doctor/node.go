@@ -5,11 +5,17 @@ package doctor
 
 import (
 	"fmt"
+	"io/fs"
+	"path"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // seesNode says whether the node's own processes are visible.
@@ -67,4 +73,305 @@ func (f *Facts) adviceForFacts() string {
 		return "let the doctor see the node (PW107)"
 	}
 	return "nothing on the node reports it: report it, with the output of podweir doctor -o json"
+}
+
+// The oldest kernel that is probed for; 6.1 is the oldest that is tested.
+const (
+	oldestMajor, oldestMinor       = 5, 15
+	testedMajor, testedMinor       = 6, 1
+	oldestKernel, testedKernelText = "5.15", "6.1"
+	// The BPF compiler of arm64 takes atomic operations that return a value since
+	// Linux 5.18 (arch/arm64/net/bpf_jit_comp.c, emit_lse_atomic); podweir's programs
+	// have them. Distributions' kernels interpret nothing that is not compiled.
+	oldestMinorARM  = 18
+	oldestKernelARM = "5.18"
+)
+
+// checkKernel goes by the processor that this program runs on, which is the node's.
+func checkKernel(f *Facts) Finding { return kernelOn(f.Node.Kernel.Release, runtime.GOARCH) }
+
+func kernelOn(release, arch string) Finding {
+	major, minor, ok := kernelVersion(release)
+	switch {
+	case !ok:
+		return unknown(fmt.Sprintf("the release of the kernel is %q", release))
+	case major < oldestMajor || major == oldestMajor && minor < oldestMinor:
+		return breaks("Linux "+release, "Linux "+oldestKernel+" or newer", "take a newer node image")
+	case arch == "arm64" && major == oldestMajor && minor < oldestMinorARM:
+		return breaks("Linux "+release+" on arm64, which does not compile programs with atomic operations that return a value",
+			"Linux "+oldestKernelARM+" or newer on arm64", "take a newer node image")
+	case major < testedMajor || major == testedMajor && minor < testedMinor:
+		return warns("Linux "+release, "Linux "+testedKernelText+" or newer, which are tested", "take a newer node image")
+	}
+	return holds("Linux " + release)
+}
+
+func kernelVersion(release string) (major, minor int, ok bool) {
+	parts := strings.SplitN(release, ".", 3)
+	if len(parts) < 2 {
+		return 0, 0, false
+	}
+	digits := strings.IndexFunc(parts[1], func(r rune) bool { return r < '0' || r > '9' })
+	if digits >= 0 {
+		parts[1] = parts[1][:digits]
+	}
+	major, errMajor := strconv.Atoi(parts[0])
+	minor, errMinor := strconv.Atoi(parts[1])
+	return major, minor, errMajor == nil && errMinor == nil
+}
+
+func checkBPFFS(f *Facts) Finding {
+	const fix = "mount -t bpf bpf /sys/fs/bpf"
+	switch k := f.Node.Kernel; {
+	case k.BPFFS == profiles.Unknown:
+		return unknown("the mounts of the node cannot be read")
+	case k.BPFFS == profiles.No:
+		return breaks("nothing is mounted at /sys/fs/bpf", "a bpf file system", fix)
+	case k.ReadOnly == profiles.Yes:
+		return breaks("/sys/fs/bpf is mounted read-only", "a bpf file system that can be written", "mount -o remount,rw /sys/fs/bpf")
+	}
+	return holds("bpf at /sys/fs/bpf")
+}
+
+// lockdownMost is the mode in which no program may read the kernel's memory
+// (include/linux/security.h, LOCKDOWN_BPF_READ_KERNEL).
+const lockdownMost = "confidentiality"
+
+func checkQueueReadable(f *Facts) Finding {
+	k := &f.Node.Kernel
+	switch {
+	case k.Lockdown == lockdownMost:
+		return breaks("lockdown "+k.Lockdown+": programs may not read the kernel's memory", "none or integrity", "boot with lockdown=integrity")
+	case k.HasBTF == profiles.Yes:
+		return holds("the kernel has its types (BTF)")
+	case k.HasBTF == profiles.No:
+		return breaks("the kernel has no types (BTF)", "/sys/kernel/btf/vmlinux", "use a kernel with CONFIG_DEBUG_INFO_BTF")
+	}
+	return unknown("whether the kernel has its types (BTF)")
+}
+
+func checkTCX(f *Facts) Finding {
+	if f.FeaturesErr != nil {
+		return unknown(f.FeaturesErr.Error())
+	}
+	switch f.Features.TCX {
+	case profiles.Yes:
+		return holds("the kernel has TCX")
+	case profiles.No:
+		asked := f.asksForHook()
+		switch {
+		case !f.Profile.Holds(terms.HookKindClsact, terms.HookIngress) && !f.Profile.Holds(terms.HookKindTCX, terms.HookIngress):
+			return holds("the kernel has no TCX, and no other program is on the pods' hooks")
+		case asked == "":
+			return holds("the kernel has no TCX, and nothing requests it: podweir uses only its own queues")
+		}
+		return breaks("the kernel has no TCX, "+f.Profile.Title+" is on the pods' hooks, and podweir's entry has "+asked, "Linux 6.6 or newer",
+			"leave mode and queue to auto: podweir then uses only its own queues")
+	case profiles.Unknown:
+	}
+	return unknown("whether the kernel has TCX")
+}
+
+// asksForHook is what podweir's entry asks for by name that shares a hook with
+// others, "" if it leaves mode and queue to podweir.
+func (f *Facts) asksForHook() string {
+	keys, _ := f.entryKeys()
+	for _, key := range []string{"mode", "egressMode", "ingressMode"} {
+		if mode, _ := keys[key].(string); strings.HasPrefix(mode, "tcx-") {
+			return key + " " + mode
+		}
+	}
+	for _, key := range []string{"queue", "egressQueue", "ingressQueue"} {
+		if queue, _ := keys[key].(string); queue == "none" {
+			return key + " " + queue
+		}
+	}
+	return ""
+}
+
+func checkQueues(f *Facts) Finding {
+	if f.FeaturesErr != nil {
+		return unknown(f.FeaturesErr.Error())
+	}
+	var have, miss []string
+	for _, kind := range []string{"tbf", "prio", "htb"} {
+		if f.Features.Queues[kind] == profiles.Yes {
+			have = append(have, kind)
+		} else {
+			miss = append(miss, kind)
+		}
+	}
+	if slices.Contains(have, "tbf") {
+		return holds("has "+strings.Join(have, ", "), "has not: "+strings.Join(miss, ", "))
+	}
+	return breaks("the kernel has none of "+strings.Join(miss, ", "), "tbf", "modprobe sch_tbf")
+}
+
+func checkMaxConfNum(f *Facts) Finding {
+	if f.Node.Config.MaxConfNum == nil {
+		return holds("max_conf_num is not set: one network is loaded")
+	}
+	n := *f.Node.Config.MaxConfNum
+	own := f.Node.Conf != nil && len(f.Node.Conf.Own()) > 0
+	const fix = "set max_conf_num = 1, and restart containerd"
+	switch {
+	case n == 1:
+		return holds("max_conf_num is 1")
+	case own:
+		return breaks(fmt.Sprintf("max_conf_num is %d, and podweir's file is beside its original", n), "1, or another delivery",
+			"podweir install, which takes another delivery; or: "+fix)
+	}
+	return warns(fmt.Sprintf("max_conf_num is %d: only interfaces of the first network are limited from their start", n), "1", fix)
+}
+
+func checkNRI(f *Facts) Finding {
+	listens := f.Node.Listens(detect.NRISocket)
+	switch {
+	case f.Choice.Delivery != profiles.NRI:
+		return skip("the delivery is " + string(f.Choice.Delivery))
+	case listens == profiles.Yes:
+		return holds("the runtime listens on " + detect.NRISocket)
+	case f.Node.Config.NRI == profiles.No:
+		return breaks("the runtime's configuration has NRI off", "NRI on", "disable = false for io.containerd.nri.v1.nri, or enable_nri = true for CRI-O, and restart the runtime")
+	case listens == profiles.No:
+		return breaks("no program listens on "+detect.NRISocket, "NRI on", "switch NRI on in the runtime's configuration, and restart it")
+	}
+	return unknown("whether the runtime has NRI on")
+}
+
+// dropInCapabilities are the capabilities of podweir's drop-in in the network in
+// force, and its file; "" if there is none that can be read.
+func (f *Facts) dropInCapabilities(network string) (raw []byte, file string) {
+	for _, c := range f.Node.Conf.DropIns[network] {
+		if c.Type != conflist.Type {
+			continue
+		}
+		name := path.Join(f.Node.ConfDir, network, c.Name)
+		if b, err := conflist.ReadFile(f.Root, name); err == nil {
+			return b, "/" + name
+		}
+	}
+	return nil, ""
+}
+
+// Binary is what is known of a plugin's binary.
+type Binary struct {
+	// Path is below the root, "" if there is none.
+	Path string
+	// Executable is the file's mode; Err says why it is not known.
+	Executable bool
+	Err        error
+}
+
+func readBinary(root fs.FS, name string) Binary {
+	b := Binary{Path: name}
+	if name == "" {
+		return b
+	}
+	info, err := fs.Stat(root, name)
+	if b.Err = err; err == nil {
+		b.Executable = info.Mode().Perm()&0o111 != 0
+	}
+	return b
+}
+
+// readNoExec returns the directories on a file system that is mounted noexec: nothing
+// there can be run, whatever the mode of the file.
+func readNoExec(root fs.FS, dirs []string) []string {
+	b, err := fs.ReadFile(root, "proc/1/mounts")
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, dir := range dirs {
+		best, noexec := "", false
+		for line := range strings.Lines(string(b)) {
+			f := strings.Fields(line)
+			if len(f) < 4 {
+				continue
+			}
+			at := strings.ReplaceAll(f[1], `\040`, " ")
+			// A later mount at the same place covers the earlier one.
+			if below("/"+dir, at) && len(at) >= len(best) {
+				best, noexec = at, slices.Contains(strings.Split(f[3], ","), "noexec")
+			}
+		}
+		if noexec {
+			out = append(out, dir)
+		}
+	}
+	return out
+}
+
+// below says whether a path is a directory or in it.
+func below(name, dir string) bool {
+	return dir == "/" || name == dir || strings.HasPrefix(name, dir+"/")
+}
+
+func checkSandboxed(f *Facts) Finding {
+	config := &f.Node.Config
+	redirect := config.Handlers(detect.Sandboxed.Redirects)
+	gvisor := config.Handlers(func(s detect.Sandboxed) bool { return s == detect.GVisor })
+	runtimes := f.Node.Runtimes()
+	if runtimes.Redirects && len(redirect) == 0 {
+		redirect = []string{"the plugin tc-redirect-tap of the chain"}
+	}
+	if len(redirect)+len(gvisor) == 0 {
+		return holds("no handler of Kata or gVisor is configured")
+	}
+	keys, file := f.entryKeys()
+	if file == "" { // the agent attaches by what it would write
+		keys = map[string]any{}
+		profiles.Fill(f.Profile, runtimes, keys)
+	}
+	if len(redirect) > 0 && !leavesIngressQdisc(keys) {
+		const expected = "podHook tcx"
+		who := "pods of " + strings.Join(redirect, ", ") + " do not start if they have a limit: podweir's clsact qdisc is on their device"
+		if runtimes.TCX == profiles.No {
+			return breaks(who+", and the kernel has no TCX", expected+", which needs Linux 6.6", "use Linux 6.6 or newer, or keep limited pods off these handlers")
+		}
+		return breaks(who, expected, "leave podHook at auto, or write podHook=tcx into an entry that is made by hand")
+	}
+	if len(gvisor) > 0 {
+		if finding, bad := f.readAhead(strings.Join(gvisor, ", "), keys); bad {
+			return finding
+		}
+	}
+	return holds("Kata or gVisor is configured, and podweir attaches where limits hold for their pods")
+}
+
+// leavesIngressQdisc says that these keys have podweir make no clsact qdisc on the pod's
+// device.
+func leavesIngressQdisc(keys map[string]any) bool {
+	if profiles.Chosen(keys, "podHook") == "tcx" {
+		return true
+	}
+	tcx := terms.ModeTCXPodSide.String()
+	return profiles.Chosen(keys, "egressMode", "mode") == tcx && profiles.Chosen(keys, "ingressMode", "mode") == tcx
+}
+
+// readAhead says why gVisor's pods have no limit of ingress.
+func (f *Facts) readAhead(handlers string, keys map[string]any) (finding Finding, bad bool) {
+	const expected = "ingress at the host side"
+	fix := "leave ingressMode, ingressQueue and ingressPlace to auto"
+	if f.Profile.Bypass != profiles.No {
+		fix = "use a routing by which packets pass the host side, or put these pods on other nodes"
+	}
+	if profiles.InPod(f.Profile, keys) {
+		return breaks("the ingress limit of pods of "+handlers+" does not hold: it is in the pod", expected, fix), true
+	}
+	if f.Profile.Bypass == profiles.Yes {
+		return breaks("the ingress limit of pods of "+handlers+" does not hold: packets go past the host side", expected, fix), true
+	}
+	var inPod []string
+	for i := range f.Attached {
+		a := &f.Attached[i]
+		if a.Direction.Is == terms.Ingress && a.Place != terms.PlaceHost && !a.Observed() {
+			inPod = append(inPod, a.Pod)
+		}
+	}
+	if len(inPod) > 0 {
+		return warns("if they are of "+handlers+", these pods have no limit of ingress, since it is in the pod: "+shorten(inPod), expected, fix, inPod...), true
+	}
+	return Finding{}, false
 }

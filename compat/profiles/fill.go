@@ -4,7 +4,10 @@
 package profiles
 
 import (
+	"maps"
+	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/podweir/podweir/plugin/terms"
 )
@@ -133,4 +136,117 @@ func Chosen(keys map[string]any, names ...string) string {
 		}
 	}
 	return ""
+}
+
+// OneShaperBeside says how a pod gets one shaper beside another component that enforces
+// the standard annotations.
+func OneShaperBeside(s terms.Shaper) string {
+	if s == terms.ShaperCalico {
+		return OneShaperBesideFelix
+	}
+	return ownKeys + "; to leave the limits to " + s.Title() + " give the default shaper=" + s.String()
+}
+
+// ownKeys are the annotations that only podweir reads.
+const ownKeys = "give such pods podweir.io/ingress-rate and podweir.io/egress-rate, which only podweir reads, in place of kubernetes.io/*-bandwidth"
+
+// OneShaperBesideFelix says how a pod gets one shaper beside Calico's agent.
+const OneShaperBesideFelix = "to take Felix's own limit away annotate the pod with qos.projectcalico.org/ingressBandwidth: \"1P\" and " +
+	"qos.projectcalico.org/egressBandwidth: \"1P\", or give it podweir.io/ingress-rate and podweir.io/egress-rate in place of kubernetes.io/*-bandwidth; " +
+	"to leave the limits to Calico give the default shaper=calico"
+
+// LiftFelixLimit is the command that takes Felix's limit from a pod, and the way to do so
+// for all. A pod is namespace/name.
+func LiftFelixLimit(pod string) string {
+	namespace, name, _ := strings.Cut(pod, "/")
+	return "kubectl -n " + namespace + " annotate pod " + name + " qos.projectcalico.org/ingressBandwidth=1P qos.projectcalico.org/egressBandwidth=1P; " +
+		"for all pods, and other ways to one shaper: docs/howto/calico.md"
+}
+
+// BesideFelix returns the profile for a node where Calico's agent may enforce policy beside
+// the CNI, and owns root qdiscs of the host side.
+func (p *Profile) BesideFelix() *Profile {
+	felix := Find("calico")
+	if p.Family == felix.Family || slices.Contains(p.RootQdiscs, felix.RootQdiscs[0]) {
+		return p
+	}
+	out := *p
+	if out.Ingress.Place != terms.PlaceIFB {
+		out.Ingress.Place, out.Ingress.Why = felix.Ingress.Place, felix.Ingress.Why
+	}
+	for attach, more := range map[*Attach]map[terms.Mode]string{&out.Egress: felix.Egress.Refused, &out.Ingress: felix.Ingress.Refused} {
+		all := maps.Clone(more)
+		maps.Copy(all, attach.Refused)
+		attach.Refused = all
+	}
+	out.Hooks = slices.Concat(p.Hooks, felix.Hooks)
+	out.RootQdiscs = slices.Concat(p.RootQdiscs, felix.RootQdiscs)
+	return &out
+}
+
+// handedEntry is podweir's entry in the commands of profiles.yaml. It has no settings of
+// the operator's; see [Profile.WithEntry].
+const handedEntry = `{"type":"podweir-cni","capabilities":{"bandwidth":true,"io.kubernetes.cri.pod-annotations":true},"hostHook":"tcx","ingressPlace":"prefer-ifb"}`
+
+// ciliumUpgrade changes one setting of the release that runs: without its version
+// Helm would take the newest.
+const ciliumUpgrade = "helm upgrade cilium cilium/cilium --version " + AnyRelease + " --namespace kube-system --reuse-values --set "
+
+// CiliumWithoutManager is the command that turns Cilium's bandwidth manager off;
+// see [Command].
+const CiliumWithoutManager = ciliumUpgrade + "bandwidthManager.enabled=false"
+
+// AnyRelease is the placeholder in commands for the version of the CNI that runs;
+// [Command] replaces it.
+const AnyRelease = "VERSION"
+
+// askRelease queries Helm for the version of the chart that is installed.
+const askRelease = `"$(helm list --namespace kube-system --filter '^cilium$' --output json | jq -r '.[0].chart | ltrimstr("cilium-")')"`
+
+// release is a version that may be written into a command as it is.
+var release = regexp.MustCompile(`^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.]+)?$`)
+
+// Command returns a command for the release that runs. Where that is not known
+// the command asks Helm for it.
+func Command(command, version string) string {
+	if !release.MatchString(version) {
+		version = askRelease
+	}
+	return strings.ReplaceAll(command, "--version "+AnyRelease, "--version "+version)
+}
+
+// ForRelease returns the profile with its commands for the release that runs.
+func (p *Profile) ForRelease(version string) *Profile {
+	out := *p
+	out.Conflist.HandedDo = commands(p.Conflist.HandedDo, version)
+	out.Conflist.ShareDo = commands(p.Conflist.ShareDo, version)
+	return &out
+}
+
+// WithEntry returns the profile with its commands for an entry of podweir's that has the
+// settings of the node.
+func (p *Profile) WithEntry(entry string) *Profile {
+	out := *p
+	out.Conflist.HandedDo = withEntry(p.Conflist.HandedDo, entry)
+	out.Conflist.HandedAgainDo = withEntry(p.Conflist.HandedAgainDo, entry)
+	return &out
+}
+
+// withEntry puts an entry in the place of the plain one, which is between single quotes
+// of the shell. JSON is a literal of jq's, too.
+func withEntry(list []string, entry string) []string {
+	quoted := strings.ReplaceAll(entry, "'", `'\''`)
+	var out []string
+	for _, c := range list {
+		out = append(out, strings.ReplaceAll(c, handedEntry, quoted))
+	}
+	return out
+}
+
+func commands(list []string, version string) []string {
+	var out []string
+	for _, c := range list {
+		out = append(out, Command(c, version))
+	}
+	return out
 }

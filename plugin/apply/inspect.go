@@ -4,8 +4,16 @@
 package apply
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // Inspect looks at the interface of a record as it is now. It takes no lock and
@@ -48,4 +56,66 @@ func (e *Executor) inspect(rec, prior *Record) (*attach.Inspection, error) {
 		Interface: rec.Interface, Config: &rec.Config, Facts: facts, TCX: tcx,
 		ReplaceQdisc: rec.ReplaceQdisc, Random: e.random, Strict: rec.Strict,
 	}, obs, before, e.now())
+}
+
+// drifted tells what differs for no reason of ours.
+func (e *Executor) drifted(id attach.ID, prior, rec *Record, in *attach.Inspection) {
+	if e.Drifted == nil || prior == nil || !reflect.DeepEqual(prior.Config, rec.Config) {
+		return
+	}
+	left := slices.DeleteFunc(slices.Clone(in.Steps), func(a attach.Action) bool {
+		return slices.Contains(in.Remade, a.Direction) || in.Before[a.Direction].Place != in.Choices[a.Direction].Place ||
+			a.OtherBuild || ours(a.Direction, in.Steps)
+	})
+	if len(left) > 0 {
+		e.Drifted(id, left)
+	}
+}
+
+// ours says that a direction gets a slot: with another release, or because another way
+// is taken. What else differs is due to that.
+func ours(d terms.Direction, plan []attach.Action) bool {
+	return slices.ContainsFunc(plan, func(a attach.Action) bool {
+		return a.Direction == d && a.Kind == attach.LoadDataplane
+	})
+}
+
+// workTime is how long the steps under an attachment's lock may take together. They
+// take milliseconds; a minute is for machines that stand still meanwhile.
+const workTime = time.Minute
+
+// ErrLate means that a step was not taken, since those before it took too long. What
+// they made has a record: the next ADD or repair goes on, and DEL removes it.
+var ErrLate = errors.New("no time is left for this step")
+
+// Lock excludes every other process from an attachment, and gives the work on it a
+// deadline, until unlock is called. The end of ctx ends the wait, not the work: it
+// would be left half done.
+func (e *Executor) Lock(ctx context.Context, id attach.ID) (unlock func(), err error) {
+	release, err := e.store.Lock(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	e.begin()
+	return func() {
+		e.deadline = time.Time{}
+		e.kernel.SetDeadline(e.deadline)
+		release()
+	}, nil
+}
+
+// begin gives the work a deadline from now on.
+func (e *Executor) begin() {
+	e.began = e.now()
+	e.deadline = e.began.Add(workTime)
+	e.kernel.SetDeadline(e.deadline)
+}
+
+// late says why a step is not to be taken.
+func (e *Executor) late() error {
+	now := e.now()
+	if e.deadline.IsZero() || now.Before(e.deadline) {
+		return nil
+	}
+	return fmt.Errorf("%w: the work on this attachment began %v ago, and may take %v", ErrLate, now.Sub(e.began).Round(time.Millisecond), workTime)
 }

@@ -4,6 +4,7 @@
 package netconf
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -141,5 +142,61 @@ func (p *parser) warn(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if !slices.Contains(p.config.Warnings, text) { // limits are read again where settings contradict each other
 		p.config.Warnings = append(p.config.Warnings, text)
+	}
+}
+
+// ParseEntry reads podweir's entry in the chain, with the name of its network,
+// together with a pod's annotations as a runtime would hand them over, and what is
+// set for its namespace: for whoever shapes without being called by a runtime. Configuration and errors are those of
+// [Parse]; an entry that is no JSON object is an error without a type.
+func ParseEntry(entry []byte, annotations PodAnnotations, namespace Namespace) (*Config, error) {
+	bad := func(err error) (*Config, error) {
+		return &Config{OnError: FailOpen}, fmt.Errorf("read the node's configuration: %w", err)
+	}
+	conf, err := decodeObject(entry)
+	if err != nil {
+		return bad(err)
+	}
+	delete(conf, "runtimeConfig")
+	stdin, err := json.Marshal(conf)
+	if err != nil {
+		return bad(err)
+	}
+	// STATUS is the command that needs no result of the plugin before.
+	return parse(namespace, Status, stdin, annotations)
+}
+
+// Namespace is what the operator set for the pods of a namespace: annotations of the
+// Namespace object by their names, those of [NamespaceAnnotations], each as [Cut] keeps
+// it. It is nil where nothing is set, or nothing is known of the namespace.
+type Namespace map[string]string
+
+// namespaceKeys are the annotations of a Namespace, without the domain.
+var namespaceKeys = []string{"default-ingress-rate", "default-egress-rate", "max-ingress-rate", "max-egress-rate", "node-ingress-rate", "node-egress-rate", enforceAnnotation}
+
+// noRate takes the node's default away from a namespace.
+const noRate = "none"
+
+// NamespaceAnnotations returns the annotations of a Namespace that are podweir's.
+func NamespaceAnnotations() []string { return inDomain(namespaceKeys) }
+
+// inDomain puts podweir's domain before each name.
+func inDomain(keys []string) []string {
+	out := make([]string, len(keys))
+	for i, k := range keys {
+		out[i] = AnnotationDomain + k
+	}
+	return out
+}
+
+// ofNamespace finds an annotation of the pod's Namespace; nil if it is absent.
+func (p *parser) ofNamespace(key string) *source {
+	value, ok := p.namespace[AnnotationDomain+key]
+	if !ok {
+		return nil
+	}
+	return &source{
+		field: "namespace annotation " + AnnotationDomain + key, value: value, origin: ofNamespace,
+		mayBeNone: strings.HasPrefix(key, "default-") || strings.HasPrefix(key, "node-"), bad: tooLong(value),
 	}
 }

@@ -13,7 +13,9 @@ import (
 
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/rtnl"
+	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/units"
 )
 
 // ProbeIFBIndex is the ifindex of the ifb in the namespace of
@@ -175,4 +177,212 @@ func deliver(near, far hostif.Interface) (bool, error) {
 		}
 	}
 	return false, nil
+}
+
+// ErrLost means that a packet did not arrive that should have.
+var ErrLost = errors.New("the packet got lost")
+
+// probeText is what a datagram of a probe holds.
+const probeText = "podweir"
+
+// probePath takes datagrams from one end of a pair of devices to the other, both
+// in the namespace of the calling thread and without addresses. They are
+// broadcasts from 0.0.0.0, as of a DHCP client: these need no address, no
+// neighbour, and no CAP_NET_RAW, which the agent has not, and the kernel does not
+// refuse them for coming from itself.
+type probePath struct {
+	in, out  int
+	near     string
+	to       unix.SockaddrInet4
+	received []byte
+}
+
+// openPath opens the sockets. What the kernel loops back of a broadcast arrives
+// at near, so the receiver, bound to far, sees only what came over the wire and
+// past the hooks there.
+func openPath(near, far hostif.Interface) (*probePath, error) {
+	p := &probePath{in: -1, out: -1, near: near.Name, received: make([]byte, 64)}
+	p.to.Addr = [4]byte{255, 255, 255, 255}
+	if err := p.open(near.Name, far.Name); err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *probePath) open(near, far string) (err error) {
+	if p.in, err = datagramSocket(far); err != nil {
+		return err
+	}
+	if err := unix.Bind(p.in, &unix.SockaddrInet4{}); err != nil {
+		return fmt.Errorf("bind probe socket: %w", err)
+	}
+	local, err := unix.Getsockname(p.in)
+	if err != nil {
+		return fmt.Errorf("read the probe socket's port: %w", err)
+	}
+	p.to.Port = local.(*unix.SockaddrInet4).Port
+	if p.out, err = datagramSocket(near); err != nil {
+		return err
+	}
+	if err := unix.SetsockoptInt(p.out, unix.SOL_SOCKET, unix.SO_BROADCAST, 1); err != nil {
+		return fmt.Errorf("allow broadcasts on probe socket: %w", err)
+	}
+	return nil
+}
+
+// datagramSocket is a UDP socket on one device. SO_BINDTODEVICE needs no
+// capability from Linux 5.7 on.
+func datagramSocket(device string) (int, error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("open probe socket: %w", err)
+	}
+	if err := unix.BindToDevice(fd, device); err != nil {
+		_ = unix.Close(fd)
+		return -1, fmt.Errorf("bind probe socket to %s: %w", device, err)
+	}
+	return fd, nil
+}
+
+func (p *probePath) close() {
+	for _, fd := range []int{p.in, p.out} {
+		if fd >= 0 {
+			_ = unix.Close(fd)
+		}
+	}
+}
+
+// send sends one datagram with a control message, which may be nil.
+func (p *probePath) send(control []byte) error {
+	if err := unix.Sendmsg(p.out, []byte(probeText), control, &p.to, 0); err != nil {
+		return fmt.Errorf("send on %s: %w", p.near, err)
+	}
+	return nil
+}
+
+// receive waits for one datagram. It returns [ErrLost] if none came in time.
+func (p *probePath) receive(within time.Duration) error {
+	tv := unix.NsecToTimeval(within.Nanoseconds())
+	if err := unix.SetsockoptTimeval(p.in, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
+		return fmt.Errorf("set receive timeout: %w", err)
+	}
+	for {
+		switch _, _, err := unix.Recvfrom(p.in, p.received, 0); {
+		case errors.Is(err, unix.EAGAIN):
+			return ErrLost
+		case errors.Is(err, unix.EINTR):
+			// The runtime's signals; a receive with a timeout is not restarted.
+		case err != nil:
+			return fmt.Errorf("receive probe packet: %w", err)
+		default:
+			return nil
+		}
+	}
+}
+
+// Features says what the kernel has, each by having tried it.
+type Features struct {
+	TBF, Prio, HTB, Bfifo, PfifoFast bool
+	// FQ is what Cilium's bandwidth manager needs.
+	FQ bool
+	// Clsact is the qdisc of the legacy hooks, ClsBPF the classifier.
+	Clsact, ClsBPF bool
+	// Mirred is the redirecting action of tc.
+	Mirred bool
+	// IFB is the device kind; that packets pass through one is what
+	// [ProbeRedirect] tries.
+	IFB bool
+}
+
+// loopback is the ifindex of lo, the one device of every new namespace.
+const loopback = 1
+
+// Probe tries every kind on the loopback device of a namespace of its own and
+// leaves nothing. What the kernel can load as a module it loads. Callers keep
+// the answer for as long as the node is up.
+func Probe() (Features, error) {
+	var f Features
+	ns, err := rtnl.NewScratchNetNS()
+	if err != nil {
+		return f, err
+	}
+	defer func() { _ = ns.Close() }()
+	h, err := hostif.NewHandle(ns)
+	if err != nil {
+		return f, err
+	}
+	defer h.Close()
+	tries := []struct {
+		has *bool
+		try func(*hostif.Handle) error
+	}{
+		{&f.TBF, tryRoot(shaping.Qdisc{Kind: shaping.KindTBF, Rate: 1 << 20, Burst: 1 << 17})},
+		{&f.Prio, tryRoot(shaping.Qdisc{Kind: shaping.KindPrio, Bands: 2})},
+		{&f.HTB, tryRoot(shaping.Qdisc{Kind: shaping.KindHTB})},
+		{&f.FQ, tryRoot(shaping.Qdisc{Kind: kindFQ})},
+		{&f.Bfifo, tryRoot(shaping.Qdisc{Kind: shaping.KindBfifo, Limit: units.Bytes(1 << 17)})},
+		{&f.PfifoFast, tryRoot(shaping.Qdisc{Kind: shaping.KindPfifoFast})},
+		{&f.Clsact, func(h *hostif.Handle) error { _, err := ensureClsact(h, loopback, terms.HookEgress); return err }},
+		{&f.ClsBPF, func(h *hostif.Handle) error {
+			return addFilter(h, loopback, hookEgress, 1, 1, matchAllOptions())
+		}},
+		{&f.Mirred, func(h *hostif.Handle) error {
+			return addFilter(h, loopback, hookEgress, 2, 1, mirredOptions(loopback))
+		}},
+		{&f.IFB, tryIFB},
+	}
+	for _, t := range tries {
+		if *t.has, err = supported(t.try(h)); err != nil {
+			return f, fmt.Errorf("probe: %w", err)
+		}
+	}
+	return f, nil
+}
+
+// supported tells "the kernel has none" from "could not be tried".
+func supported(err error) (bool, error) {
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EINVAL):
+		// ENOENT: no such qdisc, class or action kind, after an attempt to
+		// load the module. EINVAL: no hook, because there is no clsact.
+		return false, nil
+	}
+	return false, err
+}
+
+// kindFQ is a kind that podweir only tries.
+const kindFQ shaping.QdiscKind = "fq"
+
+// probeHandle is the handle of the roots that are tried.
+const probeHandle shaping.TCHandle = 0x10000
+
+func tryRoot(q shaping.Qdisc) func(*hostif.Handle) error {
+	q.Handle, q.Parent = probeHandle, shaping.RootParent
+	return func(h *hostif.Handle) error {
+		if err := addQdisc(h, loopback, &q); err != nil {
+			return err
+		}
+		return Remove(h, loopback, q.Kind, q.Handle)
+	}
+}
+
+// tryIFB asks for an ifb with a multicast address. The kernel refuses that
+// with EADDRNOTAVAIL if it knows the kind (ifb_validate), which takes
+// microseconds where making one takes milliseconds.
+func tryIFB(h *hostif.Handle) error {
+	req := nl.NewNetlinkRequest(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK)
+	req.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
+	req.AddData(nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated("probe")))
+	req.AddData(nl.NewRtAttr(unix.IFLA_ADDRESS, []byte{0x01, 0, 0x5e, 0, 0, 1}))
+	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
+	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated(string(terms.DeviceIFB)))
+	req.AddData(info)
+	_, err := h.Execute(req, 0)
+	if errors.Is(err, unix.EADDRNOTAVAIL) {
+		return nil
+	}
+	return err
 }

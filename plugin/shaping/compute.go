@@ -116,3 +116,38 @@ func (c *Config) subnetsMode() SubnetsMode {
 		return SubnetsNone
 	}
 }
+
+// FieldError says that a field of the configuration has a value that cannot be
+// used, or that two fields contradict each other.
+type FieldError struct {
+	// Field is the key or annotation, or both that contradict each other.
+	Field string
+	// Value is the value as it was written.
+	Value string
+	// Accepted is the accepted form and range.
+	Accepted string
+}
+
+func (e *FieldError) Error() string {
+	return fmt.Sprintf("%s: %q is not accepted, want %s", e.Field, e.Value, e.Accepted)
+}
+
+// observe puts a meter in the place of what would enforce the limit: the policer's
+// program, which counts and lets every packet pass. The meter is as wide as the queue
+// that the limit would have, so that what it counts is what that queue would do.
+func (b *builder) observe() {
+	p := b.params
+	p.Program = ProgramPolice // the meters know the cap's clock by it
+	b.meters()
+	where := "be policed"
+	if p.Queue != terms.QueueNone {
+		where = "have the queue " + p.Queue.String() + " on the " + p.Side.String() + " side"
+	}
+	if p.Mode == terms.ModeQdisc { // the other modes have a hook by name
+		b.atOwnHook()
+	}
+	p.Queue, p.DepthBytes, p.MaxWait = terms.QueueNone, 0, 0
+	p.Redirect, p.CapHolds, p.Declined = false, false, nil
+	p.Datapath.Observe = true
+	b.note("observed: nothing is held; with enforce: %v it would %s", terms.EnforceLimit, where)
+}

@@ -8,6 +8,9 @@ package terms
 
 import (
 	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
 
 	"github.com/podweir/podweir/plugin/units"
 )
@@ -290,4 +293,116 @@ func accepted[T ~uint8](names map[T]string) string {
 		}
 	}
 	return out
+}
+
+// Word is a type of the vocabulary.
+type Word interface {
+	~uint8
+	fmt.Stringer
+}
+
+// Named is a word that JSON has by its name, for what commands and the agent tell. Records
+// on the node have the number.
+type Named[T Word] struct{ Is T }
+
+// Name returns a word to be told by its name.
+func Name[T Word](word T) Named[T] { return Named[T]{word} }
+
+// String returns the name, "" if there is no word.
+func (n Named[T]) String() string {
+	if n.Is == 0 {
+		return ""
+	}
+	return n.Is.String()
+}
+
+// MarshalText returns the name.
+func (n Named[T]) MarshalText() ([]byte, error) { return []byte(n.String()), nil }
+
+// UnmarshalText reads a name; returns a [*units.ValueError] for what is none.
+func (n *Named[T]) UnmarshalText(b []byte) error {
+	const words = 32 // no type has as many
+	for v := range T(words) {
+		if named := Name(v); named.String() == string(b) {
+			*n = named
+			return nil
+		}
+	}
+	return &units.ValueError{Value: string(b), Accepted: fmt.Sprintf("a name of %T", n.Is)}
+}
+
+// Nearest is the word that a user may have meant, "" if none is near: at most a quarter
+// of the letters, and at most three, are missing, superfluous, others, or swapped with the
+// next. Case makes no difference.
+func Nearest(word string, of []string) string {
+	const longest, part, most = 64, 4, 3
+	best, least := "", most+1
+	for _, w := range of {
+		if len(word) > longest || len(w) > longest {
+			continue
+		}
+		d := distance(strings.ToLower(word), strings.ToLower(w))
+		if d < least && d <= max(len(w)/part, 1) {
+			best, least = w, d
+		}
+	}
+	return best
+}
+
+// distance is how many changes of one letter, or swaps of two neighbours, make b of a.
+func distance(a, b string) int {
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		before, last, row = last, row, before
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			other := 1
+			if a[i-1] == b[j-1] {
+				other = 0
+			}
+			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+other)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+	}
+	return row[len(b)]
+}
+
+// DidYouMean is `, did you mean "X"?` for a word that is near to another one, else "".
+func DidYouMean(word string, of []string) string {
+	if near := Nearest(word, of); near != "" {
+		return ", did you mean " + strconv.Quote(near) + "?"
+	}
+	return ""
+}
+
+// Commands are those of podweir's program that texts tell a reader to run.
+var Commands = []string{"attach", "detach", "doctor", "explain", "gc", "install", "repair", "set", "status", "top", "uninstall"}
+
+var programRun = regexp.MustCompile("((?:^|[^a-z-])(?:kubectl |-- )?)podweir ((?:" + strings.Join(Commands, "|") + ")\\b)")
+
+// OnPath runs the program where it is on the PATH: on a node that it was installed on by
+// hand.
+const OnPath = "podweir"
+
+// ByKubectl runs the program in the agent's pod on a node, from anywhere.
+const ByKubectl = "kubectl podweir exec NODE -- podweir"
+
+// Runnable returns a text for people with podweir's commands as they are run where it is
+// read: run takes the place of the program's name. What says already how stays.
+func Runnable(text, run string) string {
+	if run == "" || run == OnPath {
+		return text
+	}
+	return programRun.ReplaceAllStringFunc(text, func(found string) string {
+		parts := programRun.FindStringSubmatch(found)
+		if strings.HasSuffix(parts[1], "kubectl ") || strings.HasSuffix(parts[1], "-- ") {
+			return found // it says already how
+		}
+		return parts[1] + run + " " + parts[2]
+	})
 }

@@ -17,7 +17,6 @@ var (
 	ErrRunning = errors.New("an agent of podweir manages this node and installs by itself (delete its DaemonSet, or stop it, first), or another install or uninstall runs")
 	// ErrInUse says that podweir's binary has to stay.
 	ErrInUse = errors.New("podweir-cni is still needed")
-
 )
 
 // SettingError says which setting cannot be used and why.

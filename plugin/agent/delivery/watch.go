@@ -5,13 +5,18 @@ package delivery
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+	"golang.org/x/sys/unix"
 
+	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/profiles"
 )
 
@@ -207,5 +212,112 @@ func (w *watcher) wait(ctx context.Context, limit time.Duration) {
 func (w *watcher) close() {
 	if w.notify != nil {
 		_ = w.notify.Close()
+	}
+}
+
+// tell makes the runtime read podweir's drop-in, or notice that it is gone. It does
+// so after every change, and once when podweir starts: what an earlier podweir wrote
+// may never have been read.
+func (m *Manager) tell(p *pass) error {
+	changed := slices.ContainsFunc(p.steps, func(s Step) bool { return isDropIn(s.Path) })
+	if changed || p.upkeep == profiles.DropIn && !m.told {
+		m.untold = true
+	}
+	if !m.untold || p.view.conf == nil {
+		return nil
+	}
+	if err := m.nudge(p.view); err != nil {
+		return err
+	}
+	m.told, m.untold = true, false
+	return nil
+}
+
+func isDropIn(path string) bool { return filepath.Base(path) == conflist.DropInFile }
+
+// nudge makes a file in the directory of conflists and removes it. containerd
+// watches that directory and none below it, and reads everything again when a file
+// there is written, renamed or removed; it ignores a directory or file that is made
+// (internal/cri/server/cni_conf_syncer.go, v2.1 to v2.4). No CNI takes a file of this
+// name for a configuration. podweir's own watch hears of it, too: the next pass finds
+// nothing to do.
+func (m *Manager) nudge(v *view) error {
+	dir := m.real(v.confDir)
+	f, err := os.CreateTemp(dir, tempPrefix+"*"+tempSuffix)
+	if err != nil {
+		return missingDir(filepath.Join(dir, tempPrefix+tempSuffix), err)
+	}
+	if err := errors.Join(f.Close(), remove(f.Name())); err != nil {
+		return err
+	}
+	m.log.Info("container runtime told to read the drop-ins", "conflists", v.confDir)
+	return nil
+}
+
+// lockInterval is how often podweir tries for a lock that another process holds.
+const lockInterval = 200 * time.Millisecond
+
+// lock keeps every other podweir from writing to this node's files. The lock is
+// on the directory of conflists, or what of it is there, so that it needs no
+// file of its own and is the same in every container. It returns [ErrRunning] if
+// another process has it.
+func (m *Manager) lock(ctx context.Context) (unlock func(), err error) {
+	if !m.busy.TryLock() {
+		return nil, ErrRunning
+	}
+	release, err := m.lockNode(ctx)
+	if err != nil {
+		m.busy.Unlock()
+		return nil, err
+	}
+	return func() {
+		release()
+		m.busy.Unlock()
+	}, nil
+}
+
+func (m *Manager) lockNode(ctx context.Context) (release func(), err error) {
+	if m.node == nil {
+		m.detect(ctx, nil)
+	}
+	dir := m.real("/" + m.node.ConfDir)
+	var f *os.File
+	for {
+		f, err = os.Open(dir)
+		if !isMissing(err) || dir == filepath.Dir(dir) {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	if err != nil {
+		return nil, fileError("open", dir, err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("%s is locked: %w", dir, ErrRunning)
+		}
+		return nil, fileError("lock", dir, err)
+	}
+	// Closing releases it.
+	return func() { _ = f.Close() }, nil
+}
+
+// waitLock waits until the one that has the lock ends: the agent that this one
+// takes the place of.
+func (m *Manager) waitLock(ctx context.Context) (unlock func(), err error) {
+	told := false
+	for {
+		unlock, err = m.lock(ctx)
+		if !errors.Is(err, ErrRunning) {
+			return unlock, err
+		}
+		if !told {
+			m.log.Info("agent starts when the one before it has ended")
+			told = true
+		}
+		if err := sleep(ctx, lockInterval); err != nil {
+			return nil, err
+		}
 	}
 }

@@ -5,6 +5,7 @@ package kube
 
 import (
 	"crypto/tls"
+	stdbase64 "encoding/base64"
 	"errors"
 	"fmt"
 	"net"
@@ -199,4 +200,17 @@ func beside(dir, path string) string {
 		return path
 	}
 	return filepath.Join(dir, path)
+}
+
+// base64 is bytes that YAML holds in base64.
+type base64 []byte
+
+// UnmarshalYAML implements [yaml.Unmarshaler].
+func (b *base64) UnmarshalYAML(n *yaml.Node) error {
+	decoded, err := stdbase64.StdEncoding.DecodeString(n.Value)
+	if err != nil {
+		return fmt.Errorf("line %d: %w", n.Line, err)
+	}
+	*b = decoded
+	return nil
 }

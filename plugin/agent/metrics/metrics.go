@@ -9,12 +9,16 @@
 package metrics
 
 import (
+	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"runtime"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/common/expfmt"
 
 	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/plugin/mailbox"
@@ -130,3 +134,27 @@ func (m *Metrics) SetDelivery(name string) {
 
 // SetDoctor takes the newest results of the doctor, made at a time.
 func (m *Metrics) SetDoctor(rep *doctor.Report, at time.Time) { m.doctor.set(rep, at) }
+
+// format is Prometheus' text format 0.0.4, which every version of it reads.
+var format = expfmt.NewFormat(expfmt.TypeTextPlain)
+
+// ContentType of what Write writes.
+var ContentType = string(format)
+
+// Write answers a scrape. What cannot be read is left out and logged.
+func (m *Metrics) Write(w io.Writer) error {
+	families, err := m.registry.Gather()
+	if err != nil {
+		m.log.Error("scrape failed", "error", err)
+	}
+	if len(families) == 0 {
+		return errors.Join(errors.New("no metric can be read"), err)
+	}
+	enc := expfmt.NewEncoder(w, format)
+	for _, f := range families {
+		if err := enc.Encode(f); err != nil {
+			return fmt.Errorf("write %s: %w", f.GetName(), err)
+		}
+	}
+	return nil
+}

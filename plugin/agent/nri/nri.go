@@ -21,6 +21,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/net/multiplex"
+	"github.com/containerd/ttrpc"
+
 	"github.com/podweir/podweir/plugin/netconf"
 )
 
@@ -217,4 +221,155 @@ func (p *Plugin) synchronize(ctx context.Context, pods []*Pod) {
 		}
 	}
 	p.config.Log.Info("pods that ran before checked", "pods", len(pods))
+}
+
+// hooks are what the runtime calls.
+type hooks struct{ *Plugin }
+
+// synchronize takes what runs when the connection is made.
+func (h *hooks) synchronize(all []*Pod) {
+	select {
+	case <-h.syncs: // of an earlier connection
+	default:
+	}
+	h.syncs <- all
+}
+
+// runPodSandbox is called when the pod's network is set up, before its containers
+// start.
+func (h *hooks) runPodSandbox(ctx context.Context, s *api.PodSandbox) error {
+	return h.hook(ctx, "RunPodSandbox", s, func(ctx context.Context, pod *Pod) (bool, error) {
+		return h.config.Shaper.Shape(ctx, pod)
+	})
+}
+
+// stopPodSandbox is called when the pod's containers are gone.
+func (h *hooks) stopPodSandbox(ctx context.Context, s *api.PodSandbox) error {
+	return h.hook(ctx, "StopPodSandbox", s, h.forget)
+}
+
+// removePodSandbox is called later, also for a sandbox that was never stopped.
+func (h *hooks) removePodSandbox(ctx context.Context, s *api.PodSandbox) error {
+	return h.hook(ctx, "RemovePodSandbox", s, h.forget)
+}
+
+func (h *hooks) forget(ctx context.Context, pod *Pod) (bool, error) {
+	return false, h.config.Shaper.Forget(ctx, pod)
+}
+
+// hook bounds a call in time and lets only a refusal through: every error that it
+// returned would fail the pod.
+func (h *hooks) hook(ctx context.Context, name string, s *api.PodSandbox, f func(context.Context, *Pod) (bool, error)) (answer error) {
+	ctx, cancel := context.WithTimeout(ctx, h.patience)
+	defer cancel()
+	pod := podOf(s)
+	began := time.Now()
+	refuse, err := guarded(ctx, pod, f)
+	h.config.Observe(name, time.Since(began), err)
+	if err == nil {
+		return nil
+	}
+	log := h.config.Log.With("hook", name, "pod", pod.Namespace+"/"+pod.Name, "containerID", pod.ID)
+	if refuse {
+		log.Error("pod is refused", "error", err)
+		return fmt.Errorf("podweir: %w", err)
+	}
+	log.Error("pod goes on without podweir", "error", err)
+	return nil
+}
+
+// guarded turns a panic into an error: it must not take the agent along.
+func guarded(ctx context.Context, pod *Pod, f func(context.Context, *Pod) (bool, error)) (refuse bool, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			refuse, err = false, fmt.Errorf("a fault of podweir, please report it: %v", cause)
+		}
+	}()
+	return f(ctx, pod)
+}
+
+// networkNamespace is the type of a namespace in the OCI specification.
+const networkNamespace = "network"
+
+func podOf(s *api.PodSandbox) *Pod {
+	p := &Pod{
+		ID: s.GetId(), Namespace: s.GetNamespace(), Name: s.GetName(), UID: s.GetUid(),
+		Annotations: netconf.KeepAnnotations(s.GetAnnotations()),
+	}
+	for _, ns := range s.GetLinux().GetNamespaces() {
+		if ns.GetType() == networkNamespace {
+			p.NetNS = ns.GetPath()
+		}
+	}
+	return p
+}
+
+// link is one connection to the runtime: it calls us on one half of it, and we have
+// called it on the other. The library's own plugin side is not used, because it
+// waits without end for a runtime that answers halfway.
+type link struct {
+	server *ttrpc.Server
+	client *ttrpc.Client
+	mux    multiplex.Mux
+	// closed is closed when the runtime is gone.
+	closed chan struct{}
+	served sync.WaitGroup
+}
+
+// open registers on a connection and returns when the runtime has configured us and
+// told what runs.
+func open(ctx context.Context, conn net.Conn, s *service) (l *link, err error) {
+	l = &link{mux: multiplex.Multiplex(conn), closed: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			l.close()
+		}
+	}()
+	listener, err := l.mux.Listen(multiplex.PluginServiceConn)
+	if err != nil {
+		return nil, err
+	}
+	if l.server, err = ttrpc.NewServer(); err != nil {
+		return nil, err
+	}
+	api.RegisterPluginService(l.server, s)
+	serving := context.WithoutCancel(ctx)
+	l.served.Go(func() { _ = l.server.Serve(serving, listener) }) // it ends with the connection
+	calls, err := l.mux.Open(multiplex.RuntimeServiceConn)
+	if err != nil {
+		return nil, err
+	}
+	l.client = ttrpc.NewClient(calls, ttrpc.WithOnClose(sync.OnceFunc(func() { close(l.closed) })))
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	_, err = api.NewRuntimeClient(l.client).RegisterPlugin(ctx, &api.RegisterPluginRequest{
+		PluginName: pluginName, PluginIdx: pluginIndex,
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, step := range []struct {
+		done chan struct{}
+		what string
+	}{{s.configured, "configure the plugin"}, {s.synced, "tell what runs"}} {
+		select {
+		case <-step.done:
+		case <-l.closed:
+			return nil, fmt.Errorf("the runtime ended the connection before it did %s", step.what)
+		case <-ctx.Done():
+			return nil, fmt.Errorf("the runtime did not %s within %v: %w", step.what, startTimeout, ctx.Err())
+		}
+	}
+	return l, nil
+}
+
+func (l *link) close() {
+	if l.client != nil {
+		_ = l.client.Close()
+	}
+	if l.server != nil {
+		_ = l.server.Close()
+	}
+	_ = l.mux.Close()
+	l.served.Wait()
 }

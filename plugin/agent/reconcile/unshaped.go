@@ -6,6 +6,7 @@ package reconcile
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/podweir/podweir/plugin/attach"
@@ -81,4 +82,66 @@ func (r *Reconciler) sweepFailures(ctx context.Context) {
 		}
 		r.cfg.Paths.Mail().ClearFailure(f.ID)
 	}
+}
+
+// overdue makes a fault of a wait that lasts: the pod runs, as far as the API
+// server knows, and has a limit that nobody holds it to.
+func (l *look) overdue(now time.Time) {
+	if !l.missing || l.pod == nil || !l.pod.Started || l.pod.Ending {
+		return
+	}
+	l.Since = l.waitsSince(now)
+	if left := l.cfg.Overdue - now.Sub(l.Since); left > 0 {
+		l.queue.add(l.key, left)
+		return
+	}
+	// The same words each time: it is one Event, however long it lasts.
+	l.Err = fmt.Errorf("the pod runs without its limit: podweir has waited for its network for more than %v: %s", l.cfg.Overdue, l.Reason)
+	l.Outcome, l.Reason = Overdue, ""
+	l.warn(l.reasonOf(), l.Err.Error())
+}
+
+// waitsSince is since when the pod waits, now if it did not.
+func (l *look) waitsSince(now time.Time) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s := l.states[l.key]; s != nil && !s.Since.IsZero() {
+		return s.Since
+	}
+	return now
+}
+
+// newcomersEvery is the time between two looks at the list of attachments, which takes
+// some microseconds: what the API server does not tell of is looked after all the same.
+const newcomersEvery = time.Second
+
+// newcomers asks for a look at every attachment that came since the last pass and that no
+// pod is known for: its pod started while the API server was out of reach, or it was made
+// by hand.
+func (r *Reconciler) newcomers(ctx context.Context) {
+	tick := time.NewTicker(newcomersEvery)
+	defer tick.Stop()
+	for failed := ""; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		ids, err := r.cfg.Paths.Recorded(r.met)
+		if err != nil && err.Error() != failed {
+			r.cfg.Log.Warn("attachments not listed: new ones are looked at by full passes only", "error", err)
+		}
+		failed = text(err)
+		for _, id := range ids {
+			r.queue.add(key{id: id}, 0)
+		}
+	}
+}
+
+// met says that an attachment was looked at, or that its pod is known.
+func (r *Reconciler) met(id attach.ID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, owned := r.owners[id]
+	return owned || r.states[key{id: id}] != nil
 }

@@ -10,12 +10,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
+	"time"
 
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/podweir/podweir/compat/doctor"
+	"github.com/podweir/podweir/plugin/cmd/settings"
 	"github.com/podweir/podweir/plugin/cmd/show"
 	"github.com/podweir/podweir/plugin/status/cluster"
+	"github.com/podweir/podweir/plugin/version"
 )
 
 func main() {
@@ -29,4 +40,194 @@ func main() {
 		}
 		os.Exit(cluster.ExitUnknown)
 	}
+}
+
+// exitError is an error with an exit status of its own.
+type exitError struct {
+	status int
+	text   string
+}
+
+func (e *exitError) Error() string { return e.text }
+
+// exit is an error for an exit status, nil for 0.
+func exit(status int, why string) error {
+	if status == 0 {
+		return nil
+	}
+	return &exitError{status, why}
+}
+
+// options are what every command shares.
+type options struct {
+	kubeconfig, context, namespace, node, output string
+	timeout                                      time.Duration
+}
+
+func newRoot() *cobra.Command {
+	o := &options{}
+	root := &cobra.Command{
+		Use:   "kubectl-podweir",
+		Short: "Show how podweir limits the pods of all nodes",
+		Long: "Show how podweir limits the pods of all nodes of the cluster. It reads what the agents know, through the API\n" +
+			"server, and changes nothing. A node that does not answer is unknown, not fine.",
+		Annotations:  map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl podweir"},
+		Version:      version.String(),
+		SilenceUsage: true, SilenceErrors: true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if err := settings.Read(cmd); err != nil {
+				return err
+			}
+			if all := formatsOf(cmd); cmd.Flags().Lookup("output") != nil && !slices.Contains(all, o.output) {
+				return fmt.Errorf("--output %q is not accepted by %s, want %s", o.output, cmd.CommandPath(), strings.Join(all, ", "))
+			}
+			if o.timeout < time.Second {
+				return fmt.Errorf("--request-timeout %v is not accepted, want 1s or more", o.timeout)
+			}
+			return nil
+		},
+	}
+	root.SetVersionTemplate("{{.Version}}\n")
+	f := root.PersistentFlags()
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; KUBECONFIG or ~/.kube/config if empty")
+	f.StringVar(&o.context, "context", "", "context of the kubeconfig; the current one if empty")
+	f.StringVarP(&o.namespace, "namespace", "n", "kube-system", "namespace where podweir is installed")
+	f.String(settings.Flag, "", settings.Usage)
+	f.StringVar(&o.node, "node", "", "show only this node")
+	f.StringVarP(&o.output, "output", "o", "table", "output format: table, json or yaml; wide for status, doctor and plan")
+	f.DurationVar(&o.timeout, "request-timeout", 10*time.Second, "how long one node or the API server may take to answer")
+	_ = root.RegisterFlagCompletionFunc("output", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return formatsOf(cmd), cobra.ShellCompDirectiveNoFileComp
+	})
+	_ = root.RegisterFlagCompletionFunc("node", o.complete(func(ctx context.Context, c *client) ([]string, error) {
+		all, err := c.agents(ctx)
+		var names []string
+		for _, a := range all {
+			names = append(names, a.node)
+		}
+		return names, err
+	}))
+	root.AddCommand(newStatus(o), newTop(o), newDoctor(o), newExplain(o), newPlan(o), newExec(o))
+	return root
+}
+
+// formatsOf are the values of --output that a command accepts.
+func formatsOf(cmd *cobra.Command) []string {
+	all := []string{"table", "json", "yaml"}
+	if slices.Contains([]string{"status", "doctor", "plan"}, cmd.Name()) {
+		all = append(all, "wide")
+	}
+	return all
+}
+
+// complete offers what is found in the cluster; a shell shows no error.
+func (o *options) complete(find func(context.Context, *client) ([]string, error)) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if err := settings.Read(cmd); err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		c, err := o.client()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		found, err := find(cmd.Context(), c)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		return found, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// client is a client for the cluster that the flags name.
+func (o *options) client() (*client, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.kubeconfig
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.context}).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	return newClient(config, o.namespace, o.timeout, o.node)
+}
+
+// look asks the agents once.
+func (o *options) look(ctx context.Context) (*cluster.Nodes, error) {
+	c, err := o.client()
+	if err != nil {
+		return nil, err
+	}
+	return c.look(ctx)
+}
+
+// print writes what was found out, for a program or for people.
+func (o *options) print(cmd *cobra.Command, found any, text func() string) error {
+	if show.Machine(o.output) {
+		return show.Print(cmd.OutOrStdout(), o.output, found)
+	}
+	_, err := io.WriteString(cmd.OutOrStdout(), text())
+	return err
+}
+
+func newStatus(o *options) *cobra.Command {
+	var broken bool
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show which pods are limited as they should be, and why others are not",
+		Long: "Show which pods of the cluster are limited as they should be. Nodes that did not answer come first, then each pod\n" +
+			"that is not limited, with the cause and what to do; the others are counted. Exit status 1 if a pod is not limited\n" +
+			"as it should be, 2 if a node is unknown.",
+		Example: "  kubectl podweir status\n  kubectl podweir status --node n7 -o wide",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			nodes, err := o.look(cmd.Context())
+			if err != nil {
+				return err
+			}
+			text := func() string {
+				if o.output == "wide" {
+					return nodes.Wide(time.Now())
+				}
+				return nodes.Status(time.Now(), broken)
+			}
+			if err := o.print(cmd, nodes, text); err != nil {
+				return err
+			}
+			return exit(nodes.StatusExit())
+		},
+	}
+	cmd.Flags().BoolVar(&broken, "broken", false, "show only what is not as it should be")
+	return cmd
+}
+
+func newDoctor(o *options) *cobra.Command {
+	var verbose, strict bool
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Show what the doctors of all nodes found",
+		Long: "Show what the doctor of each node found when it looked last, by default within the last five minutes: each\n" +
+			"problem once, with the nodes that have it. --node shows one node alone; -v lists also what is in order and what\n" +
+			"was skipped. Exit status 1 if a check failed, 2 if a check or a node is unknown.",
+		Example: "  kubectl podweir doctor\n  kubectl podweir doctor --node n7 -v\n  kubectl podweir explain PW602",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			nodes, err := o.look(cmd.Context())
+			if err != nil {
+				return err
+			}
+			format := doctor.Format{
+				Short: !verbose && o.output != "wide", Color: isTerminal(cmd.OutOrStdout()) && os.Getenv("NO_COLOR") == "", Explain: "kubectl podweir explain",
+			}
+			if err := o.print(cmd, nodes, func() string { return nodes.Doctor(time.Now(), format) }); err != nil {
+				return err
+			}
+			return exit(nodes.DoctorExit(strict))
+		},
+	}
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "list also what is in order, and what was skipped")
+	cmd.Flags().BoolVar(&strict, "strict", false, "let a warning count as a failure")
+	return cmd
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
 }

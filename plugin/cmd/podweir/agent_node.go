@@ -4,13 +4,17 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/compat/doctor"
@@ -297,4 +301,76 @@ func (n *nodeCheck) problem() error {
 		}
 	}
 	return all
+}
+
+// defaultsCheck tries the operator's defaults on this node: what the kernel lacks must
+// stop a rollout at the first node, and not be a line of log for each pod.
+type defaultsCheck struct {
+	*agentParts
+
+	mu    sync.Mutex
+	at    time.Time
+	entry json.RawMessage
+	found error
+}
+
+// tryAgain is how long an answer is good: a self-test of the kernel may fail for want of
+// memory, and probes ask every few seconds.
+const tryAgain = time.Minute
+
+// problem says which default no pod of this node can have.
+func (c *defaultsCheck) problem() error {
+	entry, err := c.netConf()
+	if err != nil {
+		return nil // the part "delivery" says it
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.at.IsZero() && time.Since(c.at) < tryAgain && bytes.Equal(entry, c.entry) {
+		return c.found
+	}
+	lacking, err := c.o.paths().Lacking(entry)
+	c.at, c.entry, c.found = time.Now(), entry, nil
+	switch {
+	case err != nil:
+		c.found = fmt.Errorf("the defaults were not tried: %w", err)
+	case len(lacking) > 0:
+		c.found = errors.New(strings.Join(lacking, "; ") + "; pods get what auto chooses. Change --default (chart: defaults)")
+	}
+	return c.found
+}
+
+// needed are the capabilities without which no pod can be shaped. What others
+// are for is in docs/howto/install-with-helm.md.
+var needed = []struct {
+	bit  uint
+	name string
+}{
+	{unix.CAP_NET_ADMIN, "CAP_NET_ADMIN, for queues and filters on pods' devices"},
+	{unix.CAP_SYS_ADMIN, "CAP_SYS_ADMIN, to enter pods' network namespaces and load programs"},
+}
+
+// missingCapabilities says which capabilities this process lacks; nil if none, or
+// if the kernel does not say.
+func missingCapabilities() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return nil //nolint:nilerr // what is missing shows where it is used
+	}
+	return lacks(uint64(data[1].Effective)<<32 | uint64(data[0].Effective))
+}
+
+// lacks is missingCapabilities for a set.
+func lacks(effective uint64) error {
+	var missing []string
+	for _, c := range needed {
+		if effective&(1<<c.bit) == 0 {
+			missing = append(missing, c.name)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return fmt.Errorf("no pod can be shaped: the agent lacks %s", strings.Join(missing, "; "))
 }

@@ -12,11 +12,17 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"strings"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/viper"
 	"golang.org/x/sys/unix"
 
+	"github.com/podweir/podweir/plugin/cmd/settings"
 	"github.com/podweir/podweir/plugin/cmd/show"
+	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/version"
 )
 
 func main() {
@@ -39,4 +45,95 @@ func message(err error, user int) string {
 		return text + ": run as root"
 	}
 	return text
+}
+
+// options are what every command shares. Each flag can be given as an
+// environment variable PODWEIR_<FLAG> too.
+type options struct {
+	v *viper.Viper
+	// pinsNamed says that the command line has --pins, for a directory that is there already.
+	pinsNamed bool
+}
+
+func (o *options) paths() engine.Paths {
+	return engine.Paths{Pins: o.v.GetString("pins"), Run: o.v.GetString("run")}
+}
+
+func (o *options) open() (*engine.Node, error) { return engine.Open(o.paths()) }
+
+// openThere opens the node for a command that looks at attachments or changes them. If the
+// command line names a directory that does not exist, that is an error: it does not mean that
+// the node has no limits.
+func (o *options) openThere() (*engine.Node, error) {
+	if dir := o.v.GetString("pins"); o.pinsNamed {
+		if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("--pins %q: there is no such directory; without the flag it is %s", dir, engine.DefaultPaths.Pins)
+		}
+	}
+	return o.open()
+}
+
+// openIfAny is openThere, and returns nil and no error where podweir has no state: then
+// nothing is attached.
+func (o *options) openIfAny() (*engine.Node, error) {
+	node, err := o.openThere()
+	if errors.Is(err, engine.ErrNoState) && !o.pinsNamed {
+		return nil, nil
+	}
+	return node, err
+}
+
+func newOptions() *options {
+	o := &options{v: viper.New()}
+	o.v.SetEnvPrefix("podweir")
+	o.v.SetEnvKeyReplacer(strings.NewReplacer("-", "_"))
+	o.v.AutomaticEnv()
+	return o
+}
+
+func newRoot() *cobra.Command {
+	o := newOptions()
+	root := &cobra.Command{
+		Use:           "podweir",
+		Short:         "Show and change how podweir limits the pods of this node",
+		Version:       version.String(),
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			o.pinsNamed = cmd.Flags().Changed("pins") && cmd.Name() != "agent"
+			if err := o.v.BindPFlags(cmd.Flags()); err != nil {
+				return fmt.Errorf("read flags: %w", err)
+			}
+			if err := settings.Read(cmd); err != nil {
+				return err
+			}
+			return o.checkOutput(cmd)
+		},
+	}
+	root.SetVersionTemplate("{{.Version}}\n")
+	f := root.PersistentFlags()
+	f.StringP("output", "o", "table", "output format: table, json or yaml; wide for status")
+	f.String(settings.Flag, "", settings.Usage)
+	f.String("pins", engine.DefaultPaths.Pins, "directory of the pins, on bpffs")
+	f.String("run", engine.DefaultPaths.Run, "directory of probe results and failure records")
+	complete(root, "output", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return formatsOf(cmd), cobra.ShellCompDirectiveNoFileComp
+	})
+	root.AddCommand(newStatus(o), newTop(o), newExplain(o), newAttach(o), newDetach(o), newSet(o), newRepair(o), newDoctor(o),
+		newVersion(o))
+	root.AddCommand(newInstall(o), newUninstall(o), newGC(o), newAgent(o))
+	return root
+}
+
+func newVersion(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.machine() {
+				return o.print(cmd.OutOrStdout(), map[string]string{"version": version.String()})
+			}
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), version.String())
+			return err
+		},
+	}
 }

@@ -4,7 +4,9 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -135,4 +137,87 @@ func (c *Nodes) StatusExit() (status int, why string) {
 		parts = append(parts, fmt.Sprintf("%d of %d nodes are unknown", unknown, c.Total()))
 	}
 	return status, strings.Join(parts, "; ")
+}
+
+// Unknown is how many nodes there are of whose pods nothing is known.
+func (c *Nodes) Unknown() int { return c.group(noPods).count + c.Missing }
+
+// get is the node of a name, nil if there is none.
+func (c *Nodes) get(name string) *Node {
+	for i := range c.Nodes {
+		if c.Nodes[i].Name == name {
+			return &c.Nodes[i]
+		}
+	}
+	return nil
+}
+
+// Find is the node that has a limit for a pod, "" if none does.
+func (c *Nodes) Find(pod string) string {
+	for i := range c.Nodes {
+		n := &c.Nodes[i]
+		if noPods(n) != "" {
+			continue
+		}
+		for j := range n.Answer.Status.Pods {
+			if n.Answer.Status.Pods[j].Pod == pod {
+				return n.Name
+			}
+		}
+	}
+	return ""
+}
+
+// Rates are what each direction of each pod carried between two looks, by the clocks of
+// their nodes. A node that did not answer both times is one entry with the reason.
+func Rates(before, now *Nodes) []view.PodRate {
+	all := []view.PodRate{}
+	for i := range now.Nodes {
+		n := &now.Nodes[i]
+		why := noPods(n)
+		was := before.get(n.Name)
+		if why == "" && (was == nil || noPods(was) != "") {
+			why = "it answered once so far"
+		}
+		if why != "" {
+			all = append(all, view.PodRate{
+				Node: n.Name, Pod: "node " + n.Name, Error: why, HeavyFlows: []view.Flow{}, FlowBitsPerSecond: []float64{},
+			})
+			continue
+		}
+		rates := view.Rates(was.Answer.Status, n.Answer.Status)
+		for j := range rates {
+			rates[j].Node = n.Name
+		}
+		all = append(all, rates...)
+	}
+	return all
+}
+
+// versions says which nodes have an agent of another release than most, "" if all have
+// one. It is no fault by itself: an upgrade goes from node to node.
+func (c *Nodes) versions() string {
+	g := c.group(func(n *Node) string {
+		if n.Answer == nil {
+			return ""
+		}
+		return cmp.Or(n.Answer.Version, "an unknown version")
+	})
+	if len(g.reasons) < 2 {
+		return ""
+	}
+	slices.SortFunc(g.reasons, func(a, b string) int {
+		return cmp.Or(len(g.names[b])-len(g.names[a]), strings.Compare(a, b))
+	})
+	var parts []string
+	for i, version := range g.reasons {
+		part := count(len(g.names[version]), "agent") + " of " + version
+		if i > 0 {
+			part += " on " + view.Names(g.names[version])
+		}
+		parts = append(parts, part)
+	}
+	return view.Paragraph(view.Pad("VERSIONS", 12), fmt.Sprintf("%d releases: %s", len(parts), strings.Join(parts, "; ")), 0) +
+		view.Paragraph("  cause  ", "an upgrade or a rollback is under way, or has stopped half-way", 0) +
+		view.Paragraph("  cure   ", "kubectl rollout status of the agents' DaemonSet; if it does not go on, kubectl describe the agent's pod of a node named above", 0)
 }
