@@ -97,8 +97,11 @@ func (v *VPC) wire(ctx context.Context) error {
 		return fmt.Errorf("second network interfaces: %w: %s", err, out)
 	}
 	for _, n := range []*cluster.Node{a, b} {
-		// What comes in there may be routed out by eth0.
-		if _, err := n.Exec(ctx, "bash", "-ec", "ip link set eth1 up; sysctl -qw net.ipv4.conf.eth1.rp_filter=2"); err != nil {
+		// What comes in there may be routed out by eth0. Without ipamd's book, which it writes
+		// for the first pod, the Network Policy Agent ends, and that pod fails until it is back.
+		const script = `ip link set eth1 up; sysctl -qw net.ipv4.conf.eth1.rp_filter=2
+mkdir -p /run/aws-node; [ -e /run/aws-node/ipam.json ] || echo '{"version": "vpc-cni-ipam/1", "allocations": []}' >/run/aws-node/ipam.json`
+		if _, err := n.Exec(ctx, "bash", "-ec", script); err != nil {
 			return err
 		}
 	}

@@ -173,13 +173,14 @@ func (v *vpc) Lift(ctx context.Context, _ *cluster.Cluster, server *workload.Pod
 	return v.vpc.Withdraw(ctx, server.Name)
 }
 
-// Own says whether a line is about ipamd's or egress-cni's book of addresses, about the objects of
-// the Network Policy Agent, which its restart made again and its upgrade installed, or
+// Own says whether a line is about ipamd's or egress-cni's book of addresses, about the VPC's
+// route, which goes when ipamd starts again and gives eth1 its address anew, about the objects
+// of the Network Policy Agent, which its restart made again and its upgrade installed, or
 // about a container: those of aws-node were restarted.
 func (v *vpc) Own(line string) bool {
 	own := []string{
-		"/run/aws-node/", "/run/cni/v6pd/", "/sys/fs/bpf/globals/aws/", "handle_ingress", "handle_egress", "/rootfs overlay",
-		"/opt/cni/bin/aws-eks-na-cli", "/opt/cni/bin/tc.v4", "/opt/cni/bin/v4events",
+		"/run/aws-node/", "/run/cni/v6pd/", " dev eth1 onlink", "/sys/fs/bpf/globals/aws/", "handle_ingress", "handle_egress", "/rootfs overlay",
+		"/opt/cni/bin/aws-eks-na-cli", "/opt/cni/bin/tc.v", "events.bpf",
 	}
 	if v.later != nil {
 		own = append(own, "/kube-api-access-") // another pod of aws-node has another
