@@ -23,11 +23,13 @@ type queue struct {
 	changed bool
 	sets    int
 	asked   int
+	looks   int
 	fails   error
 	last    time.Duration
 }
 
 func (q *queue) Look(now time.Duration, ask bool) (sent, waiting units.Bytes, err error) {
+	q.looks++
 	if ask {
 		q.asked++
 	}
@@ -212,6 +214,25 @@ func TestKernelIsAskedInTurns(t *testing.T) {
 		t.Error("a queue that left was asked")
 	}
 	ticks(l, 39, 1)
+}
+
+// A queue through which nothing goes for a second costs half as many looks, and what begins then is seen in two ticks.
+func TestIdleQueuesAreLookedAtLess(t *testing.T) {
+	idle, busy := &queue{share: 1000}, &queue{share: 1000, busy: true}
+	l := group(idle, busy)
+	ticks(l, 0, 60)
+	looks := idle.looks
+	if ticks(l, 60, 100); idle.looks != looks+50 || busy.looks != 160 {
+		t.Errorf("%d and %d looks in 100 ticks at queues that are idle and busy, want 50 and 100", idle.looks-looks, busy.looks-60)
+	}
+	idle.changed, idle.share = true, 77
+	if ticks(l, 160, 101); idle.changed || idle.share != 1_250_000 {
+		t.Errorf("share %v of an idle queue that another process changed two seconds ago, want the parked share", idle.share)
+	}
+	idle.busy = true
+	if ticks(l, 261, 2); idle.share < 12_000_000 {
+		t.Errorf("share %v two ticks after it began, want half of the limit", idle.share)
+	}
 }
 
 func TestEndLeavesEqualParts(t *testing.T) {
