@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -251,12 +250,6 @@ func (i *Interface) replaceClassifier(p *shaping.Params) error {
 		return err
 	}
 	return queue.ReplaceClassifier(dev.Handle, dev.Index, p.Tree.Filter, program)
-}
-
-// OwnRoot says that a root qdisc has a handle that was drawn for this
-// direction.
-func OwnRoot(root *shaping.Qdisc, majors []uint16) bool {
-	return slices.Contains(majors, uint16(uint32(root.Handle)>>16))
 }
 
 // The sysctls of [shaping.Pacing].

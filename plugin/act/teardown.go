@@ -67,7 +67,7 @@ func (i *Interface) tearDownSide(d terms.Direction, s terms.Side) error {
 		return err
 	}
 	if s == attach.QueueSide(d) {
-		if err := i.removeQueue(d, dev, have); err != nil {
+		if err := removeQueue(dev, have); err != nil {
 			return err
 		}
 		if err := i.giveBack(d, dev); err != nil {
@@ -97,17 +97,14 @@ func (i *Interface) detachFilters(d terms.Direction, dev *Device, have *queue.De
 
 // removeQueue removes the queue, by what it is, too: the record may have been lost, and the
 // pins with it.
-func (i *Interface) removeQueue(d terms.Direction, dev *Device, have *queue.Device) error {
+func removeQueue(dev *Device, have *queue.Device) error {
 	root := have.Root()
 	if root == nil {
 		return nil
 	}
 	now, err := dev.Look()
-	if err != nil {
+	if err != nil || !now.OwnTree {
 		return err
-	}
-	if !now.OwnTree && !OwnRoot(&root.Qdisc, i.Record.Choices[d].Majors) {
-		return nil
 	}
 	return queue.Remove(dev.Handle, dev.Index, root.Kind, root.Handle)
 }

@@ -61,6 +61,22 @@ func TestPrivilegedFallsBackFromAnIFB(t *testing.T) {
 	}
 }
 
+// A queue of podweir's that another party changed goes like any other when ingress moves away
+// from it: it would hold the pod to what the other party set.
+func TestPrivilegedChangedQueueGoesWithAMove(t *testing.T) {
+	testutil.RequireQdisc(t, "tbf", "clsact", "ifb")
+	p := newNode(t).newPod(t)
+	p.must(t, "ADD", p.conf(both(nil)))
+	p.node.Run(t, "tc", "qdisc", "change", "dev", p.host.Name, "root", "tbf", "rate", "5mbit", "burst", "20kb", "latency", "50ms")
+	c := p.conf(inIFB(nil))
+	p.must(t, "ADD", c)
+	if left := p.node.Run(t, "tc", "qdisc", "show", "dev", p.host.Name, "root"); strings.Contains(left, "tbf") {
+		t.Errorf("the host side still has a queue of 5 Mbit/s: %s", left)
+	}
+	p.must(t, "CHECK", c)
+	p.crosses(t)
+}
+
 func fallsBackFromAnIFB(t *testing.T, p *pod, place, why string) {
 	t.Helper()
 	p.node.rewrite(t, map[string]any{"redirect": ""})

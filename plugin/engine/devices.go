@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/podweir/podweir/plugin/act"
 	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/hostif"
@@ -61,15 +60,15 @@ func (p Paths) PodDevices() ([]PodDevice, error) {
 			continue
 		}
 		at := &place{device: device{k.host, one.Index}, ns: k.hostNS, side: terms.SideHost, link: *one}
+		if record != nil {
+			at.majors = record.Choices[terms.Ingress].Majors
+		}
 		seen, err := k.observeDevice(at, nil)
 		if errors.Is(err, hostif.ErrNoDevice) {
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("look at device %s: %w", one.Name, err)
-		}
-		if root := seen.Root(); root != nil && record != nil && act.OwnRoot(root, record.Choices[terms.Ingress].Majors) {
-			seen.OwnTree = true
 		}
 		pod := PodDevice{Device: *seen, Kind: one.Kind, NetNSID: one.PeerNetNSID}
 		for _, p := range seen.Chain(terms.SideHost, terms.HookIngress).Programs {

@@ -136,6 +136,8 @@ type place struct {
 	link hostif.Interface
 	// bare says that nobody has put a root qdisc there, as far as that is known.
 	bare bool
+	// majors are those that were drawn for the handles of podweir's queue there.
+	majors []uint16
 }
 
 // placeOf returns nil if the device is gone.
@@ -169,14 +171,14 @@ func (k *kernel) recordedPlace(r *apply.Record, s terms.Side) (*place, error) {
 		if i.HostIndex == 0 {
 			return nil, nil
 		}
-		return &place{device: device{k.host, i.HostIndex}, ns: k.hostNS, side: s}, nil
+		return &place{device: device{k.host, i.HostIndex}, ns: k.hostNS, side: s, majors: r.Choices[terms.Ingress].Majors}, nil
 	}
 	p, err := k.podOf(i)
 	if p == nil || err != nil {
 		return nil, err
 	}
 	if s == terms.SidePod {
-		return &place{device: device{p.handle, i.PodIndex}, ns: p.ns, side: s}, nil
+		return &place{device: device{p.handle, i.PodIndex}, ns: p.ns, side: s, majors: r.Choices[terms.Egress].Majors}, nil
 	}
 	ifb, err := p.handle.IFB(i.PodIndex)
 	if errors.Is(err, hostif.ErrNoDevice) {
@@ -278,10 +280,7 @@ func mayUseIFB(r *apply.Record) bool {
 // qdisc of another party's is there.
 func mayMoveToIFB(r *apply.Record, obs *attach.Observed) bool {
 	host := obs.Devices[terms.SideHost]
-	if r.Config.Ingress == nil || host == nil || host.Root() == nil {
-		return false
-	}
-	return !act.OwnRoot(host.Root(), r.Choices[terms.Ingress].Majors)
+	return r.Config.Ingress != nil && host != nil && host.Root() != nil && host.OwnRoot() == nil
 }
 
 // observeNetfilter looks for a chain behind the redirect; one that cannot be
@@ -346,7 +345,7 @@ func (k *kernel) observeDevice(p *place, slots map[terms.Direction]*attach.Datap
 	if k.shows || p.side == terms.SidePod { // the place of ingress depends on them
 		datapath.ReadAnswers(dev.Hooks)
 	}
-	dev.OwnTree = ownTree(q, dev, p.side)
+	dev.OwnTree = ownTree(q, dev, p)
 	return dev, nil
 }
 
@@ -361,16 +360,18 @@ func (k *kernel) observeQueue(p *place) (*queue.Device, error) {
 	return queue.Observe(p.handle, p.index)
 }
 
-// ownTree says that a queue is of podweir's making: its shape is, or a program of
-// podweir's chooses its classes. On podweir's own ifb everything is.
-func ownTree(q *queue.Device, dev *attach.Device, side terms.Side) bool {
-	if dev.Root() == nil {
+// ownTree says that a queue is of podweir's making: its handle or its shape is, or a program
+// of podweir's chooses its classes. On podweir's own ifb everything is.
+func ownTree(q *queue.Device, dev *attach.Device, p *place) bool {
+	root := dev.Root()
+	if root == nil {
 		return false
 	}
-	if side == terms.SideIFB || q.Made() || dev.Classifier != nil && dev.Classifier.Ours {
+	drawn := slices.Contains(p.majors, uint16(uint32(root.Handle)>>16))
+	if drawn || p.side == terms.SideIFB || q.Made() || dev.Classifier != nil && dev.Classifier.Ours {
 		return true
 	}
-	switch dev.Root().Kind {
+	switch root.Kind {
 	case shaping.KindHTB, shaping.KindPrio:
 		return slices.ContainsFunc(dev.Hooks, func(h attach.HookProgram) bool {
 			return h.Ours && h.Hook == terms.HookEgress && datapath.Steers(h.Name)
