@@ -151,19 +151,25 @@ func (r *reader) kernel() Kernel {
 	if _, after, ok := strings.Cut(r.text("sys/kernel/security/lockdown"), "["); ok {
 		k.Lockdown, _, _ = strings.Cut(after, "]")
 	}
-	mounts := r.text("proc/1/mounts")
-	if mounts == "" {
-		return k
+	k.BPFFS, k.ReadOnly = BPFFS(r.root)
+	return k
+}
+
+// BPFFS says whether a bpf file system is mounted at /sys/fs/bpf of the node below root, and
+// whether that cannot be written.
+func BPFFS(root fs.FS) (mounted, readOnly profiles.Answer) {
+	mounts, err := fs.ReadFile(root, "proc/1/mounts")
+	if err != nil || len(mounts) == 0 {
+		return profiles.Unknown, profiles.Unknown
 	}
-	k.BPFFS = profiles.No
-	for line := range strings.Lines(mounts) {
+	mounted = profiles.No
+	for line := range strings.Lines(string(mounts)) {
 		f := strings.Fields(line)
 		if len(f) >= 4 && f[1] == "/sys/fs/bpf" && f[2] == "bpf" {
-			k.BPFFS = profiles.Yes
-			k.ReadOnly = profiles.Is(slices.Contains(strings.Split(f[3], ","), "ro"))
+			mounted, readOnly = profiles.Yes, profiles.Is(slices.Contains(strings.Split(f[3], ","), "ro"))
 		}
 	}
-	return k
+	return mounted, readOnly
 }
 
 // runtime finds the container runtime, its version if it was given or the runtime

@@ -5,7 +5,9 @@ package doctor
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"path"
 	"reflect"
@@ -42,6 +44,8 @@ func checkNetwork(f *Facts) Finding {
 			fix += ", or correct cni_default_network in CRI-O's configuration"
 		}
 		return breaks(f.Node.Conf.None(), "a conflist of the primary CNI", fix)
+	case errors.Is(file.Err, fs.ErrPermission):
+		return unknown(file.Err.Error())
 	case file.Err != nil:
 		return breaks(file.Err.Error(), "a network that libcni can load", "restart the primary CNI's DaemonSet, or remove "+dir+"/"+file.Name, dir+"/"+file.Name).of(f.inForce())
 	}

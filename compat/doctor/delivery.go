@@ -4,6 +4,7 @@
 package doctor
 
 import (
+	"errors"
 	"io/fs"
 	"path"
 	"slices"
@@ -138,6 +139,9 @@ func checkDropInsLoad(f *Facts) Finding {
 	}
 	var bad, good []string
 	for _, c := range list {
+		if errors.Is(c.Err, fs.ErrPermission) {
+			return unknown(c.Err.Error())
+		}
 		if c.Err != nil {
 			bad = append(bad, c.Err.Error())
 		} else {

@@ -6,6 +6,7 @@ package doctor_test
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"testing"
@@ -237,6 +238,16 @@ func chainFindings() []finding {
 		{name: "CRI-O's network is nowhere", code: "PW201", node: aws, change: func(n *node) {
 			n.files["proc/3/comm"], n.files["etc/crio/crio.conf"] = "crio\n", "[crio.network]\ncni_default_network = 'x'\n"
 		}, want: doctor.Fail, seen: "CRI-O takes the network x (cni_default_network), and no file in /etc/cni/net.d has it", fix: "restart"},
+		{name: "not read by this user", code: "PW201", node: aws, change: func(n *node) {
+			n.opts.Conf = &conflist.Dir{Path: "etc/cni/net.d", Files: []conflist.File{{Name: "00-a.conflist", Err: &conflist.Error{File: "00-a.conflist", Err: fs.ErrPermission}}}}
+		}, want: doctor.Unknown, seen: "00-a.conflist"},
+		{name: "a drop-in not read by this user", code: "PW212", node: aws, change: func(n *node) {
+			list, _ := conflist.Parse("10-aws.conflist", []byte(awsList))
+			n.opts.Conf = &conflist.Dir{
+				Path: "etc/cni/net.d", Files: []conflist.File{{Name: "10-aws.conflist", Network: list}},
+				DropIns: map[string][]conflist.DropInConf{"aws-cni": {{Name: "50-podweir.conf", Err: fs.ErrPermission}}},
+			}
+		}, want: doctor.Unknown, seen: "permission denied"},
 		{name: "not chained", code: "PW202", node: aws, change: func(n *node) { delete(n.files, own) }, want: doctor.Fail, seen: "10-aws.conflist: aws-cni → egress-cni", fix: "delivery drop-in"},
 		{name: "two entries in one file", code: "PW202", node: aws, change: edit(own, "]}", `,{"type":"podweir-cni"}]}`), want: doctor.Fail, seen: "podweir-cni → podweir-cni", fix: "take out all entries of 00-podweir-10-aws.conflist but one"},
 		{name: "chained twice", code: "PW202", node: aws, change: set(net+"aws-cni/50-podweir.conf", conflist.DefaultEntry), want: doctor.Fail, seen: "podweir-cni → podweir-cni", fix: "keep one"},
@@ -566,6 +577,9 @@ func hookFindings() []finding {
 		{name: "left over", code: "PW608", node: aws, change: func(n *node) {
 			n.kernel.attached[0].Gone, n.kernel.attached[0].Drift = true, []string{"gone"}
 		}, want: doctor.Warn, seen: "default/web (eni0123456789a)", fix: "podweir gc"},
+		{name: "no record of a pod that may run", code: "PW608", node: aws, change: func(n *node) {
+			n.kernel.attached[0].Lost = "tbf 1:0 on eth0"
+		}, want: doctor.Warn, seen: "default/web: no record of tbf 1:0 on eth0", fix: "an agent takes it over, or recreate the pod"},
 		{name: "perhaps left over", code: "PW608", node: aws, change: func(n *node) {
 			n.kernel.attached[0].Gone, n.kernel.attached[0].Left, n.kernel.attached[0].ContainerID = true, "its host end exists", "c1"
 		}, want: doctor.Warn, seen: "default/web may be gone: its host end exists", fix: "podweir detach --container c1"},

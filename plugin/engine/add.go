@@ -12,6 +12,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/terms"
 )
@@ -96,7 +97,11 @@ func Add(ctx context.Context, a *Adding) Added {
 		default:
 			log.Error("pod starts unshaped", "error", out.Err, "onError", conf.OnError.String())
 		}
-		a.Paths.Mail().RecordFailure(log, out.ID, a.Pod, out.Err)
+		f := &mailbox.Failure{ID: out.ID, Pod: a.Pod, Time: time.Now().UTC(), Error: out.Err.Error()}
+		if out.Failed == nil {
+			f.Reason = mailbox.ReasonInvalid
+		}
+		a.Paths.Mail().RecordFailure(log, f)
 	}
 	return out
 }

@@ -152,3 +152,17 @@ func TestFailuresAreToldOnce(t *testing.T) {
 		t.Errorf("failures (-want +got):\n%s", diff)
 	}
 }
+
+// A doctor in a container without the node's BPF file system does not take the node for one on
+// which nothing is limited; without one on the node it reads the failures.
+func TestAttachmentsOutOfSight(t *testing.T) {
+	root := t.TempDir()
+	n := &Node{Root: root, Paths: engine.Paths{Pins: filepath.Join(t.TempDir(), "podweir"), Run: t.TempDir()}}
+	must.OK(t, os.MkdirAll(filepath.Join(root, "proc/1"), 0o700))
+	for mounts, want := range map[string]error{"bpf /sys/fs/bpf bpf rw 0 0\n": errOtherBPFFS, "tmpfs / tmpfs rw 0 0\n": nil} {
+		must.OK(t, os.WriteFile(filepath.Join(root, "proc/1/mounts"), []byte(mounts), 0o600))
+		if _, err := n.Attachments(t.Context()); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", mounts, err, want)
+		}
+	}
+}

@@ -102,6 +102,10 @@ func (n *Node) open() (*engine.Node, error) {
 	return node, err
 }
 
+// errOtherBPFFS means that the node has podweir's state, or may have, and this process does not
+// see it.
+var errOtherBPFFS = errors.New("the node's BPF file system is not mounted at /sys/fs/bpf here: podweir's limits are out of sight")
+
 // Features tries each kind of queue in a namespace of its own.
 func (n *Node) Features(context.Context) (*doctor.Features, error) {
 	f, err := queue.Probe()
@@ -148,6 +152,9 @@ func (n *Node) Attachments(ctx context.Context) ([]doctor.Attachment, error) {
 		return nil, err
 	}
 	if node == nil {
+		if mounted, _ := detect.BPFFS(detect.HostRoot(n.Root)); mounted == profiles.Yes {
+			return nil, errOtherBPFFS
+		}
 		rep, err := status.Recorded(n.Paths)
 		return failures(rep), err
 	}

@@ -21,6 +21,8 @@ type Failure struct {
 	Pod   string    `json:"pod,omitempty"`
 	Time  time.Time `json:"time"`
 	Error string    `json:"error"`
+	// Reason is [ReasonInvalid] if nothing but what is requested is wrong, else "".
+	Reason string `json:"reason,omitempty"`
 }
 
 // failurePath leaves out the network: its name may change.
@@ -30,10 +32,10 @@ func (d Dir) failurePath(id attach.ID) string {
 
 // RecordFailure leaves a record for status and the agent. That it cannot be
 // written is logged: it must not break the pod as well.
-func (d Dir) RecordFailure(log *slog.Logger, id attach.ID, pod string, cause error) {
-	d.ClearFailure(id)
-	path := d.failurePath(id)
-	if err := Write(path, Failure{ID: id, Pod: pod, Time: time.Now().UTC(), Error: cause.Error()}); err != nil {
+func (d Dir) RecordFailure(log *slog.Logger, f *Failure) {
+	d.ClearFailure(f.ID)
+	path := d.failurePath(f.ID)
+	if err := Write(path, f); err != nil {
 		log.Error("failure record not written", "path", path, "error", err)
 	}
 }

@@ -464,7 +464,7 @@ func toldAs(t *testing.T, in []byte, got *netconf.Config, want []*netconf.FieldE
 // node's own, and only without one is the direction left without a limit.
 func TestParseFallsBackToTheDefaultRate(t *testing.T) {
 	t.Parallel()
-	const runtime = "runtimeConfig.bandwidth.egressRate"
+	const runtime = "annotation kubernetes.io/egress-bandwidth"
 	annotation := func(s string) string { return annotations(`"kubernetes.io/egress-bandwidth":"` + s + `"`) }
 	for name, tc := range map[string]struct {
 		runtime, keys string

@@ -99,7 +99,7 @@ func TestParseLimits(t *testing.T) {
 		"the runtime's rate above the range is clamped": {
 			`"bandwidth":{"egressRate":1000000000000000,"egressBurst":4294967295}`, "",
 			want{egress: plain(400e9), warnings: []string{
-				`runtimeConfig.bandwidth.egressRate: "1000000000000000" is above the highest rate, clamped to 400 Gbit/s`,
+				`annotation kubernetes.io/egress-bandwidth: "1000000000000000" is above the highest rate, clamped to 400 Gbit/s`,
 			}},
 		},
 		"annotation where the runtime says nothing of the direction": {
@@ -283,11 +283,11 @@ func TestParseBadLimits(t *testing.T) {
 		},
 		"below the range, by the runtime": {
 			`"bandwidth":{"egressRate":999,"egressBurst":4294967295}`, "",
-			one("runtimeConfig.bandwidth.egressRate", "999", acceptedRates),
+			one("annotation kubernetes.io/egress-bandwidth", "999", acceptedRates),
 		},
 		"negative, by the runtime": {
 			`"bandwidth":{"egressRate":-8,"egressBurst":4294967295}`, "",
-			one("runtimeConfig.bandwidth.egressRate", "-8", acceptedRates),
+			one("annotation kubernetes.io/egress-bandwidth", "-8", acceptedRates),
 		},
 		"annotation of zero": {
 			annotations(`"kubernetes.io/egress-bandwidth":"0"`), "",
@@ -304,9 +304,9 @@ func TestParseBadLimits(t *testing.T) {
 		"all of them": {
 			`"bandwidth":{"egressRate":8,"ingressRate":-8},` + annotations(`"kubernetes.io/egress-bandwidth":"8"`), `"egressRate":"x"`,
 			fields{
-				{Field: "runtimeConfig.bandwidth.egressRate", Value: "8", Accepted: acceptedRates},
+				{Field: "annotation kubernetes.io/egress-bandwidth", Value: "8", Accepted: acceptedRates},
 				{Field: "egressRate", Value: "x", Accepted: acceptedRates},
-				{Field: "runtimeConfig.bandwidth.ingressRate", Value: "-8", Accepted: acceptedRates},
+				{Field: "annotation kubernetes.io/ingress-bandwidth", Value: "-8", Accepted: acceptedRates},
 			},
 		},
 	} {

@@ -17,8 +17,9 @@ import (
 type asked struct {
 	rate units.BitRate
 	by   *source
-	// unread is what the pod wrote where it has precedence over by, "" if that is a rate or nothing.
-	unread string
+	// unread is what the pod wrote where it has precedence over by, "" if that is a rate or
+	// nothing, and unreadIn where.
+	unread, unreadIn string
 }
 
 // rate is the cap in the order of precedence (docs/reference/configuration.md, "Where
@@ -58,10 +59,7 @@ func (p *parser) rate(d terms.Direction) (chosen units.BitRate, others bool) {
 
 // decide remembers that another setting than the pod's has the last word.
 func (p *parser) decide(d terms.Direction, first asked, by *source) {
-	decision := shaping.Decision{Direction: d, Unread: first.unread, By: by.field}
-	if by.runtime {
-		decision.By = "annotation kubernetes.io/" + d.String() + "-bandwidth" // as the pod's author knows it
-	}
+	decision := shaping.Decision{Direction: d, Unread: first.unread, UnreadIn: first.unreadIn, By: by.field}
 	if first.unread == "" && first.by != nil && first.by.origin == ofPod {
 		decision.Asked = first.rate
 	}
@@ -86,7 +84,7 @@ func (p *parser) firstRate(d terms.Direction) (first asked, unread []*FieldError
 		case bad != nil:
 			unread = append(unread, bad)
 			if first.by == nil && first.unread == "" && s.origin == ofPod {
-				first.unread = bad.Value
+				first.unread, first.unreadIn = bad.Value, bad.Field
 			}
 		case first.by == nil:
 			first.rate, first.by = rate, s
@@ -99,7 +97,8 @@ func (p *parser) firstRate(d terms.Direction) (first asked, unread []*FieldError
 // runtime hands it over, or the annotation itself where it does not. nil if the pod
 // does not ask.
 func (p *parser) standardRate(dir string) *source {
-	s := p.value(p.bandwidth, dir+"Rate", "runtimeConfig.bandwidth."+dir+"Rate", true)
+	// Named as the pod's author knows it.
+	s := p.value(p.bandwidth, dir+"Rate", "annotation kubernetes.io/"+dir+"-bandwidth", true)
 	if s != nil && !isZero(s) {
 		return s
 	}

@@ -175,7 +175,7 @@ func TestMaxRateIsToldToTheOwner(t *testing.T) {
 	}{
 		"the node's maximum for both directions": {
 			runtime: `"bandwidth":{"egressRate":50000000,"egressBurst":4294967295}`, keys: `"maxRate":"10M"`,
-			want: &netconf.FieldError{Field: "runtimeConfig.bandwidth.egressRate", Value: "50000000", Accepted: "at most 10 Mbit/s (maxRate)"},
+			want: &netconf.FieldError{Field: "annotation kubernetes.io/egress-bandwidth", Value: "50000000", Accepted: "at most 10 Mbit/s (maxRate)"},
 		},
 		"that of the direction before that of both": {
 			runtime: annotations(`"podweir.io/egress-rate":"50M"`), keys: `"maxRate":"1G","egressMaxRate":"10M"`,
@@ -364,14 +364,14 @@ func TestDecisions(t *testing.T) {
 		"the default rate":                {keys: `"egressRate":"10M"`, want: decided(0, "egressRate")},
 		"the maximum of who asks nothing": {keys: `"egressMaxRate":"10M"`, want: decided(0, "egressMaxRate")},
 		"the default of the namespace":    {namespace: netconf.Namespace{"podweir.io/default-egress-rate": "1M"}, want: decided(0, "namespace annotation podweir.io/default-egress-rate")},
-		"a rate that cannot be read":      {runtime: annotations(`"kubernetes.io/egress-bandwidth":"10Mbps"`), keys: `"egressRate":"10M"`, want: unreadable("10Mbps", "egressRate")},
+		"a rate that cannot be read":      {runtime: annotations(`"kubernetes.io/egress-bandwidth":"10Mbps"`), keys: `"egressRate":"10M"`, want: unreadable("10Mbps", "kubernetes.io/egress-bandwidth", "egressRate")},
 		"a long one, cut between two characters": {
 			runtime: annotations(`"kubernetes.io/egress-bandwidth":"x` + strings.Repeat("é", 60) + `"`), keys: `"egressRate":"10M"`,
-			want: unreadable("x"+strings.Repeat("é", 39)+"...", "egressRate"),
+			want: unreadable("x"+strings.Repeat("é", 39)+"...", "kubernetes.io/egress-bandwidth", "egressRate"),
 		},
 		"one that cannot be read before one that can": {
 			runtime: `"bandwidth":{"egressRate":5000000,"egressBurst":4294967295},` + annotations(`"podweir.io/egress-rate":"bad"`),
-			keys:    `"podAnnotations":["egress-rate"]`, want: unreadable("bad", "annotation kubernetes.io/egress-bandwidth"),
+			keys:    `"podAnnotations":["egress-rate"]`, want: unreadable("bad", "podweir.io/egress-rate", "annotation kubernetes.io/egress-bandwidth"),
 		},
 		"one that cannot be read behind one that can": {
 			runtime: annotations(`"podweir.io/egress-rate":"5M","kubernetes.io/egress-bandwidth":"bad"`), keys: `"podAnnotations":["egress-rate"]`,
@@ -388,8 +388,8 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-func unreadable(text, by string) *shaping.Decision {
-	return &shaping.Decision{Direction: terms.Egress, Unread: text, By: by}
+func unreadable(text, in, by string) *shaping.Decision {
+	return &shaping.Decision{Direction: terms.Egress, Unread: text, UnreadIn: "annotation " + in, By: by}
 }
 
 func decided(asked uint64, by string) *shaping.Decision {

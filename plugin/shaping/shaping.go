@@ -98,8 +98,9 @@ type Decision struct {
 	Direction terms.Direction
 	// Asked is what the pod asks for, 0 if that is nothing, or cannot be read.
 	Asked units.BitRate `json:",omitempty"`
-	// Unread is what the pod wrote as its rate, if that cannot be read.
-	Unread string `json:",omitempty"`
+	// Unread is what the pod wrote as its rate, if that is not accepted, and UnreadIn where.
+	Unread   string `json:",omitempty"`
+	UnreadIn string `json:",omitempty"`
 	// By is the setting that decided: a key of the node's configuration, or an annotation of
 	// the namespace.
 	By string

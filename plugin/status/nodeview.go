@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/terms"
@@ -20,7 +21,7 @@ import (
 // What to do about a pod, by what is wrong with it.
 const (
 	cureUnshaped = "the agent tries again by itself; podweir doctor finds what prevents it"
-	cureInvalid  = "correct the value that the cause names; the agent then sets the limit by itself"
+	cureInvalid  = "correct the value that the cause names; an agent then sets the limit by itself, without one recreate the pod"
 	cureOverdue  = "podweir explain PW610"
 	cureExceeded = "podweir explain PW612"
 	cureDiffers  = "podweir repair; if it comes back: podweir explain PW602"
@@ -32,7 +33,7 @@ const (
 	cureStarved   = "podweir repair polices ahead of it (Linux 6.6); it has to go for the queue to be back: podweir explain PW506"
 	cureGone      = "podweir gc"
 	cureUnknown   = "podweir doctor"
-	cureLost      = "the pod's next ADD or the agent takes it over; podweir gc removes it"
+	cureLost      = "an agent takes it over, or recreate the pod; podweir gc removes it, and a pod that runs has no limit then"
 )
 
 // CureLeft is the cure of an attachment of which it is not known whether its pod is gone.
@@ -64,9 +65,7 @@ func (r *Report) View(now time.Time) *view.Status {
 		n.Add(unshapedView(&r.Unshaped[i]))
 	}
 	for _, f := range r.Failures {
-		n.Add(&view.Pod{
-			Pod: r.name(f.Pod, f.ID), State: view.NotLimited, Since: f.Time, Cause: f.Error, Cure: cureUnshaped,
-		})
+		n.Add(&view.Pod{Pod: r.name(f.Pod, f.ID), State: view.NotLimited, Since: f.Time, Cause: f.Error, Cure: cureOf(f.Reason)})
 	}
 	for _, o := range r.Overdue {
 		n.Add(&view.Pod{Pod: o.Pod, State: view.NotLimited, Since: o.Since, Cause: o.Error, Cure: cureOverdue})
@@ -85,6 +84,9 @@ func (r *Report) View(now time.Time) *view.Status {
 		known := slices.IndexFunc(n.Pods, func(p view.Pod) bool { return p.Pod == o.Pod })
 		if p := otherView(o); p != nil && known < 0 { // what is known already says why
 			n.Add(p)
+		}
+		if slices.ContainsFunc(r.Lost, func(l engine.Lost) bool { return o.Name != "" && l.Interface.HostName == o.Name }) {
+			continue // it has a limit
 		}
 		n.Others = append(n.Others, view.Other{
 			Pod: cmp.Or(o.Pod, o.Name), Device: o.Name,
@@ -110,11 +112,15 @@ func (r *Report) View(now time.Time) *view.Status {
 }
 
 func unshapedView(u *mailbox.Unshaped) *view.Pod {
-	p := &view.Pod{Pod: u.Pod, State: view.NotLimited, Since: u.Since, Cause: u.Error, Cure: cureUnshaped}
-	if u.Reason == mailbox.ReasonInvalid {
-		p.Cure = cureInvalid
+	return &view.Pod{Pod: u.Pod, State: view.NotLimited, Since: u.Since, Cause: u.Error, Cure: cureOf(u.Reason)}
+}
+
+// cureOf is the cure of a pod that could not be limited, by the reason.
+func cureOf(reason string) string {
+	if reason == mailbox.ReasonInvalid {
+		return cureInvalid
 	}
-	return p
+	return cureUnshaped
 }
 
 // name is the name of an attachment, which may be known only from its record.

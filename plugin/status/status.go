@@ -377,7 +377,7 @@ func attachment(node *engine.Node, queues *engine.Queues, r *apply.Record) Attac
 			_ = one.Measure(node, queues, &now) // its notes say what could not be read
 			one.more(node, &now)
 			if r.By != apply.ByHand { // who attaches by hand decides
-				one.Asked, one.AskedText, one.DecidedBy = decision(r, d)
+				decision(r, &one.Limit)
 			}
 			if one.Ahead = beforeRedirect(in.Observed, s); one.Ahead != "" {
 				one.CapHolds = false
@@ -490,30 +490,28 @@ func (a *Attachment) Record() *apply.Record { return a.record }
 // BySet is who decided a rate that `podweir set` changed.
 const BySet = "podweir set"
 
-// decision is what a pod asks for in a direction, or what it wrote if that is no rate, and
-// who decided that it has another rate.
-func decision(r *apply.Record, d terms.Direction) (asked units.BitRate, unread, by string) {
-	wish := &r.Config
+// decision notes what a pod asks for in a direction, or what it wrote if that is not accepted,
+// and who decided that it has another rate.
+func decision(r *apply.Record, l *terms.Limit) {
+	d, wish := l.Direction.Is, &r.Config
 	if r.Asked != nil {
 		wish = r.Asked
 		was, is := wish.Limit(d), r.Config.Limit(d)
 		switch {
 		case was == nil && is != nil:
-			return 0, "", BySet
+			l.DecidedBy = BySet
+			return
 		case is != nil && was.Rate != is.Rate:
-			asked, by = was.Rate, BySet
+			l.Asked, l.DecidedBy = was.Rate, BySet
 		}
 	}
 	if other := wish.Decision(d); other != nil {
-		asked, unread = other.Asked, other.Unread
-		if by == "" {
-			by = other.By
-		}
+		l.Asked, l.AskedText, l.AskedIn = other.Asked, other.Unread, other.UnreadIn
+		l.DecidedBy = cmp.Or(l.DecidedBy, other.By)
 	}
-	if by == "" && wish.Limit(d) != nil {
-		asked = wish.Limit(d).Rate
+	if l.DecidedBy == "" && wish.Limit(d) != nil {
+		l.Asked = wish.Limit(d).Rate
 	}
-	return asked, unread, by
 }
 
 // beforeRedirect names who may end the chain before the redirect to the ifb, which runs last

@@ -18,9 +18,11 @@ type Limit struct {
 	// Rate is the cap.
 	Rate units.BitRate `json:"rateBitsPerSecond"`
 	// Asked is what the pod asks for, 0 if that is nothing, AskedText what it wrote if that is
-	// no rate, and DecidedBy who decided that it has another one; "" if it has what it asks for.
+	// not accepted, AskedIn where, and DecidedBy who decided that it has another one; "" if it
+	// has what it asks for.
 	Asked     units.BitRate `json:"askedBitsPerSecond,omitempty"`
 	AskedText string        `json:"askedText,omitempty"`
+	AskedIn   string        `json:"askedIn,omitempty"`
 	DecidedBy string        `json:"decidedBy,omitempty"`
 	// Burst is what may leave back to back after idle.
 	Burst   units.Bytes    `json:"burstBytes"`
@@ -92,8 +94,8 @@ type Past struct {
 	PastLast  time.Time `json:"pastLast,omitzero"`
 }
 
-// Ask is what a pod asks for in a direction: the annotation, or what the runtime passed on,
-// and its value as it was written.
+// Ask is what a pod asks for in a direction: the annotation, and its value as it was written
+// or as the runtime passed it on.
 type Ask struct {
 	Direction   Direction
 	Name, Value string
@@ -108,7 +110,7 @@ func RuntimeAsk(d Direction, rate uint64) Ask {
 		}
 		rate, suffix = rate/1000, s
 	}
-	return Ask{Direction: d, Name: "runtimeConfig.bandwidth." + d.String() + "Rate", Value: fmt.Sprintf("%d%s", rate, suffix)}
+	return Ask{Direction: d, Name: "kubernetes.io/" + d.String() + "-bandwidth", Value: fmt.Sprintf("%d%s", rate, suffix)}
 }
 
 func (a Ask) String() string { return fmt.Sprintf("%s: %q", a.Name, a.Value) }

@@ -15,6 +15,7 @@ import (
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/units"
 )
 
 // lookEvery is how often pods that came or changed join their groups.
@@ -28,7 +29,7 @@ const longHeld = 10 * time.Minute
 func Run(ctx context.Context, paths engine.Paths, log *slog.Logger, onHeld func(*mailbox.Group)) error {
 	r := &running{
 		paths: paths, log: log, onHeld: onHeld, loop: New(log),
-		known: make(map[attach.ID]*joined), groups: make(map[key]*mailbox.Group),
+		known: make(map[attach.ID]*joined), groups: make(map[key]*mailbox.Group), dropped: make(map[ceiling]drops),
 	}
 	defer r.end()
 	look, tick := time.NewTicker(lookEvery), time.NewTicker(Tick)
@@ -60,7 +61,18 @@ type running struct {
 	// groups are the groups as tell recorded them at the time told, zero if there were none.
 	groups map[key]*mailbox.Group
 	told   time.Time
+	// dropped is what the ceiling of each limit had dropped then.
+	dropped map[ceiling]drops
 }
+
+// ceiling is a limit that queues joined a group with, drops what its ceiling dropped, in packets
+// and wire bytes.
+type ceiling struct {
+	key
+	limit units.BitRate
+}
+
+type drops struct{ packets, bytes uint64 }
 
 // key is a group.
 type key struct {
@@ -132,6 +144,11 @@ func (j *joined) again() bool {
 func (j *joined) lost(l *Loop) bool {
 	for name := range j.shares {
 		if !l.Has(name) {
+			return true
+		}
+	}
+	for name := range j.outside { // not all of them joined
+		if m := l.members[name]; m != nil && m.lost {
 			return true
 		}
 	}

@@ -35,8 +35,9 @@ func (r *running) tell(now time.Time) {
 			packets, bytes, err := r.node.GroupDropped(k.namespace, k.direction, limit)
 			if err != nil {
 				r.log.Debug("ceiling of a group not read", "namespace", k.namespace, "error", err)
+				continue
 			}
-			g.DroppedPackets, g.DroppedBytes = g.DroppedPackets+packets, g.DroppedBytes+bytes
+			r.drop(g, ceiling{k, limit}, drops{packets, bytes})
 		}
 		all = append(all, *g)
 	}
@@ -49,6 +50,17 @@ func (r *running) tell(now time.Time) {
 	} else if err := r.paths.Mail().RecordGroups(all); err != nil {
 		r.log.Warn("limits of groups not recorded", "error", err)
 	}
+}
+
+// drop adds what a ceiling dropped since it was read last, to a sum that never falls: a limit
+// that no queue has any more takes its counter with it.
+func (r *running) drop(g *mailbox.Group, c ceiling, now drops) {
+	was := r.dropped[c]
+	if now.packets < was.packets {
+		was = drops{} // it was made again
+	}
+	r.dropped[c] = now
+	g.DroppedPackets, g.DroppedBytes = g.DroppedPackets+now.packets-was.packets, g.DroppedBytes+now.bytes-was.bytes
 }
 
 // reportHeld tells of each group that came to be at its limit for long in the time that passed.
@@ -130,6 +142,7 @@ func (r *running) sum(sent map[string]Sent, before map[key]*mailbox.Group, now t
 			was = &mailbox.Group{}
 		}
 		g.SentBytes, g.Held = was.SentBytes+bytes[k], was.Held
+		g.DroppedPackets, g.DroppedBytes = was.DroppedPackets, was.DroppedBytes
 		if bytes[k] > 0 {
 			g.LargestPart = float64(most[k]) / float64(bytes[k])
 		}

@@ -4,6 +4,8 @@
 package divide
 
 import (
+	"errors"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -73,3 +75,49 @@ func TestSumOfAGroup(t *testing.T) {
 		t.Errorf("groups (-want +got):\n%s", diff)
 	}
 }
+
+// What a ceiling dropped is a sum that never falls: not when the limit that dropped most has gone,
+// nor when it is made again.
+func TestDroppedNeverFalls(t *testing.T) {
+	r := &running{dropped: make(map[ceiling]drops)}
+	k := key{"batch", terms.Egress}
+	low, high := ceiling{k, 10_000_000}, ceiling{k, 20_000_000}
+	g := &mailbox.Group{}
+	for i, look := range []struct {
+		of   ceiling
+		now  drops
+		want uint64
+	}{{low, drops{5, 500}, 5}, {high, drops{100, 10_000}, 105}, {low, drops{6, 600}, 106}, {low, drops{6, 600}, 106}, {high, drops{2, 200}, 108}} {
+		if r.drop(g, look.of, look.now); g.DroppedPackets != look.want || g.DroppedBytes != 100*look.want {
+			t.Errorf("look %d: %d packets, %d bytes, want %d and 100 times that", i, g.DroppedPackets, g.DroppedBytes, look.want)
+		}
+	}
+	r.known = map[attach.ID]*joined{{ContainerID: "1"}: {shares: map[string]*engine.Share{"one": {Namespace: "batch", Direction: terms.Egress, Group: 10_000_000}}}}
+	if got := r.sum(nil, map[key]*mailbox.Group{k: g}, time.Unix(1000, 0), time.Second)[k]; got.DroppedPackets != 108 {
+		t.Errorf("%d packets a second later, want 108", got.DroppedPackets)
+	}
+}
+
+// A queue outside of the division that cannot be looked at any more, because its slot was made
+// again, joins again at the next look.
+func TestQueueOutsideJoinsAgain(t *testing.T) {
+	l := New(slog.New(slog.DiscardHandler))
+	j := &joined{looks: 3, outside: map[string]*engine.Undivided{"in": {}}}
+	l.JoinOutside("batch", 10_000_000, "in", failing{})
+	if j.lost(l) {
+		t.Error("lost before it was looked at")
+	}
+	if l.Divide(Tick); !j.lost(l) {
+		t.Error("it cannot be looked at, and is not taken for lost")
+	}
+}
+
+type failing struct{}
+
+func (failing) Look(time.Duration, bool) (sent, waiting units.Bytes, err error) {
+	return 0, 0, errors.New("no slot")
+}
+
+func (failing) Set(units.ByteRate) error { return nil }
+func (failing) Changed() bool            { return false }
+func (failing) Unsure() bool             { return false }

@@ -4,7 +4,6 @@
 package reconcile_test
 
 import (
-	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"github.com/podweir/podweir/plugin/agent/cri"
 	"github.com/podweir/podweir/plugin/agent/reconcile"
 	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
@@ -114,7 +114,7 @@ func TestPrivilegedUnfoundPodIsRecorded(t *testing.T) {
 // fails records of a pod's interface that it could not be limited.
 func (p *pod) fails(container, ifName string) {
 	id := attach.ID{Network: "net", ContainerID: container, IfName: ifName}
-	p.node.paths.Mail().RecordFailure(slog.New(slog.DiscardHandler), id, p.api.Namespace+"/"+p.api.Name, errors.New(ifName+" failed"))
+	p.node.paths.Mail().RecordFailure(slog.New(slog.DiscardHandler), &mailbox.Failure{ID: id, Pod: p.api.Namespace + "/" + p.api.Name, Error: ifName + " failed"})
 }
 
 // What could not be limited is no failure any more when no limit is requested, or another

@@ -4,18 +4,19 @@
 package main
 
 import (
-	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
@@ -608,8 +609,9 @@ func nodeNotices() []notice {
 		{
 			name: "a pod could not be limited",
 			make: func(_ *testing.T, n *noticed) {
-				engine.Paths{Pins: n.pins, Run: n.run}.Mail().RecordFailure(slog.New(slog.DiscardHandler),
-					attach.ID{Network: "net", ContainerID: "0ba2212f", IfName: "eth0"}, "default/db", errors.New("boom"))
+				engine.Paths{Pins: n.pins, Run: n.run}.Mail().RecordFailure(slog.New(slog.DiscardHandler), &mailbox.Failure{
+					ID: attach.ID{Network: "net", ContainerID: "0ba2212f", IfName: "eth0"}, Pod: "default/db", Time: time.Now(), Error: "boom",
+				})
 			},
 			truth: same, status: []string{"NOT LIMITED default/db", "boom"}, doctor: "PW601",
 			dry: nothing, repair: nothing, after: same, then: []string{"NOT LIMITED default/db"},

@@ -146,7 +146,7 @@ func TestPrivilegedStatusCountsWhatTheRuntimeKept(t *testing.T) {
 	out, err := c.do(t, "status", "--root", root)
 	for _, part := range []string{
 		"1 of 2 pods are limited as they should be; 1 is not:",
-		`NOT LIMITED default/early cause it asks for a limit (runtimeConfig.bandwidth.egressRate: "10M"), and podweir has none for it`,
+		`NOT LIMITED default/early cause it asks for a limit (kubernetes.io/egress-bandwidth: "10M"), and podweir has none for it`,
 		"default/early egress 10M -",
 	} {
 		if err == nil || !strings.Contains(oneLine(out), part) {

@@ -178,7 +178,7 @@ func decided(pods []Pod) string {
 		for _, l := range pods[i].Limits {
 			wanted := Rate(float64(l.Asked))
 			if l.AskedText != "" {
-				wanted = fmt.Sprintf("%q, which is no rate", l.AskedText)
+				wanted = fmt.Sprintf("%q (%s), where %s is accepted", l.AskedText, cmp.Or(l.AskedIn, "its annotation"), units.AcceptedRate)
 			} else if l.DecidedBy == "" || l.Asked == 0 {
 				continue
 			}

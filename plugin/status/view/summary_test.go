@@ -194,8 +194,8 @@ func looks(change func(pod int, l *view.Limit), carried, seen []uint64) *view.St
 // What a pod wrote as its rate and nobody can read is beside the limit that it got.
 func TestStatusOfARateThatCannotBeRead(t *testing.T) {
 	t.Parallel()
-	n := looks(func(_ int, l *view.Limit) { l.AskedText, l.DecidedBy = "10Mbps", "defaultRate" }, []uint64{0}, []uint64{0})
-	for _, want := range []string{"ns/pod-00 egress has 10 Mbit/s in place of \"10Mbps\", which is no rate", "egress        ?    10M"} {
+	n := looks(func(_ int, l *view.Limit) { l.AskedText, l.AskedIn, l.DecidedBy = "8", "annotation x", "defaultRate" }, []uint64{0}, []uint64{0})
+	for _, want := range []string{"ns/pod-00 egress has 10 Mbit/s in place of \"8\" (annotation x), where a rate in bits per second from 1k to 400G, written as a Kubernetes quantity such as 10M is accepted", "egress        ?    10M"} {
 		if out := n.Summary("this node", false); !strings.Contains(strings.Join(strings.Fields(out), " "), strings.Join(strings.Fields(want), " ")) {
 			t.Errorf("status lacks %q:\n%s", want, out)
 		}
