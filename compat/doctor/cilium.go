@@ -190,7 +190,7 @@ func checkEgressCNI(f *Facts) Finding {
 		return skip("egress-cni is not in the chain")
 	}
 	if conf.Enabled == "true" {
-		if keys, _ := f.entryKeys(); keys["interfaces"] == "shared" {
+		if f.sharesLimit() {
 			return holds("egress-cni is enabled, and a pod's interfaces share its limit")
 		}
 		return breaks("egress-cni is enabled: pods have a second interface, with the whole limit once more", "one interface, or interfaces=shared",

@@ -46,6 +46,8 @@ type node struct {
 	entry   func([]byte) error
 	fight   *doctor.Fight
 	prober  *prober
+	// told is podweir's entry by the settings of the node, "" if they are not known.
+	told string
 	// inUse is the root of the report that is made.
 	inUse fstest.MapFS
 }
@@ -180,7 +182,10 @@ func (n *node) facts(t *testing.T) *doctor.Facts {
 	root := n.root()
 	n.inUse = root
 	n.opts.Live = n.live
-	opts := doctor.Options{Run: n.run, Version: "v0.0.0-test", Entry: n.entry, Fight: n.fight, Settle: time.Millisecond}
+	opts := doctor.Options{
+		Run: n.run, Version: "v0.0.0-test", Entry: n.entry, Fight: n.fight, Settle: time.Millisecond,
+		Handed: func(*detect.Node) string { return n.told },
+	}
 	if n.prober != nil {
 		opts.Prober, opts.Watch = n.prober, time.Millisecond
 	}

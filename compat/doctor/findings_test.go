@@ -432,6 +432,11 @@ func neighbourFindings() []finding {
 			n.files[net+"10-aws.conflist"] = strings.Replace(n.files[net+"10-aws.conflist"], `"false"`, `"true"`, 1)
 			n.files[own] = strings.Replace(n.files[own], `"type":"podweir-cni"`, `"interfaces":"shared","type":"podweir-cni"`, 1)
 		}, want: doctor.OK, seen: "share its limit"},
+		{name: "second interface, shared limit by the agent", code: "PW307", node: aws, change: func(n *node) {
+			n.files[net+"10-aws.conflist"] = strings.Replace(n.files[net+"10-aws.conflist"], `"false"`, `"true"`, 1)
+			delete(n.files, own)
+			n.told = `{"interfaces":"shared","type":"podweir-cni"}`
+		}, want: doctor.OK, seen: "share its limit"},
 		{name: "agent silent", code: "PW401", node: cilium, change: func(n *node) { n.live = agent{} }, want: doctor.Warn, seen: "only the agent's settings", fix: "mount /var/run/cilium"},
 		{name: "agent not there", code: "PW401", node: cilium, change: func(n *node) { n.live, n.sockets = agent{}, []string{"/x"} }, want: doctor.Warn, seen: "only the agent's settings", fix: "get pods --selector k8s-app=cilium"},
 		{name: "agent silent, header", code: "PW401", node: cilium, change: func(n *node) {

@@ -327,7 +327,7 @@ func (f *Facts) adviceForUnheard() string {
 }
 
 func checkOneInterface(f *Facts) Finding {
-	if keys, _ := f.entryKeys(); keys["interfaces"] == "shared" {
+	if f.sharesLimit() {
 		return holds("a pod's interfaces share its limit")
 	}
 	return f.podDevices(func(devices []Device) Finding {

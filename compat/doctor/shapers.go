@@ -49,6 +49,19 @@ func (f *Facts) entryKeys() (keys map[string]any, file string) {
 	return keys, file
 }
 
+// sharesLimit says that the interfaces of a pod have its limit together: by podweir's entry
+// or, where the chain has none, by the node's settings.
+func (f *Facts) sharesLimit() bool {
+	raw, file := f.ownEntry()
+	if file == "" {
+		raw = []byte(f.handed)
+	}
+	var entry struct {
+		Interfaces string `json:"interfaces"`
+	}
+	return json.Unmarshal(raw, &entry) == nil && entry.Interfaces == "shared"
+}
+
 // direction is one of the two, and who is to shape it.
 type direction struct {
 	is terms.Direction
