@@ -85,7 +85,7 @@ func (i *Interface) Do(a attach.Action) error {
 	case attach.LimitOffload:
 		return i.limitOffload(a.Direction, a.State.Offload)
 	case attach.PaceTCP:
-		return i.pace(func(shaping.Pacing) shaping.Pacing { return *a.State.Pacing })
+		return i.pace(*a.State.Pacing)
 	case attach.ReplaceClassifier:
 		return i.replaceClassifier(a.State.Params)
 	case attach.AttachRedirect:
@@ -274,9 +274,8 @@ func Pacing(pod, node *rtnl.NetNS) (*shaping.Pacing, error) {
 	return &shaping.Pacing{RTTLog: values[0], MinSegments: values[1]}, nil
 }
 
-// pace makes TCP in the pod size its packets by what should be there: told what is there now.
-// Connections that are open do so, too.
-func (i *Interface) pace(wanted func(now shaping.Pacing) shaping.Pacing) error {
+// givePacingBack undoes pace.
+func (i *Interface) givePacingBack(c *attach.Choice) error {
 	pod, err := i.Devices.Device(i.Record, terms.SidePod)
 	if pod == nil || err != nil {
 		return err
@@ -285,13 +284,17 @@ func (i *Interface) pace(wanted func(now shaping.Pacing) shaping.Pacing) error {
 	if now == nil || err != nil {
 		return err
 	}
-	want := wanted(*now)
-	if want.RTTLog != now.RTTLog {
-		err = pod.NS.WriteSysctl(rttLogSysctl, want.RTTLog)
+	return i.pace(c.GivenBack(*now))
+}
+
+// pace makes TCP in the pod size its packets by what should be there. Connections that are open
+// do so, too.
+func (i *Interface) pace(want shaping.Pacing) error {
+	pod, err := i.Devices.Device(i.Record, terms.SidePod)
+	if pod == nil || err != nil || pod.NS.Same(i.NodeNS) {
+		return err
 	}
-	if want.MinSegments != now.MinSegments {
-		err = errors.Join(err, pod.NS.WriteSysctl(minSegmentsSysctl, want.MinSegments))
-	}
+	err = pod.NS.WriteSysctls(rtnl.Sysctl{Name: rttLogSysctl, Value: want.RTTLog}, rtnl.Sysctl{Name: minSegmentsSysctl, Value: want.MinSegments})
 	if errors.Is(err, os.ErrPermission) || errors.Is(err, unix.EROFS) {
 		return nil // the limit holds without it, and whoever looks sees the difference
 	}

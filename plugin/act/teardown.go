@@ -118,7 +118,7 @@ func (i *Interface) giveBack(d terms.Direction, dev *Device) error {
 		}
 	}
 	if choice.Pacing != nil {
-		if err := i.pace(choice.GivenBack); err != nil {
+		if err := i.givePacingBack(&choice); err != nil {
 			return err
 		}
 	}

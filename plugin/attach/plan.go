@@ -6,6 +6,7 @@ package attach
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/podweir/podweir/plugin/shaping"
@@ -111,7 +112,26 @@ func Plan(want *Desired, obs *Observed) []Action {
 		p.run()
 		plan = append(plan, p.actions...)
 	}
+	if !slices.ContainsFunc(plan, func(a Action) bool { return !a.Kind.makes() }) {
+		// A queue before the clsact qdisc of the same device, which the other direction may have a use for: each
+		// change of a device that has one waits for RCU, with RTNL held.
+		slices.SortStableFunc(plan, func(a, b Action) int { return cmp.Compare(a.Kind.stage(), b.Kind.stage()) })
+	}
 	return plan
+}
+
+// makes says that a step makes something new and changes nothing, so that those of the two directions can
+// be taken in any order.
+func (k ActionKind) makes() bool {
+	return k == LoadDataplane || k == BuildTree || k == LimitOffload || k == PaceTCP || k.stage() > 0
+}
+
+// stage is 1 for what is put on a hook, which needs what was made before.
+func (k ActionKind) stage() int {
+	if k == AttachHook || k == AttachGuard || k == AttachCeiling {
+		return 1
+	}
+	return 0
 }
 
 type directionPlan struct {

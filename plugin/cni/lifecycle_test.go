@@ -23,6 +23,7 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/netconf"
+	"github.com/podweir/podweir/plugin/rtnl"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
@@ -291,7 +292,7 @@ func TestPrivilegedPacingOfThePod(t *testing.T) {
 	}
 	set := func(name string, value int) {
 		t.Helper()
-		must.OK(t, p.ns.WriteSysctl("net/ipv4/"+name, value))
+		must.OK(t, p.ns.WriteSysctls(rtnl.Sysctl{Name: "net/ipv4/" + name, Value: value}))
 	}
 	c := p.conf(conf{"egressRate": "100M"})
 	p.must(t, "ADD", p.conf(conf{"egressRate": "100M", "smallPackets": "device"}))

@@ -321,6 +321,9 @@ func WriteRecord(dir string, record []byte) error {
 
 // pinOver pins an object in the place of what is pinned there, in one step.
 func pinOver(object interface{ Pin(path string) error }, path string) error {
+	if err := object.Pin(path); !errors.Is(err, os.ErrExist) {
+		return err
+	}
 	next := path + pinNext
 	if err := unpin(next); err != nil {
 		return fmt.Errorf("unpin what an interrupted run left: %w", err)

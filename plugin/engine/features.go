@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/queue"
+	"github.com/podweir/podweir/plugin/rtnl"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/units"
@@ -62,7 +62,7 @@ const bootIDPath = "/proc/sys/kernel/random/boot_id"
 func (p Paths) features() (*features, error) { return p.featuresBy(probeRedirect) }
 
 func (p Paths) featuresBy(probeRedirect func() (string, error)) (*features, error) {
-	boot, err := os.ReadFile(bootIDPath)
+	boot, err := rtnl.ReadFile(bootIDPath)
 	if err != nil {
 		return nil, fmt.Errorf("read boot id: %w", err)
 	}
@@ -95,7 +95,7 @@ func (p Paths) featuresBy(probeRedirect func() (string, error)) (*features, erro
 // keptFeatures reads what was found out during this boot, nil if nothing is kept.
 func keptFeatures(path, boot string) *features {
 	var f features
-	if b, err := os.ReadFile(path); err == nil && json.Unmarshal(b, &f) == nil && f.Boot == boot {
+	if b, err := rtnl.ReadFile(path); err == nil && json.Unmarshal(b, &f) == nil && f.Boot == boot {
 		return &f
 	}
 	return nil

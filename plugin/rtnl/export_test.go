@@ -3,6 +3,6 @@
 
 package rtnl
 
-// WriteSysctlHere sets a sysctl of the calling thread's namespace, as [NetNS.WriteSysctl] does on
+// WriteSysctlHere sets a sysctl of the calling thread's namespace, as [NetNS.WriteSysctls] does on
 // a thread of its own.
 var WriteSysctlHere = writeSysctl

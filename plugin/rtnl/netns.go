@@ -49,7 +49,7 @@ type NetNS struct {
 // something that is not a network namespace: the mount is gone and its file
 // stayed behind.
 func OpenNetNS(path string) (*NetNS, error) {
-	fd, err := open(path)
+	fd, err := open(path, unix.O_RDONLY)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("netns %s: %w", path, ErrNoNetNS)
 	}
@@ -65,9 +65,9 @@ func OpenNetNS(path string) (*NetNS, error) {
 	return newNetNS(fd, path)
 }
 
-func open(path string) (fd int, err error) {
+func open(path string, flags int) (fd int, err error) {
 	for {
-		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		fd, err = unix.Open(path, flags|unix.O_CLOEXEC, 0)
 		if err == nil {
 			return fd, nil
 		}
@@ -80,7 +80,7 @@ func open(path string) (fd int, err error) {
 // CurrentNetNS opens the network namespace of the calling thread. Lock the
 // goroutine to its thread if the thread may have been moved.
 func CurrentNetNS() (*NetNS, error) {
-	fd, err := open(threadNetNS)
+	fd, err := open(threadNetNS, unix.O_RDONLY)
 	if err != nil {
 		return nil, fmt.Errorf("open current netns: %w", err)
 	}
@@ -184,7 +184,7 @@ type thread struct {
 
 // leave says that the thread is about to go to another network namespace.
 func (t *thread) leave() error {
-	home, err := open(threadNetNS)
+	home, err := open(threadNetNS, unix.O_RDONLY)
 	if err != nil {
 		return fmt.Errorf("open current netns: %w", err)
 	}
@@ -257,7 +257,7 @@ func (n *NetNS) ReadSysctls(names ...string) ([]int, error) {
 	values := make([]int, len(names))
 	err := n.Do(func() error {
 		for i, name := range names {
-			text, err := os.ReadFile(filepath.Join(procSys, name))
+			text, err := ReadFile(filepath.Join(procSys, name))
 			if err != nil {
 				return err
 			}
@@ -273,23 +273,64 @@ func (n *NetNS) ReadSysctls(names ...string) ([]int, error) {
 	return values, nil
 }
 
-// WriteSysctl sets a sysctl of the namespace. In a container /proc/sys is read-only; then it
-// is written through another procfs, which nobody else sees. That takes CAP_SYS_ADMIN.
-func (n *NetNS) WriteSysctl(name string, value int) error {
-	if err := n.Do(func() error { return writeSysctl(name, value) }); err != nil {
-		return fmt.Errorf("set %s=%d in %s: %w", name, value, n.path, err)
-	}
-	return nil
+// Sysctl is a sysctl by its path, as in [NetNS.ReadSysctls], and its value.
+type Sysctl struct {
+	Name  string
+	Value int
+}
+
+// WriteSysctls sets sysctls of the namespace, each whatever becomes of the others. In a container
+// /proc/sys is read-only; then they are written through another procfs, which nobody else sees. That
+// takes CAP_SYS_ADMIN.
+func (n *NetNS) WriteSysctls(all ...Sysctl) error {
+	return n.Do(func() error {
+		var failed error
+		for _, s := range all {
+			if err := writeSysctl(s.Name, s.Value); err != nil {
+				failed = errors.Join(failed, fmt.Errorf("set %s=%d in %s: %w", s.Name, s.Value, n.path, err))
+			}
+		}
+		return failed
+	})
 }
 
 // writeSysctl sets one of the calling thread's namespace.
 func writeSysctl(name string, value int) error {
 	text := []byte(strconv.Itoa(value))
-	err := os.WriteFile(filepath.Join(procSys, name), text, 0)
+	fd, err := open(filepath.Join(procSys, name), unix.O_WRONLY)
 	if errors.Is(err, unix.EROFS) {
 		return writeOwnProc(filepath.Join("sys", name), text)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	_, err = unix.Write(fd, text)
+	return os.NewSyscallError("write "+name, err)
+}
+
+// ReadFile is [os.ReadFile] without the poller of the Go runtime, of which a process that lives for some
+// milliseconds makes no other use: it takes seven calls for each file.
+func ReadFile(path string) ([]byte, error) {
+	fd, err := open(path, unix.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	const room = 512 // bytes
+	for text := []byte(nil); ; {
+		text = slices.Grow(text, room)
+		n, err := unix.Read(fd, text[len(text):cap(text)])
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return nil, &os.PathError{Op: "read", Path: path, Err: err}
+		case n == 0:
+			return text, nil
+		default:
+			text = text[:len(text)+n]
+		}
+	}
 }
 
 // writeOwnProc writes a file of a procfs that is mounted nowhere.

@@ -98,7 +98,7 @@ func TestPrivilegedSysctls(t *testing.T) {
 	}
 	before, err := other.ReadSysctls(name)
 	must.OK(t, err)
-	must.OK(t, one.WriteSysctl(name, 5))
+	must.OK(t, one.WriteSysctls(rtnl.Sysctl{Name: name, Value: 5}))
 	want("written", one, 5)
 	want("of another namespace", other, before[0])
 	done := make(chan error, 1)

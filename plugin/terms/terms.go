@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/podweir/podweir/plugin/units"
 )
@@ -383,7 +384,10 @@ func DidYouMean(word string, of []string) string {
 // Commands are those of podweir's program that texts tell a reader to run.
 var Commands = []string{"attach", "detach", "doctor", "explain", "gc", "install", "repair", "set", "status", "top", "uninstall"}
 
-var programRun = regexp.MustCompile("((?:^|[^a-z-])(?:kubectl |-- )?)podweir ((?:" + strings.Join(Commands, "|") + ")\\b)")
+// programRun is compiled when it is used: podweir-cni has no use for it, and starts for each pod.
+var programRun = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile("((?:^|[^a-z-])(?:kubectl |-- )?)podweir ((?:" + strings.Join(Commands, "|") + ")\\b)")
+})
 
 // OnPath runs the program where it is on the PATH: on a node that it was installed on by
 // hand.
@@ -398,8 +402,8 @@ func Runnable(text, run string) string {
 	if run == "" || run == OnPath {
 		return text
 	}
-	return programRun.ReplaceAllStringFunc(text, func(found string) string {
-		parts := programRun.FindStringSubmatch(found)
+	return programRun().ReplaceAllStringFunc(text, func(found string) string {
+		parts := programRun().FindStringSubmatch(found)
 		if strings.HasSuffix(parts[1], "kubectl ") || strings.HasSuffix(parts[1], "-- ") {
 			return found // it says already how
 		}
