@@ -180,23 +180,6 @@ func TestRivals(t *testing.T) {
 	}
 }
 
-// TestCampaigns lists all of them, the newest first.
-func TestCampaigns(t *testing.T) {
-	root := checkout(t, map[string]string{
-		"README.md": "", "docs/results/README.md": "<!-- figures: begin campaigns from docs/results -->\n<!-- figures: end -->\n",
-	})
-	campaign(t, root, "2026-11-21-netns", 1.5)
-	campaign(t, root, "2026-11-22-vm", 1.5)
-	if _, err := Update(root, true); err != nil {
-		t.Fatal(err)
-	}
-	lines := strings.Split(read(t, root, "docs/results/README.md"), "\n")
-	if !strings.HasPrefix(lines[2], "- [`ci`](2026-11-22-vm/samples.jsonl), ") ||
-		!strings.HasPrefix(lines[3], "- [`ci`](2026-11-21-netns/samples.jsonl), 2026-11-22: Linux 6.18.1 (netns), 2 x Abacus, podweir c0ffee. 4 samples in 2 rounds; other processes took up to 0.50 of the 2") {
-		t.Errorf("page = %q, want both campaigns", lines)
-	}
-}
-
 // TestMistakes: what is no figure is not passed over in silence.
 func TestMistakes(t *testing.T) {
 	for name, tc := range map[string]struct{ text, want string }{

@@ -13,10 +13,7 @@ import (
 	"github.com/podweir/podweir/tools/perfrig/spec"
 )
 
-var (
-	plain  = spec.Phase{Name: "podweir-flat", Kind: spec.Podweir, Keys: map[string]string{"policy": "flat"}}
-	before = spec.Phase{Name: "podweir-strict-before", Kind: spec.Podweir, Keys: map[string]string{"policy": "strict", "type": spec.BeforePlugin}}
-)
+var plain = spec.Phase{Name: "podweir-flat", Kind: spec.Podweir, Keys: map[string]string{"policy": "flat"}}
 
 // loadSamples are rounds of a load, whose numbers are those of each round.
 func loadSamples(p spec.Phase, w *spec.Workload, rate uint64, rounds map[string][]float64) []record.Sample {
@@ -151,30 +148,5 @@ func TestLoadsTablesOfOneRound(t *testing.T) {
 		if got := rowOf(t, &kinds, what); !strings.HasSuffix(got, want) {
 			t.Errorf("row = %q, want it to end with %q", got, want)
 		}
-	}
-}
-
-// TestLoadsTables: an earlier build is judged beside podweir's, and is none of its bars.
-func TestLoadsTables(t *testing.T) {
-	w := &spec.Workload{Name: "load-call-10-cubic-8-ingress", Kind: spec.Ordinary, Direction: "ingress", Mix: &spec.Mix{
-		CallShare: 0.1, Bulk: []spec.Bulk{{Congestion: "cubic", Flows: 8}},
-	}}
-	r := &record.Results{Campaign: record.Campaign{Profile: "loads"}}
-	for _, of := range []struct {
-		phase spec.Phase
-		lost  float64
-	}{{ours, 0}, {before, 35}, {plain, 2}} {
-		r.Samples = append(r.Samples, loadSamples(of.phase, w, 10_000_000, map[string][]float64{
-			"call_lost_percent": {of.lost, of.lost}, "call_p90_ms": {1 + of.lost, 2 + of.lost}, "late_retransmits_percent": {2, 2},
-		})...)
-	}
-	for _, b := range Bars(r) {
-		if strings.Contains(b.What, "before") {
-			t.Errorf("an earlier build is judged: %s", b.What)
-		}
-	}
-	kinds := LoadKinds(r)
-	if got, want := rowOf(t, &kinds, "call below its fair share, lost"), "0 to 0: ok | 35 to 35: **missed** | 2 to 2: **missed** | at most 0.5"; !strings.HasSuffix(got, want) {
-		t.Errorf("row = %q, want it to end with %q", got, want)
 	}
 }

@@ -130,57 +130,6 @@ func TestBarsOfTheOtherSide(t *testing.T) {
 	}
 }
 
-// costs are a campaign of costs; over multiplies every number.
-func costs(over float64) *record.Results {
-	one := func(kind spec.WorkloadKind, name string, p spec.Phase, metrics map[string]float64) record.Sample {
-		for k := range metrics {
-			metrics[k] *= over
-		}
-		w := spec.Workload{Name: name, Kind: kind, Pods: 100, Direction: "egress"}
-		return sample(p, w, 0, metrics)
-	}
-	ifb := ours
-	ifb.Name, ifb.Keys = "podweir-strict-ifb", map[string]string{"ingressPlace": "ifb"}
-	clsact := ours
-	clsact.Name, clsact.Keys = "podweir-strict-clsact", map[string]string{"ingressMode": "clsact-hostside"}
-	return &record.Results{Samples: []record.Sample{
-		one(spec.Add, "add-100", ours, map[string]float64{"add_p50_ms": 9, "add_first_p50_ms": 49, "add_last_by_first_ratio": 1.4, "add_rss_p50_bytes": 11 << 20}),
-		one(spec.Add, "add-100", clsact, map[string]float64{"add_p50_ms": 9, "add_last_by_first_ratio": 1.4}),
-		sample(theirs, spec.Workload{Name: "add-100", Kind: spec.Add, Pods: 100, Direction: "egress"}, 0,
-			map[string]float64{"add_rss_p50_bytes": 10 << 20}),
-		one(spec.Memory, "memory-100", ours, map[string]float64{"memory_total_bytes": 79 << 10}),
-		one(spec.Memory, "memory-100", ifb, map[string]float64{"memory_total_bytes": 143 << 10}),
-		one(spec.Packet, "packet", ours, map[string]float64{
-			"pw_class_light_cost_ns": 55, "pw_class_heavy_cost_ns": 66, "pw_class_heavy_cost_ratio": 1.2,
-		}),
-	}}
-}
-
-// TestBarsOfCosts: all hold, and none with a tenth more.
-func TestBarsOfCosts(t *testing.T) {
-	const bars = 10
-	for over, want := range map[float64]string{1: "ok", 1.12: "MISS"} {
-		got := words(Bars(costs(over)))
-		if len(got) != bars {
-			t.Errorf("%d bars, want %d: %v", len(got), bars, got)
-		}
-		for what, word := range got {
-			if word != want {
-				t.Errorf("numbers x %v: %s is %s, want %s", over, what, word, want)
-			}
-		}
-	}
-	var b bytes.Buffer
-	if missed, err := Terminal(&b, costs(1)); err != nil || missed != 0 {
-		t.Fatalf("Terminal = %d, %v, want no bar missed", missed, err)
-	}
-	for _, want := range []string{"pw_class_heavy", "66 ns", "1.200", "79.0 KiB", "11264"} {
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("the report lacks %q:\n%s", want, b.String())
-		}
-	}
-}
-
 // TestBarsRelativeToTheReferencePlugin: one ADD and a crowd, by the interval of the ratio.
 func TestBarsRelativeToTheReferencePlugin(t *testing.T) {
 	w := spec.Workload{Name: "add-100", Kind: spec.Add, Pods: 100}
@@ -311,5 +260,19 @@ func TestWhatIsLackingHasNoBar(t *testing.T) {
 		if strings.Contains(what, "podweir-strict-htb") {
 			t.Errorf("there is a bar %q", what)
 		}
+	}
+}
+
+// TestMemoryOfAnIFB: a pod that has one may take 64 KiB more.
+func TestMemoryOfAnIFB(t *testing.T) {
+	ifb := ours
+	ifb.Name, ifb.Keys = "podweir-strict-ifb", map[string]string{"ingressPlace": "ifb"}
+	w := spec.Workload{Name: "memory-100", Kind: spec.Memory, Pods: 100}
+	r := &record.Results{Samples: []record.Sample{
+		sample(ours, w, 0, map[string]float64{"memory_total_bytes": 81 << 10}), sample(ifb, w, 0, map[string]float64{"memory_total_bytes": 143 << 10}),
+	}}
+	const bar = ": kernel memory per pod"
+	if diff := cmp.Diff(map[string]string{"memory-100/10M/podweir-strict" + bar: "MISS", "memory-100/10M/podweir-strict-ifb" + bar: "ok"}, words(Bars(r))); diff != "" {
+		t.Errorf("bars (-want +got):\n%s", diff)
 	}
 }

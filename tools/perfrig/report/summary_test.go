@@ -6,8 +6,6 @@ package report
 import (
 	"strings"
 	"testing"
-
-	"github.com/podweir/podweir/tools/perfrig/record"
 )
 
 // rowOf finds the row of a summary that begins so.
@@ -23,30 +21,6 @@ func rowOf(t *testing.T, table *Table, what string) string {
 	}
 	t.Fatalf("the summary has no row %q: %q", what, table.Rows)
 	return ""
-}
-
-// TestSummary has the range of all campaigns, and each cell that misses.
-func TestSummary(t *testing.T) {
-	table := Summary(results(), costs(1), fullNode(3.3))
-	for _, want := range []string{
-		"worst second on the wire | 2 | 1.0105 to 1.0150 of the cap; **1.0105 of the cap** of tcp-1/10M/podweir-strict; **1.0150 of the cap** of mixed/10M/podweir-strict | promise 2's formula: 1.01 of the cap from 10M up | **missed** by 2 of 2",
-		"kept connection beside bulk, p99 | 1 | 1.500 ms | at most 2 × the bystander's + 0.1 ms | ok",
-		"processor time per Gbit of a limited pod, relative to the tuned plugin |  | not measured | at most 1.5 out of 100M, 1.1 elsewhere | -",
-		"packets to all pods in turns, relative to one pod | 2 | 1.00 to 3.30; **3.30** of pods-110/10M/podweir-strict | at most 3.2 | **missed** by 1 of 2",
-	} {
-		what, _, _ := strings.Cut(want, " | ")
-		if got := rowOf(t, &table, what); got != want {
-			t.Errorf("row = %q, want %q", got, want)
-		}
-	}
-	// Every bar is of a kind, or the table would not have it.
-	for _, r := range []*record.Results{results(), costs(1), fullNode(1)} {
-		for _, b := range Bars(r) {
-			if b.Kind == "" {
-				t.Errorf("%s is of no kind", b.What)
-			}
-		}
-	}
 }
 
 // TestQuantityHasNoExponent: nobody reads 1.51e+03 ns.
