@@ -318,32 +318,16 @@ func TestSightComesLast(t *testing.T) {
 
 // TestHealthyNodes: nothing is wrong, nothing unknown.
 func TestHealthyNodes(t *testing.T) {
-	for name, tc := range map[string]struct {
-		node *node
-		want map[string]doctor.Status
-	}{
-		"aws":    {aws(), map[string]doctor.Status{}},
-		"cilium": {cilium(), map[string]doctor.Status{}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			rep := tc.node.report(t)
-			got := map[string]doctor.Status{}
-			for _, o := range rep.Checks {
-				if o.Status != doctor.OK && o.Status != doctor.Skip {
-					got[o.Code] = o.Status
-					t.Logf("%s %s: %s", o.Code, o.Status, o.Seen)
-				}
-				if o.Seen == "" {
-					t.Errorf("%s says nothing", o.Code)
-				}
+	for name, n := range map[string]*node{"aws": aws(), "cilium": cilium()} {
+		rep := n.report(t)
+		for _, o := range rep.Checks {
+			if o.Status != doctor.OK && o.Status != doctor.Skip || o.Seen == "" {
+				t.Errorf("%s: %s %s: %q, want a finding that nothing is wrong", name, o.Code, o.Status, o.Seen)
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("findings (-want +got):\n%s", diff)
-			}
-			if rep.Exit(false) != doctor.ExitOK {
-				t.Errorf("Exit() = %d", rep.Exit(false))
-			}
-		})
+		}
+		if rep.Exit(false) != doctor.ExitOK {
+			t.Errorf("%s: Exit() = %d", name, rep.Exit(false))
+		}
 	}
 }
 

@@ -479,8 +479,8 @@ func TestParseFallsBackToTheDefaultRate(t *testing.T) {
 			&netconf.FieldError{Field: "annotation kubernetes.io/egress-bandwidth", Value: "0", Accepted: acceptedRates},
 		},
 		"below the range, by the runtime": {
-			`"bandwidth":{"egressRate":8,"egressBurst":4294967295}`, "",
-			&netconf.FieldError{Field: runtime, Value: "8", Accepted: acceptedRates},
+			`"bandwidth":{"egressRate":999,"egressBurst":4294967295}`, "",
+			&netconf.FieldError{Field: runtime, Value: "999", Accepted: acceptedRates},
 		},
 		"of no kind, by the runtime": {
 			`"bandwidth":{"egressRate":[]}`, "", &netconf.FieldError{Field: runtime, Value: "[]", Accepted: "a string or a number"},

@@ -281,22 +281,13 @@ func TestParseBadLimits(t *testing.T) {
 		"above the range, by the operator": {
 			"", `"ingressRate":"400000000001"`, one("ingressRate", "400000000001", acceptedRates),
 		},
-		"below the range, by the runtime": {
-			`"bandwidth":{"egressRate":999,"egressBurst":4294967295}`, "",
-			one("annotation kubernetes.io/egress-bandwidth", "999", acceptedRates),
-		},
 		"negative, by the runtime": {
 			`"bandwidth":{"egressRate":-8,"egressBurst":4294967295}`, "",
 			one("annotation kubernetes.io/egress-bandwidth", "-8", acceptedRates),
 		},
-		"annotation of zero": {
-			annotations(`"kubernetes.io/egress-bandwidth":"0"`), "",
-			one("annotation kubernetes.io/egress-bandwidth", "0", acceptedRates),
-		},
 		"rate that is neither number nor string": {
 			"", `"egressRate":true`, one("egressRate", "true", "a string or a number"),
 		},
-		"runtimeConfig": {`"bandwidth":[]`, "", one("runtimeConfig.bandwidth", "[]", "a JSON object")},
 		"annotations": {
 			`"io.kubernetes.cri.pod-annotations":{"a":1}`, "",
 			one("runtimeConfig[io.kubernetes.cri.pod-annotations]", `{"a":1}`, "an object of strings"),

@@ -346,34 +346,28 @@ func TestPrivilegedChangeKeepsPackets(t *testing.T) {
 }
 
 func TestPrivilegedChangeOfClassfulTrees(t *testing.T) {
-	testutil.RequireQdisc(t, "tbf", "htb", "pfifo_fast")
-	d := newDevice(t)
-	prog := testutil.VerdictProgram(t, "pw_test", 0)
-	from := htbTree(1_250_000, 12_500)
-	d.build(t, from, prog)
-	to := htbTree(12_500_000, 125_000)
-	to.Classes[0].Rate, to.Classes[0].Ceil = 1_000_000_000, 2_000_000_000
-	to.Classes[0].Burst, to.Classes[0].CeilBurst = 100_000, 200_000
-	must.OK(t, queue.Change(d.Handle, d.index, &from, &to))
-	got := d.observe(t)
-	if diff := sameTree(to, got.Tree); diff != "" {
-		t.Errorf("Observe after Change differs (-want +got):\n%s", diff)
-	}
-	if got.Classifier == nil || got.Classifier.ProgramID != prog.ID {
-		t.Errorf("after Change the classifier is %+v, want program %d", got.Classifier, prog.ID)
-	}
-}
-
-func TestPrivilegedChangeOfPrio(t *testing.T) {
-	testutil.RequireQdisc(t, "tbf", "prio", "bfifo")
-	d := newDevice(t)
-	prog := testutil.VerdictProgram(t, "pw_test", 0)
-	from, to := prioTree(1_250_000, 12_500), prioTree(12_500_000, 125_000)
-	to.Qdiscs[2].Limit, to.Qdiscs[3].Limit = 300_000, 900_000
-	d.build(t, from, prog)
-	must.OK(t, queue.Change(d.Handle, d.index, &from, &to))
-	if diff := sameTree(to, d.observe(t).Tree); diff != "" {
-		t.Errorf("Observe after Change of prio differs (-want +got):\n%s", diff)
+	htb := htbTree(12_500_000, 125_000)
+	htb.Classes[0].Rate, htb.Classes[0].Ceil = 1_000_000_000, 2_000_000_000
+	htb.Classes[0].Burst, htb.Classes[0].CeilBurst = 100_000, 200_000
+	prio := prioTree(12_500_000, 125_000)
+	prio.Qdiscs[2].Limit, prio.Qdiscs[3].Limit = 300_000, 900_000
+	for kind, change := range map[string]struct{ from, to shaping.Tree }{
+		"htb": {htbTree(1_250_000, 12_500), htb}, "prio": {prioTree(1_250_000, 12_500), prio},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			testutil.RequireQdisc(t, "tbf", "bfifo", "pfifo_fast", kind)
+			d := newDevice(t)
+			prog := testutil.VerdictProgram(t, "pw_test", 0)
+			d.build(t, change.from, prog)
+			must.OK(t, queue.Change(d.Handle, d.index, &change.from, &change.to))
+			got := d.observe(t)
+			if diff := sameTree(change.to, got.Tree); diff != "" {
+				t.Errorf("Observe after Change differs (-want +got):\n%s", diff)
+			}
+			if got.Classifier == nil || got.Classifier.ProgramID != prog.ID {
+				t.Errorf("after Change the classifier is %+v, want program %d", got.Classifier, prog.ID)
+			}
+		})
 	}
 }
 

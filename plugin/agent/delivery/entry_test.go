@@ -371,6 +371,24 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
+// entryBeside holds podweir's entry on a node, with what is said of it, to the directions that it shapes.
+func entryBeside(t *testing.T, node *detect.Node, defaults map[string]any, directions, note, warning string) []byte {
+	t.Helper()
+	b := beside{profile: node.Profile, others: node.OtherShapers()}
+	raw, notes, err := b.entry(defaults)
+	must.OK(t, err)
+	if text := strings.Join(notes, "; "); !strings.Contains(text, note) || note == "" && text != "" {
+		t.Errorf("notes %q, want %q", text, note)
+	}
+	if got := b.dispute(defaults); !strings.Contains(got, warning) || warning == "" && got != "" {
+		t.Errorf("warning %q, want %q", got, warning)
+	}
+	if got := shapedBy(t, raw); got != directions {
+		t.Errorf("podweir shapes %q by %s, want %q", got, raw, directions)
+	}
+	return raw
+}
+
 // TestEntryBesideAnotherShaper goes from what Cilium's agent says to what the
 // plugin makes of a pod's annotations.
 func TestEntryBesideAnotherShaper(t *testing.T) {
@@ -407,21 +425,7 @@ func TestEntryBesideAnotherShaper(t *testing.T) {
 		"given to who may": {cilium: detect.Cilium{}, defaults: map[string]any{"egressShaper": "cilium"}, podweir: "ingress"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := profiles.Find("cilium")
-			node := detect.Node{Profile: p, Cilium: tc.cilium}
-			b := beside{profile: p, others: node.OtherShapers()}
-			raw, notes, err := b.entry(tc.defaults)
-			must.OK(t, err)
-			if text := strings.Join(notes, "; "); !strings.Contains(text, tc.note) || tc.note == "" && text != "" {
-				t.Errorf("notes %q, want %q", text, tc.note)
-			}
-			warning := b.dispute(tc.defaults)
-			if !strings.Contains(warning, tc.warning) || tc.warning == "" && warning != "" {
-				t.Errorf("warning %q, want %q", warning, tc.warning)
-			}
-			if got := shapedBy(t, raw); got != tc.podweir {
-				t.Errorf("podweir shapes %q by %s, want %q", got, raw, tc.podweir)
-			}
+			entryBeside(t, &detect.Node{Profile: profiles.Find("cilium"), Cilium: tc.cilium}, tc.defaults, tc.podweir, tc.note, tc.warning)
 		})
 	}
 }
@@ -456,18 +460,7 @@ func TestEntryBesideFelix(t *testing.T) {
 			if p.Family == "calico" || p.Family == "aws" {
 				node.Calico.Runs = profiles.Yes
 			}
-			b := beside{profile: p, others: node.OtherShapers()}
-			raw, notes, err := b.entry(tc.defaults)
-			must.OK(t, err)
-			if text := strings.Join(notes, "; "); !strings.Contains(text, tc.note) || tc.note == "" && text != "" {
-				t.Errorf("notes %q, want %q", text, tc.note)
-			}
-			if warning := b.dispute(tc.defaults); !strings.Contains(warning, tc.warning) || tc.warning == "" && warning != "" {
-				t.Errorf("warning %q, want %q", warning, tc.warning)
-			}
-			if got := shapedBy(t, raw); got != tc.podweir {
-				t.Errorf("podweir shapes %q by %s, want %q", got, raw, tc.podweir)
-			}
+			raw := entryBeside(t, &node, tc.defaults, tc.podweir, tc.note, tc.warning)
 			if felix := `"hostHook":"tcx","ingressPlace":"prefer-ifb"`; strings.Contains(string(raw), felix) != (tc.profile != "ptp") {
 				t.Errorf("entry %s, want %s in it beside who owns the host side's queue alone", raw, felix)
 			}
