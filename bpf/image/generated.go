@@ -49,7 +49,8 @@ type Config struct {
 	Group             uint64
 	GroupRate         Rate
 	GroupBurst        uint64
-	Reserved          [4]uint64
+	FairSpare         uint64
+	Reserved          [3]uint64
 }
 
 type Count struct {
@@ -250,10 +251,10 @@ var maps = []Map{
 }
 
 var programs = []Program{
-	{Name: "pw_band", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {280, "pw_subnets"}, {2991, "pw_layout"}}, from: 0, to: 26648, carrier: 1},
-	{Name: "pw_ceiling", references: []reference{{12, "pw_hosts"}, {27, "pw_slab"}, {60, "pw_scratch"}, {368, "pw_subnets"}, {488, "pw_groups"}, {591, "pw_groups"}, {596, "pw_groups"}}, from: 26648, to: 32208, carrier: 1},
-	{Name: "pw_class", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {63, "pw_scratch"}, {281, "pw_subnets"}, {3020, "pw_layout"}}, from: 32208, to: 59120, carrier: 1},
-	{Name: "pw_guard", references: []reference{}, from: 59120, to: 59168, carrier: -1},
-	{Name: "pw_police", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {58, "pw_scratch"}, {267, "pw_subnets"}}, from: 59168, to: 76616, carrier: 1},
-	{Name: "pw_redirect", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}}, from: 76616, to: 77120, carrier: 1},
+	{Name: "pw_band", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {280, "pw_subnets"}, {3040, "pw_layout"}}, from: 0, to: 27040, carrier: 1},
+	{Name: "pw_ceiling", references: []reference{{12, "pw_hosts"}, {27, "pw_slab"}, {60, "pw_scratch"}, {368, "pw_subnets"}, {488, "pw_groups"}, {591, "pw_groups"}, {596, "pw_groups"}}, from: 27040, to: 32600, carrier: 1},
+	{Name: "pw_class", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {63, "pw_scratch"}, {281, "pw_subnets"}, {3069, "pw_layout"}}, from: 32600, to: 59904, carrier: 1},
+	{Name: "pw_guard", references: []reference{}, from: 59904, to: 59952, carrier: -1},
+	{Name: "pw_police", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {58, "pw_scratch"}, {267, "pw_subnets"}}, from: 59952, to: 77504, carrier: 1},
+	{Name: "pw_redirect", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}}, from: 77504, to: 78008, carrier: 1},
 }

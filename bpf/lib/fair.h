@@ -75,13 +75,17 @@
  * the wait becomes shorter by the time of each packet of TCP that has less than its share, and longer by that of the others.
  * Cubic from elsewhere is below its share only after losses, and with a short queue it would lose more: for 2.1 s
  * after a loss only a flow that has less than the others' share makes the wait shorter.
- * TCP is also cut down at its peaks, and has less than those on average. So meanwhile it may have
- * half of the share more. That bounds BBR, which does not slow down for a loss either. */
+ * Who slows down is cut at its peaks, and has less than those on average. So meanwhile TCP may have half of the share more,
+ * which also bounds BBR, and so may any other flow that has no more than that (QUIC).
+ * BBR from elsewhere that is many flows has enough and loses much, so losses make the wait longer beside a flood, too, but
+ * what they added fades 16 times faster: cubic loses up to a tenth there, and one BBR flow lost much when it began. */
 #define PW_FAIR_SEEN_SHIFT 6 /* ticks in a unit */
 #define PW_FAIR_SEEN 4U /* for so many units, which are all odd: 134 to 268 ms */
 #define PW_FAIR_SEEN_MASK 0xffffULL
 #define PW_FAIR_FLOOD 32 /* where that is in fair_cut; 0: never */
-#define PW_FAIR_BRIEF 48 /* there: by which part fair_least is shorter, in 1/2^16 */
+#define PW_FAIR_BRIEF \
+	48 /* there: by which part fair_least, fair_spare and fair_extra are shorter, in 1/2^16 */
+#define PW_FAIR_BRIEF_FADE 4
 #define PW_FAIR_BRIEF_MOST 0xffffULL
 
 enum pw_excess {
@@ -116,11 +120,12 @@ static __always_inline __u64 fair_is_flooded(const struct pw_packet *pkt)
 static __always_inline __u64 fair_wait(const struct pw_config *cfg, __u64 fair,
 				       const struct pw_packet *pkt)
 {
-	__u64 flooded = fair_is_flooded(pkt), least = cfg->fair_least;
-	__u64 wait = (cfg->fair_each << 16) / (fair >> 8 | 1);
+	__u64 brief = pkt->cut >> PW_FAIR_BRIEF & fair_is_flooded(pkt);
+	__u64 each = cfg->fair_each - (cfg->fair_spare >> 16) * brief;
+	__u64 least = cfg->fair_least - (cfg->fair_least >> 16) * brief;
+	__u64 wait = (each << 16) / (fair >> 8 | 1);
 
-	least -= (least >> 16) * (pkt->cut >> PW_FAIR_BRIEF) & flooded;
-	wait += pw_more(least, wait) + (pkt->extra & ~flooded);
+	wait += pw_more(least, wait) + pkt->extra - (pkt->extra >> 16) * brief;
 	return pw_min(wait, cfg->fair_most);
 }
 
@@ -152,7 +157,8 @@ static __always_inline __u64 fair_of(const struct pw_config *cfg, const struct p
 	__u64 enough = (__u64)pkt->fair * (meter_time(PW_FAIR_BEGINS_NS) >> 10) / PW_EST_ONE;
 	__u64 begins = pw_less(0, sent) & pw_less(sent, enough);
 
-	enough = pkt->fair / 2 & fair_is_flooded(pkt) & fair_is_tcp(pkt);
+	enough = pkt->fair / 2 & fair_is_flooded(pkt) &
+		 (fair_is_tcp(pkt) | pw_less(pkt->est, pkt->fair + pkt->fair / 2));
 	return pkt->fair + enough + (pkt->fair & begins & pw_less(0, pkt->extra));
 }
 
@@ -213,7 +219,8 @@ static __always_inline void fair_look(const struct pw_config *cfg, struct pw_sta
 	fair = fair_moved(cfg, pkt, fair, word & PW_FAIR_WANTED, ticks);
 	pkt->fair = (__u32)fair;
 	pw_forget();
-	pkt->extra = pw_more(pkt->extra, ticks * PW_FAIR_FADE);
+	pkt->extra = pw_more(pkt->extra,
+			     ticks * PW_FAIR_FADE << (PW_FAIR_BRIEF_FADE & fair_is_flooded(pkt)));
 	PW_WRITE64(&state->fair_extra, pkt->extra);
 	PW_WRITE64(&state->fair, (__u64)tick << 32 | pkt->flood | fair);
 }

@@ -608,7 +608,8 @@ func (d *direction) heavy(tick uint32, protocol uint8, part float64) {
 	d.excess(p, 1514)
 }
 
-// While a flood loses packets TCP may have half of the share more. A sender at its share is no flood.
+// While a flood loses packets TCP may have half of the share more, and so may who has no more than that. A sender at its share is
+// no flood.
 func TestFloodBesideTCP(t *testing.T) {
 	const now = 100_000
 	d := strictAt(100e6)
@@ -624,9 +625,13 @@ func TestFloodBesideTCP(t *testing.T) {
 	if d.heavy(now, protoUDP, 2); !look(1) || d.wait() < c.FairLeast {
 		t.Errorf("a flood alone: a wait of %d, want a flood and at least %d", d.wait(), c.FairLeast)
 	}
-	for protocol, most := range map[uint8]float64{protoUDP: 1, protoTCP: 1.5} {
-		for part, want := range map[float64]excess{most - 0.05: excessNone, most + 0.05: excessDrop} {
-			setClock(0, math.MaxUint32)
+	for protocol, twice := range map[uint8]excess{protoUDP: excessDrop, protoTCP: excessNone} {
+		for part, want := range map[float64]excess{1.45: excessNone, 1.55: excessDrop, 2: twice} {
+			dice := uint32(math.MaxUint32)
+			if part == 2 {
+				dice = math.MaxUint32 / 8 * 5 // UDP loses a half of its packets, TCP a quarter
+			}
+			setClock(0, dice)
 			p := &image.Packet{Fair: d.share(), Flood: uint32(d.State.Fair), Level: c.TotalBurst + c.FairMost, Est: uint32(part * float64(d.share()))}
 			p.Flow.Protocol = protocol
 			if got := d.draw(p, 1514); got != want {
@@ -674,9 +679,23 @@ func TestWaitBesideAFlood(t *testing.T) {
 			t.Errorf("%+v: a wait of %d, was %d", tt, d.wait(), before)
 		}
 	}
+	lossy := flooded(terms.Ingress, 3000)
+	lossy.State.FairCut &^= half
+	before := lossy.wait()
+	lossy.State.FairExtra = lossy.Config[0].FairLeast / 2
+	if got := lossy.wait() - before; got != lossy.State.FairExtra-1 {
+		t.Errorf("TCP that has its share: losses make the wait longer by %d, want %d", got, lossy.State.FairExtra-1)
+	}
+	spare := flooded(terms.Egress, 3000)
+	spare.State.FairCut |= 0xffff << 48
+	spare.Config[0].FairEach *= 2
+	before, spare.Config[0].FairSpare = spare.wait(), spare.Config[0].FairEach/2
+	if got := spare.wait(); got < before/2 || got > before*501/1000 {
+		t.Errorf("TCP with less than its share: a wait of %d where a half is spare, want half of %d", got, before)
+	}
 	alone := flooded(terms.Ingress, 3000)
 	alone.State.Fair &^= fairFlooded
-	before := alone.wait()
+	before = alone.wait()
 	if alone.heavy(now, protoTCP, 0.5); alone.wait() != before || before <= alone.Config[0].FairLeast {
 		t.Errorf("without a flood: a wait of %d and then %d, want no change, and more than %d", before, alone.wait(), alone.Config[0].FairLeast)
 	}
@@ -686,7 +705,7 @@ func TestWaitBesideAFlood(t *testing.T) {
 			d.heavy(now, protoTCP, part)
 		}
 		least := d.Config[0].FairLeast
-		if got := d.wait(); got > least || got < least*want || want == 0 && got > least/2 {
+		if got := d.wait(); got > least+1 || got < least*want || want == 0 && got > least/2 {
 			t.Errorf("TCP with %v of the share: in the end a wait of %d of %d", part, got, least)
 		}
 	}

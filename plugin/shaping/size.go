@@ -288,6 +288,7 @@ func (b *builder) shares() {
 	switch {
 	case b.params.Paced:
 		each = pacedTold
+		dp.FairSpare = meterTime(rate.Duration(pacedSpare))
 	case b.params.OffloadBytes != 0:
 		each = min(2*b.params.OffloadBytes, fairEach)
 	}
