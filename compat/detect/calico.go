@@ -39,7 +39,7 @@ const felixIFB = "bwcali"
 func (r *reader) calico() {
 	c := &r.node.Calico
 	c.Dataplane = r.node.Facts[profiles.FactCalicoDataplane]
-	if r.node.seesNode() {
+	if r.node.SeesNode() {
 		c.Runs = profiles.No
 	}
 	plugin := r.node.Binary(r.root, "calico")

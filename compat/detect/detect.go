@@ -162,7 +162,7 @@ func (n *Node) Situation() conflist.Situation {
 		Profile: n.Profile, Runtime: n.Runtime, Exclusive: n.Exclusive, NRI: n.Config.NRI,
 		Several: n.Config.MaxConfNum != nil && *n.Config.MaxConfNum != 1,
 	}
-	if listens := n.Listens(NRISocket); listens != profiles.Unknown && n.seesNode() {
+	if listens := n.Listens(NRISocket); listens != profiles.Unknown && n.SeesNode() {
 		s.NRI = listens
 	}
 	if s.Profile == nil {

@@ -100,9 +100,9 @@ func (n *Node) Agents() []string {
 	return out
 }
 
-// seesNode says whether the node's own processes can be seen: a kubelet (or
+// SeesNode says whether the node's own processes can be seen: a kubelet (or
 // what holds one) or a container runtime is among them.
-func (n *Node) seesNode() bool {
+func (n *Node) SeesNode() bool {
 	return slices.ContainsFunc(n.Processes, func(p Process) bool {
 		return p.Name == "kubelet" || p.Name == "containerd" || p.Name == "crio" ||
 			strings.HasPrefix(p.Name, "k3s") || strings.HasPrefix(p.Name, "rke2")

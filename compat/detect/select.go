@@ -56,7 +56,7 @@ func (r *reader) policyAgent(programs []string) {
 	switch {
 	case slices.Contains(programs, "handle_ingress") || slices.Contains(programs, "handle_egress"):
 		set(profiles.Yes)
-	case r.node.Listens("/var/run/aws-node/npa.sock") == profiles.No && r.node.seesNode() && programs != nil:
+	case r.node.Listens("/var/run/aws-node/npa.sock") == profiles.No && r.node.SeesNode() && programs != nil:
 		set(profiles.No)
 	}
 }

@@ -78,6 +78,10 @@ func checkChained(f *Facts) Finding {
 	at := slices.Index(chain, conflist.Type)
 	switch {
 	case at < 0 && f.Choice.Delivery.ByAgent() && len(f.ownDropIns()) == 0 && len(f.Node.Conf.Own()) == 0:
+		if f.Node.SeesNode() && len(f.Node.Agents()) == 0 {
+			return breaks("the delivery is "+string(f.Choice.Delivery)+", because "+f.Choice.Why+"; no agent of podweir runs here to limit pods", "podweir's agent",
+				"helm install, or podweir agent as a service of the node: docs/howto/install-with-helm.md")
+		}
 		return skip("the delivery is " + string(f.Choice.Delivery))
 	case at < 0 && len(f.ownDropIns()) > 0:
 		return breaks(seen+"; the drop-in is not read", expected, fix).of(f.inForce())

@@ -247,6 +247,11 @@ func Gather(ctx context.Context, root fs.FS, node *detect.Node, opts Options) *F
 	}
 	f.Situation = node.Situation()
 	f.Situation.Profile = f.Profile
+	for _, dirs := range [][]string{{node.ConfDir}, node.BinDirs} {
+		if fixed := mountedWith(root, "ro", dirs...); len(fixed) == len(dirs) {
+			f.Situation.Writable, f.Situation.Obstacle = profiles.No, "/"+fixed[0]+" is on a file system that is mounted read-only"
+		}
+	}
 	f.Choice = conflist.Choose(f.Situation)
 	if opts.Delivery != f.Choice.Delivery {
 		switch opts.Delivery {
@@ -266,7 +271,7 @@ func Gather(ctx context.Context, root fs.FS, node *detect.Node, opts Options) *F
 	plugin := node.Binary(root, conflist.Type)
 	f.PluginBinary = readBinary(root, plugin)
 	f.parseEntry, f.fight, f.run = opts.Entry, opts.Fight, opts.Run
-	f.NoExec = readNoExec(root, node.BinDirs)
+	f.NoExec = mountedWith(root, "noexec", node.BinDirs...)
 	f.Sandboxes, f.SandboxesErr = f.askedFor(ctx, opts.Kernel)
 	if k := opts.Kernel; k != nil {
 		f.Features, f.FeaturesErr = k.Features(ctx)

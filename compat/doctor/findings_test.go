@@ -249,6 +249,16 @@ func chainFindings() []finding {
 			}
 		}, want: doctor.Unknown, seen: "permission denied"},
 		{name: "not chained", code: "PW202", node: aws, change: func(n *node) { delete(n.files, own) }, want: doctor.Fail, seen: "10-aws.conflist: aws-cni → egress-cni", fix: "delivery drop-in"},
+		{name: "not chained, and nothing may be written", code: "PW202", node: aws, change: func(n *node) {
+			delete(n.files, own)
+			n.files["proc/1/mounts"] += "/dev/sda9 /etc ext4 ro 0 0\n"
+			n.files["proc/77/comm"], n.files["proc/77/cmdline"] = "podweir\n", "podweir\x00agent\x00"
+		}, want: doctor.Skip, seen: "the delivery is watch"},
+		{name: "nothing may be written, and no agent", code: "PW202", node: aws, change: func(n *node) {
+			delete(n.files, own)
+			n.files["proc/1/mounts"] += "/dev/sda9 /etc ext4 ro 0 0\n"
+			n.files["proc/77/comm"] = "kubelet\n"
+		}, want: doctor.Fail, seen: "/etc/cni/net.d is on a file system that is mounted read-only, and NRI is not on", fix: "podweir agent"},
 		{name: "two entries in one file", code: "PW202", node: aws, change: edit(own, "]}", `,{"type":"podweir-cni"}]}`), want: doctor.Fail, seen: "podweir-cni → podweir-cni", fix: "take out all entries of 00-podweir-10-aws.conflist but one"},
 		{name: "chained twice", code: "PW202", node: aws, change: set(net+"aws-cni/50-podweir.conf", conflist.DefaultEntry), want: doctor.Fail, seen: "podweir-cni → podweir-cni", fix: "keep one"},
 		{name: "chained first", code: "PW202", node: aws, change: set(own, `{"name":"aws-cni","plugins":[`+conflist.DefaultEntry+`,{"type":"aws-cni"}]}`), want: doctor.Fail, seen: "podweir-cni → aws-cni"},

@@ -18,8 +18,8 @@ import (
 	"github.com/podweir/podweir/plugin/terms"
 )
 
-// seesNode says whether the node's own processes are visible.
-func (f *Facts) seesNode() bool {
+// SeesNode says whether the node's own processes are visible.
+func (f *Facts) SeesNode() bool {
 	return slices.ContainsFunc(f.Node.Processes, func(p detect.Process) bool {
 		return p.Name == "kubelet" || p.Name == "containerd" || p.Name == "crio" || strings.HasPrefix(p.Name, "k3s") || strings.HasPrefix(p.Name, "rke2")
 	})
@@ -27,7 +27,7 @@ func (f *Facts) seesNode() bool {
 
 func checkVisible(f *Facts) Finding {
 	var miss []string
-	if !f.seesNode() {
+	if !f.SeesNode() {
 		miss = append(miss, "no kubelet and no container runtime among the processes")
 	}
 	if f.Node.Sockets == nil {
@@ -69,7 +69,7 @@ func (f *Facts) adviceForFacts() string {
 	switch {
 	case f.Profile.Family == "cilium" && !f.Node.Cilium.API:
 		return "let the doctor ask Cilium's agent (PW401)"
-	case !f.seesNode() || f.Node.Sockets == nil:
+	case !f.SeesNode() || f.Node.Sockets == nil:
 		return "let the doctor see the node (PW107)"
 	}
 	return "nothing on the node reports it: report it, with the output of podweir doctor -o json"
@@ -275,16 +275,16 @@ func readBinary(root fs.FS, name string) Binary {
 	return b
 }
 
-// readNoExec returns the directories on a file system that is mounted noexec: nothing
-// there can be run, whatever the mode of the file.
-func readNoExec(root fs.FS, dirs []string) []string {
+// mountedWith returns the directories on a file system that is mounted with an option: on one
+// with noexec nothing can be run, whatever the mode of the file.
+func mountedWith(root fs.FS, option string, dirs ...string) []string {
 	b, err := fs.ReadFile(root, "proc/1/mounts")
 	if err != nil {
 		return nil
 	}
 	var out []string
 	for _, dir := range dirs {
-		best, noexec := "", false
+		best, has := "", false
 		for line := range strings.Lines(string(b)) {
 			f := strings.Fields(line)
 			if len(f) < 4 {
@@ -293,10 +293,10 @@ func readNoExec(root fs.FS, dirs []string) []string {
 			at := strings.ReplaceAll(f[1], `\040`, " ")
 			// A later mount at the same place covers the earlier one.
 			if below("/"+dir, at) && len(at) >= len(best) {
-				best, noexec = at, slices.Contains(strings.Split(f[3], ","), "noexec")
+				best, has = at, slices.Contains(strings.Split(f[3], ","), option)
 			}
 		}
-		if noexec {
+		if has {
 			out = append(out, dir)
 		}
 	}

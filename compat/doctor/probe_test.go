@@ -146,6 +146,7 @@ func TestDeliveryThatWasAskedFor(t *testing.T) {
 	} {
 		n := aws()
 		delete(n.files, own)
+		n.files["proc/77/comm"], n.files["proc/77/cmdline"] = "podweir\n", "podweir\x00agent\x00"
 		root := n.root()
 		rep := doctor.Run(doctor.Gather(t.Context(), root, detect.Read(t.Context(), root, n.opts),
 			doctor.Options{Kernel: n.kernel, Delivery: asked}))
