@@ -211,7 +211,7 @@ func (i *Interface) buildTree(p *shaping.Params) error {
 		return err
 	}
 	err = queue.Build(dev.Handle, dev.Index, p.Tree, program)
-	if _, stands := errors.AsType[*queue.ForeignRootError](err); !stands {
+	if !errors.Is(err, queue.ErrForeignRoot) {
 		return err
 	}
 	if dev.Seen.NoRoot && !i.Record.ReplaceQdisc { // it came since

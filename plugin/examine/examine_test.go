@@ -25,23 +25,6 @@ import (
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
-func TestParseDevice(t *testing.T) {
-	const head = "Inter-|   Receive  |  Transmit\n face |bytes packets errs drop fifo frame compressed multicast|bytes packets errs drop fifo colls carrier compressed\n"
-	const lines = "  eth01: 9 9 0 0 0 0 0 0 9 9 0 0 0 0 0 0\n  eth0: 1024 16 0 0 0 0 0 0 2048 32 0 0 0 0 0 0\n"
-	got, err := parseDevice(head+lines, "eth0")
-	want := map[terms.Direction]doctor.Count{terms.Ingress: {Packets: 16, Bytes: 1024}, terms.Egress: {Packets: 32, Bytes: 2048}}
-	if err != nil || !cmp.Equal(want, got) {
-		t.Errorf("parseDevice() = %v, %v, want %v", got, err, want)
-	}
-	for name, text := range map[string]string{
-		"no such device": head, "3 fields": "eth0: 1 2 3\n", "invalid syntax": "eth0: x 16 0 0 0 0 0 0 2048 32 0 0 0 0 0 0\n",
-	} {
-		if _, err := parseDevice(text, "eth0"); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("parseDevice(%q) = %v, want %q", text, err, name)
-		}
-	}
-}
-
 // podweir's entry is read by the plugin's own parser.
 func TestDoctorReadsTheEntry(t *testing.T) {
 	for entry, want := range map[string]string{

@@ -35,8 +35,7 @@ const interimLimit units.Bytes = 1 << 20
 // The device keeps the txqueuelen that the tree's bands need: to set it back under a
 // queue makes the kernel wait for RCU with RTNL held, and the queue does not use it.
 //
-// Returns a [*ForeignRootError], which is an [ErrForeignRoot], if another party
-// else's root is there. A failure leaves the kernel's default.
+// Returns an error wrapping [ErrForeignRoot] if another party's root is there. A failure leaves the kernel's default.
 func Build(h *hostif.Handle, ifindex int, tree *shaping.Tree, program Classifier) error {
 	if err := checkTree(tree); err != nil {
 		return err
@@ -88,7 +87,7 @@ func clearRoot(h *hostif.Handle, ifindex int, want *shaping.Qdisc) error {
 			continue
 		}
 		if q.Kind != want.Kind || q.Handle != want.Handle {
-			return &ForeignRootError{Kind: q.Kind, Handle: q.Handle}
+			return fmt.Errorf("%w: %s %s", ErrForeignRoot, q.Kind, handleString(q.Handle))
 		}
 		return Remove(h, ifindex, q.Kind, q.Handle)
 	}

@@ -34,20 +34,6 @@ var (
 	ErrNoEgressHook = errors.New("the device has an ingress qdisc instead of clsact")
 )
 
-// ForeignRootError tells which root qdisc is in the way; it is an
-// [ErrForeignRoot].
-type ForeignRootError struct {
-	Kind   shaping.QdiscKind
-	Handle shaping.TCHandle
-}
-
-func (e *ForeignRootError) Error() string {
-	return fmt.Sprintf("%v: %s %s", ErrForeignRoot, e.Kind, handleString(e.Handle))
-}
-
-// Is makes the error equal to [ErrForeignRoot].
-func (e *ForeignRootError) Is(target error) bool { return target == ErrForeignRoot }
-
 // Stats are the kernel's counters of a qdisc or class.
 type Stats struct {
 	Bytes, Packets uint64

@@ -34,10 +34,8 @@ type Fight struct {
 	Since time.Time `json:"since"`
 }
 
-// FightError says that podweir no longer writes a file.
-type FightError struct{ Fight }
-
-func (e *FightError) Error() string {
+// Error says that podweir no longer writes the file.
+func (e *Fight) Error() string {
 	return fmt.Sprintf("another program changes %s back whenever podweir writes it: it %s. podweir wrote it %d times in a minute and stopped at %s; "+
 		"it tries once more every %v. Find the program that writes there, or take another delivery",
 		e.File, e.Change, maxRewrites+1, e.Since.UTC().Format(time.RFC3339), fightRest)
@@ -56,7 +54,7 @@ type fight struct {
 	until time.Time
 }
 
-// peace returns a [*FightError] if the steps of a pass would go on with a fight.
+// peace returns a [*Fight] if the steps of a pass would go on with a fight.
 func (m *Manager) peace(p *pass) error {
 	f, now := &m.fights, time.Now()
 	f.rewrites = slices.DeleteFunc(f.rewrites, func(t time.Time) bool { return now.Sub(t) > fightSpan })
@@ -91,7 +89,7 @@ func (m *Manager) peace(p *pass) error {
 		m.note(f.on)
 	}
 	p.steps = nil
-	return &FightError{*f.on}
+	return f.on
 }
 
 // took remembers the steps that were taken.

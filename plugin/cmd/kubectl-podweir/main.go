@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"slices"
 	"strings"
@@ -230,4 +231,99 @@ func newDoctor(o *options) *cobra.Command {
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// newExec runs a command where podweir's program is: the cures that other commands print
+// begin so.
+func newExec(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "exec NODE -- COMMAND [ARGUMENT]...",
+		Short: "Run a command of podweir's on a node, in the agent's pod",
+		Long: "Run a command in the pod of the agent on a node, by kubectl exec: the nodes have no podweir on their PATH. Who runs\n" +
+			"it needs the right to create pods/exec there. The exit status is the command's.",
+		Example: "  kubectl podweir exec n7 -- podweir repair --dry-run\n  kubectl podweir exec n7 -- podweir gc",
+		Args:    cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := o.client()
+			if err != nil {
+				return err
+			}
+			c.node = args[0]
+			all, err := c.agents(cmd.Context())
+			switch {
+			case err != nil:
+				return err
+			case len(all) == 0:
+				return fmt.Errorf("node %s has no agent of podweir's in the namespace %s (-n names another one)", args[0], c.namespace)
+			}
+			run := exec.CommandContext(cmd.Context(), "kubectl", o.execArgs(all[0].pod, args[1:])...)
+			run.Stdin, run.Stdout, run.Stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
+			err = run.Run()
+			if failed, ok := errors.AsType[*exec.ExitError](err); ok {
+				return exit(failed.ExitCode(), fmt.Sprintf("the command in pod %s ended with status %d", all[0].pod, failed.ExitCode()))
+			}
+			return err
+		},
+	}
+}
+
+// execArgs are those of kubectl, for the cluster that the flags name.
+func (o *options) execArgs(pod string, command []string) []string {
+	var args []string
+	if o.kubeconfig != "" {
+		args = append(args, "--kubeconfig", o.kubeconfig)
+	}
+	if o.context != "" {
+		args = append(args, "--context", o.context)
+	}
+	return slices.Concat(args, []string{"--namespace", o.namespace, "exec", "--stdin", pod, "--"}, command)
+}
+
+func newPlan(o *options) *cobra.Command {
+	var namespace string
+	cmd := &cobra.Command{
+		Use:   "plan",
+		Short: "Show what would change for which pods if observed limits were enforced",
+		Long: "Show what would change for which pods if the limits that are observed only (enforce: observe) were enforced:\n" +
+			"which pods would be limited and to what, which would lose packets or wait now, by the counters of two looks that\n" +
+			"are 2 s apart, and which requests are not met as written. It changes nothing. Exit status 2 if a node is unknown.",
+		Example: "  kubectl podweir plan\n  kubectl podweir plan --pod-namespace team-a -o wide\n  kubectl podweir plan --node n7 -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if strings.Contains(namespace, "/") {
+				return fmt.Errorf("--pod-namespace %q is not accepted, want the name of a namespace", namespace)
+			}
+			return plan(cmd, o, namespace)
+		},
+	}
+	cmd.Flags().StringVar(&namespace, "pod-namespace", "", "plan only for the pods of this namespace; all if empty")
+	_ = cmd.RegisterFlagCompletionFunc("pod-namespace", o.complete(func(ctx context.Context, c *client) ([]string, error) {
+		names, err := limitedPods(ctx, c)
+		for i, name := range names {
+			names[i], _, _ = strings.Cut(name, "/")
+		}
+		slices.Sort(names)
+		return slices.Compact(names), err
+	}))
+	return cmd
+}
+
+func plan(cmd *cobra.Command, o *options, namespace string) error {
+	c, err := o.client()
+	if err != nil {
+		return err
+	}
+	before, err := c.look(cmd.Context())
+	if err != nil {
+		return err
+	}
+	now, err := c.lookAgain(cmd.Context())
+	if err != nil {
+		return err
+	}
+	p := cluster.MakePlan(before, now, namespace)
+	if err := o.print(cmd, p, func() string { return p.Text(o.output == "wide") }); err != nil {
+		return err
+	}
+	return exit(p.Exit())
 }

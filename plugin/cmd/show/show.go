@@ -7,12 +7,16 @@ package show
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
+	"golang.org/x/term"
 
 	"github.com/podweir/podweir/plugin/status/view"
 )
@@ -81,4 +85,95 @@ func OneLine(err error) string {
 		text += ": did you mean " + strings.Join(strings.Fields(similar), " or ") + "?"
 	}
 	return strings.ReplaceAll(strings.TrimSpace(text), "\n", "; ")
+}
+
+// Live is one run of the live table.
+type Live struct {
+	Table view.Top
+	Out   io.Writer
+	// Format of the output; Count is how many tables are written, 0 for no end.
+	Format string
+	Count  int
+	// Look returns the rates since the last look, and when that was; the first look is
+	// only the beginning.
+	Look func(ctx context.Context) ([]view.PodRate, time.Time, error)
+
+	// screen is the terminal, nil where the output is not one.
+	screen *os.File
+}
+
+// Run looks and shows until the context ends, which is no error, or all tables are written.
+func (l *Live) Run(ctx context.Context) error {
+	if l.Count < 0 {
+		return fmt.Errorf("--count %d is not accepted, want a number of tables, or 0 for no end", l.Count)
+	}
+	defer l.open()()
+	if _, _, err := l.Look(ctx); err != nil {
+		return unlessEnded(ctx, err)
+	}
+	tick := time.NewTicker(l.Table.Interval)
+	defer tick.Stop()
+	for shown := 0; l.Count == 0 || shown < l.Count; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		rates, at, err := l.Look(ctx)
+		if err != nil {
+			return unlessEnded(ctx, err)
+		}
+		l.Table.Observe(rates, at)
+		if err := l.draw(rates); err != nil {
+			return err
+		}
+		shown++
+	}
+	return nil
+}
+
+// unlessEnded is nil if the context ended: the look that was under way failed for that.
+func unlessEnded(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil //nolint:nilerr // Ctrl-C is how it ends
+	}
+	return err
+}
+
+// draw shows the table, or what a program reads of it.
+func (l *Live) draw(rates []view.PodRate) error {
+	switch {
+	case Machine(l.Format):
+		return Print(l.Out, l.Format, rates)
+	case l.screen == nil:
+		_, err := io.WriteString(l.Out, l.Table.Plain())
+		return err
+	}
+	width, height, err := term.GetSize(int(l.screen.Fd()))
+	if err != nil || width < 1 || height < 1 {
+		width, height = view.Width, 24
+	}
+	var b bytes.Buffer
+	b.WriteString("\x1b[H") // home; each line clears its rest, the end all below
+	for i, line := range l.Table.Screen(width, height) {
+		if i > 0 {
+			b.WriteString("\n")
+		}
+		b.WriteString(line + "\x1b[K")
+	}
+	b.WriteString("\x1b[J")
+	_, err = l.screen.Write(b.Bytes())
+	return err
+}
+
+// open gives the table a screen of its own, if the output is a terminal. The function that it
+// returns gives the former screen back.
+func (l *Live) open() (restore func()) {
+	out, ok := l.Out.(*os.File)
+	if !ok || Machine(l.Format) || !term.IsTerminal(int(out.Fd())) {
+		return func() {}
+	}
+	l.screen = out
+	_, _ = out.WriteString("\x1b[?1049h\x1b[?25l\x1b[H\x1b[J") // other screen, no cursor
+	return func() { _, _ = out.WriteString("\x1b[?25h\x1b[?1049l") }
 }
