@@ -89,7 +89,7 @@ func (n *Node) CiliumAPI(ctx context.Context, resource string) ([]byte, error) {
 	ctx, cancel := n.within(ctx, ciliumTimeout)
 	defer cancel()
 	const socket = "/run/cilium/cilium.sock"
-	status, body, err := get(ctx, "http://cilium"+resource, func(ctx context.Context) (net.Conn, error) {
+	code, body, err := get(ctx, "http://cilium"+resource, func(ctx context.Context) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(n.Root, socket))
 	})
 	switch {
@@ -100,8 +100,8 @@ func (n *Node) CiliumAPI(ctx context.Context, resource string) ([]byte, error) {
 	case errors.Is(err, context.DeadlineExceeded):
 		return nil, fmt.Errorf("it does not answer on %s within %v", socket, ciliumTimeout)
 	}
-	if err == nil && status != http.StatusOK {
-		err = fmt.Errorf("the agent answers %d %s", status, http.StatusText(status))
+	if err == nil && code != http.StatusOK {
+		err = fmt.Errorf("the agent answers %d %s", code, http.StatusText(code))
 	}
 	if err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func (n *Node) CiliumAPI(ctx context.Context, resource string) ([]byte, error) {
 }
 
 // get asks over a connection of its own. At most maxAnswer is read.
-func get(ctx context.Context, url string, dial func(context.Context) (net.Conn, error)) (status int, body []byte, err error) {
+func get(ctx context.Context, url string, dial func(context.Context) (net.Conn, error)) (code int, body []byte, err error) {
 	client := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },

@@ -131,7 +131,7 @@ func (m *Manager) decided(p *pass, err error) Decision {
 		d.Problem = err.Error()
 	case d.Fight != nil:
 		// It was written once more; whether it stays is not known yet.
-		d.Problem = d.Fight.Error()
+		d.Problem = d.Fight.problem()
 	case !p.held && p.wait == 0 && (p.upkeep == profiles.Chain || p.upkeep == profiles.DropIn) && !d.InForce:
 		d.Problem = "podweir is not in the chain in force: " + after.why()
 	}

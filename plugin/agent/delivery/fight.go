@@ -5,6 +5,7 @@ package delivery
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -34,8 +35,8 @@ type Fight struct {
 	Since time.Time `json:"since"`
 }
 
-// Error says that podweir no longer writes the file.
-func (e *Fight) Error() string {
+// problem says that podweir no longer writes the file.
+func (e *Fight) problem() string {
 	return fmt.Sprintf("another program changes %s back whenever podweir writes it: it %s. podweir wrote it %d times in a minute and stopped at %s; "+
 		"it tries once more every %v. Find the program that writes there, or take another delivery",
 		e.File, e.Change, maxRewrites+1, e.Since.UTC().Format(time.RFC3339), fightRest)
@@ -54,7 +55,7 @@ type fight struct {
 	until time.Time
 }
 
-// peace returns a [*Fight] if the steps of a pass would go on with a fight.
+// peace returns an error if the steps of a pass would go on with a fight.
 func (m *Manager) peace(p *pass) error {
 	f, now := &m.fights, time.Now()
 	f.rewrites = slices.DeleteFunc(f.rewrites, func(t time.Time) bool { return now.Sub(t) > fightSpan })
@@ -89,7 +90,7 @@ func (m *Manager) peace(p *pass) error {
 		m.note(f.on)
 	}
 	p.steps = nil
-	return f.on
+	return errors.New(f.on.problem())
 }
 
 // took remembers the steps that were taken.

@@ -54,6 +54,17 @@ func NewClient(config *Config) (*Client, error) {
 // pause is how long to wait in place of d.
 func (c *Client) pause(d time.Duration) time.Duration { return d / c.hurry }
 
+// sleep ends after d, or sooner with the context or when wake, which may be nil, has something.
+func sleep(ctx context.Context, wake <-chan struct{}, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-wake:
+	case <-timer.C:
+	}
+}
+
 // Server is the URL of the API server.
 func (c *Client) Server() string { return c.server.String() }
 

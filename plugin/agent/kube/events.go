@@ -136,10 +136,8 @@ func (r *Recorder) post(ctx context.Context, p *posted) error {
 		if refused || attempt == eventAttempts {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if sleep(ctx, nil, r.client.pause(retryMin<<(attempt-1))); ctx.Err() != nil {
 			return ctx.Err()
-		case <-time.After(r.client.pause(retryMin << (attempt - 1))):
 		}
 	}
 }

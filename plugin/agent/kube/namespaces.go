@@ -120,7 +120,7 @@ func (n *Namespaces) Run(ctx context.Context, told func(name string, rates netco
 		}
 		name, wait := n.next()
 		if name == "" {
-			n.sleep(ctx, n.wake, wait)
+			sleep(ctx, n.wake, wait)
 			continue
 		}
 		if n.look(ctx, name, told) {
@@ -128,19 +128,9 @@ func (n *Namespaces) Run(ctx context.Context, told func(name string, rates netco
 			continue
 		}
 		failures++
-		n.sleep(ctx, nil, n.client.pause(pauseAfter(failures)))
+		sleep(ctx, nil, n.client.pause(pauseAfter(failures)))
 	}
 	return nil
-}
-
-func (n *Namespaces) sleep(ctx context.Context, wake <-chan struct{}, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-wake:
-	case <-timer.C:
-	}
 }
 
 // dropUnused forgets the namespaces that no pod needs, and returns their names.

@@ -58,12 +58,7 @@ func (t *StartupTaint) Run(ctx context.Context, ready func() error) error {
 				t.log.Info("startup taint removed: podweir is ready on this node", "taint", t.key, "node", t.node)
 			}
 		}
-		timer := time.NewTimer(t.client.pause(pause))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-		case <-timer.C:
-		}
+		sleep(ctx, nil, t.client.pause(pause))
 	}
 	return nil
 }

@@ -178,10 +178,7 @@ func (w *Watch) wait(ctx context.Context, failures int, err error) {
 	pause := pauseAfter(failures)
 	w.log.Error("watch of pods failed: pods that are shaped stay shaped", "server", w.client.Server(), "node", w.node,
 		"error", err, "hint", hint(err), "again", pause.Round(time.Millisecond))
-	select {
-	case <-ctx.Done():
-	case <-time.After(w.client.pause(pause)):
-	}
+	sleep(ctx, nil, w.client.pause(pause))
 }
 
 // pauseAfter is the pause after so many failures in a row, at least one.

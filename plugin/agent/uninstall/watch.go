@@ -93,11 +93,12 @@ func (w *Watcher) Run(ctx context.Context) {
 	}
 }
 
-// rest waits between two attempts, the least after SIGTERM.
+// rest waits between two attempts, the least after SIGTERM, which ends a long rest.
 func (w *Watcher) rest(ctx context.Context, pause time.Duration) {
+	urgent := w.urgent
 	select {
-	case <-w.urgent:
-		pause = pauseMin
+	case <-urgent:
+		pause, urgent = pauseMin, nil
 	default:
 	}
 	timer := time.NewTimer(pause)
@@ -105,16 +106,8 @@ func (w *Watcher) rest(ctx context.Context, pause time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-timer.C:
-	case <-w.hurry(pause):
+	case <-urgent:
 	}
-}
-
-// hurry ends a long rest when SIGTERM comes; nil waits for nothing.
-func (w *Watcher) hurry(pause time.Duration) <-chan struct{} {
-	if pause == pauseMin {
-		return nil
-	}
-	return w.urgent
 }
 
 func (w *Watcher) follow(ctx context.Context) error {
