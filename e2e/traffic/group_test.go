@@ -523,7 +523,8 @@ func (g *groupOf) shared(t *testing.T, links *netlink.Handle, what string, least
 		classes, err := links.ClassList(link, 0)
 		must.OK(t, err)
 		for _, c := range classes {
-			if class, ok := c.(*netlink.HtbClass); ok {
+			// The pod's share; other classes are below it.
+			if class, ok := c.(*netlink.HtbClass); ok && class.Handle&0xffff == 4 {
 				part := float64(class.Rate) * 8 / float64(g.limit)
 				return part > least && part < most
 			}

@@ -34,10 +34,12 @@ type Share struct {
 	node    *Node
 	netns   string
 	at      *place
-	class   *queue.Share
+	queue   *queue.Share
 	turn    *pins.Turn
 	slot    *datapath.Share
 	divider *shaping.Divider
+	// classes are as they were set last, that of the share itself first; nil if nobody knows.
+	classes []shaping.Class
 	// looked is when the queue was looked at, and counted what the classifier had counted then.
 	looked   time.Duration
 	counted  uint64
@@ -138,8 +140,8 @@ func (n *Node) share(r *apply.Record, in *attach.Inspection, p *shaping.Params) 
 	if at == nil || err != nil {
 		return nil, err
 	}
-	classes := in.Observed.Device(p.Side).Tree.Classes
-	if len(classes) != 1 || classes[0].Handle != p.Tree.Classes[0].Handle {
+	now := p.Tree.Share(&in.Observed.Device(p.Side).Tree)
+	if now == nil {
 		return nil, nil
 	}
 	slot, err := n.kernel.slab.Share(n.kernel.pins(r), p.Direction)
@@ -158,10 +160,10 @@ func (n *Node) share(r *apply.Record, in *attach.Inspection, p *shaping.Params) 
 	}
 	limit, divider := r.Config.Limit(p.Direction), shaping.NewDivider(&r.Config, facts, p)
 	found := &Share{
-		Namespace: r.Namespace(), Pod: r.Pod, Direction: p.Direction, Group: limit.Group, Most: p.Rate, Now: classes[0].Rate,
-		node: n, netns: in.Interface.NetNSPath, at: at, turn: turn, slot: slot, divider: divider, class: queue.NewShare(at.handle, at.index, divider.Class()),
+		Namespace: r.Namespace(), Pod: r.Pod, Direction: p.Direction, Group: limit.Group, Most: p.Rate, Now: now.Rate,
+		node: n, netns: in.Interface.NetNSPath, at: at, turn: turn, slot: slot, divider: divider, queue: queue.NewShare(at.handle, at.index, now.Handle),
 	}
-	found.followed.Share(classes[0].Rate, classes[0].Burst)
+	found.followed.Share(now.Rate, now.Burst)
 	return found, nil
 }
 
@@ -177,7 +179,7 @@ func (s *Share) Look(now time.Duration, ask bool) (sent, waiting units.Bytes, er
 	}
 	s.counted, s.looked = counted, now
 	if s.followed.Came(came, passed) || ask {
-		seen, err := s.class.Stats()
+		seen, err := s.queue.Stats()
 		if err != nil {
 			return 0, 0, err
 		}
@@ -202,12 +204,23 @@ func (s *Share) Set(rate units.ByteRate) error {
 	if s.slot.Lost() {
 		return fmt.Errorf("share of %v: %w", s.Direction, datapath.ErrNoSlot)
 	}
-	class, dp := s.divider.At(rate)
-	if err := s.class.Change(&class); err != nil {
-		return err
+	classes, dp := s.divider.At(rate)
+	known := s.classes
+	if s.slot.Changed() {
+		known = nil // the queue may be a new one, too
+	}
+	for i := range classes {
+		if i < len(known) && classes[i] == known[i] {
+			continue
+		}
+		if err := s.queue.Change(&classes[i]); err != nil {
+			s.classes = nil
+			return err
+		}
 	}
 	s.slot.Set(&dp)
-	s.followed.Share(class.Rate, class.Burst)
+	s.classes = classes
+	s.followed.Share(classes[0].Rate, classes[0].Burst)
 	return nil
 }
 

@@ -24,8 +24,8 @@ var (
 	// ErrRebuild means that a tree cannot be changed in place: its kinds or
 	// its handles differ.
 	ErrRebuild = errors.New("tree has another shape and must be rebuilt")
-	// ErrNoClass means that a qdisc has no such class.
-	ErrNoClass = errors.New("no such class")
+	// ErrNoQdisc means that a device has no such root qdisc.
+	ErrNoQdisc = errors.New("no such root qdisc")
 	// ErrFilterExists means that a position on a hook is taken. Filters are
 	// never replaced.
 	ErrFilterExists = errors.New("filter position is taken")

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/hostif"
@@ -87,11 +89,24 @@ func htbTree(rate units.ByteRate, burst units.Bytes) shaping.Tree {
 
 // dividedTree is that of a pod with a share of a group's limit.
 func dividedTree(share units.ByteRate) shaping.Tree {
-	tree := htbTree(12_500_000, 98_486)
-	tree.Filter, tree.Qdiscs[0].DefaultClass, tree.Qdiscs[1].Segment = nil, 2, 12*shaping.SegmentUnit
-	c := &tree.Classes[0]
-	c.Rate, c.Ceil, c.Burst, c.CeilBurst = share, share, 5_000, 5_000
-	return tree
+	top, most := handle(0x21, 4), units.MaxRate.ByteRate()
+	cutting := func(major uint32, class shaping.TCHandle) shaping.Qdisc {
+		q := tbf(major, class, 12_500_000, 98_486)
+		q.Segment = 12 * shaping.SegmentUnit
+		return q
+	}
+	return shaping.Tree{
+		Qdiscs: []shaping.Qdisc{
+			{Kind: shaping.KindHTB, Handle: handle(0x21, 0), Parent: root, DefaultClass: 2},
+			cutting(0x22, handle(0x21, 1)), cutting(0x24, handle(0x21, 2)),
+			leaf(shaping.KindBfifo, 0x23, handle(0x22, 1), 200_000), leaf(shaping.KindBfifo, 0x25, handle(0x24, 1), 300_000),
+		},
+		Classes: []shaping.Class{
+			{Handle: top, Parent: handle(0x21, 0), Rate: share, Ceil: share, Burst: share.Bytes(time.Second / 2), CeilBurst: share.Bytes(time.Second / 2)},
+			{Handle: handle(0x21, 1), Parent: top, Rate: 4096, Ceil: most, Burst: 4, CeilBurst: 4_000_000},
+			{Handle: handle(0x21, 2), Parent: top, Rate: 125, Ceil: most, Burst: 1, CeilBurst: 4_000_000, Prio: 1},
+		},
+	}
 }
 
 type device struct {
@@ -129,6 +144,10 @@ func (d *device) build(tb testing.TB, tree shaping.Tree, prog testutil.Program) 
 // sameTree allows for what the kernel rounds: a bucket is a number of ticks of
 // 64 ns.
 func sameTree(want, got shaping.Tree) string {
+	for _, tree := range []*shaping.Tree{&want, &got} { // the kernel tells classes in no order
+		tree.Classes = slices.Clone(tree.Classes)
+		slices.SortFunc(tree.Classes, func(a, b shaping.Class) int { return int(a.Handle) - int(b.Handle) })
+	}
 	closeTo := func(a, b units.Bytes, rate units.ByteRate) bool {
 		tick := units.Bytes(uint64(rate)*64/1_000_000_000) + 1
 		return a <= b+tick && b <= a+tick
@@ -467,7 +486,7 @@ func renumbered(t shaping.Tree) shaping.Tree {
 // A changed share refills nothing: a queue that is changed at every tick lets out no more than
 // one that is not.
 func TestPrivilegedChangeOfAShareRefillsNothing(t *testing.T) {
-	testutil.RequireQdisc(t, "tbf", "htb", "pfifo_fast")
+	testutil.RequireQdisc(t, "tbf", "htb", "bfifo")
 	d := newDevice(t)
 	d.Run(t, "ping", "-c1", "-W2", "10.9.0.2") // neighbours know each other
 	const share units.ByteRate = 10_000
@@ -488,6 +507,9 @@ func TestPrivilegedChangeOfAShareRefillsNothing(t *testing.T) {
 		class.Rate += units.ByteRate(changes % 2) // the kernel may leave out what changes nothing
 		class.Ceil = class.Rate
 		must.OK(t, held.Change(&class))
+		class = tree.Classes[1]
+		class.Rate += units.ByteRate(changes % 2)
+		must.OK(t, held.Change(&class))
 		changes++
 		return time.Since(begun) > time.Second && changes >= 20
 	})
@@ -502,15 +524,59 @@ func TestPrivilegedChangeOfAShareRefillsNothing(t *testing.T) {
 	to.Classes[0].Divided, to.Qdiscs[1].Rate = true, 1_000_000
 	must.OK(t, queue.Change(d.Handle, d.index, &was, &to))
 	got := d.observe(t).Tree
-	if got.Classes[0] != was.Classes[0] || got.Qdiscs[1].Rate != 1_000_000 {
-		t.Errorf("class %+v below a limit of %v, want %+v and the limit changed", got.Classes[0], got.Qdiscs[1].Rate, was.Classes[0])
+	if *to.Share(&got) != *to.Share(&was) || got.Qdiscs[1].Rate != 1_000_000 {
+		t.Errorf("class %+v above a limit of %v, want %+v and the limit changed", to.Share(&got), got.Qdiscs[1].Rate, to.Share(&was))
+	}
+}
+
+// A light packet does not wait until the share has paid for the heavy one before it, and the counters of
+// the root know what waits.
+func TestPrivilegedLightPacketsDoNotWaitForWhatAShareOwes(t *testing.T) {
+	testutil.RequireQdisc(t, "tbf", "htb", "bfifo")
+	d := newDevice(t)
+	d.Run(t, "ping", "-c1", "-W2", "10.9.0.2") // neighbours know each other
+	// It pays for a packet in three seconds.
+	d.build(t, dividedTree(500), testutil.Program{FD: -1})
+	var from net.PacketConn
+	must.OK(t, d.peer.Do(func() (err error) {
+		from, err = net.ListenPacket("udp", "10.9.0.2:9")
+		return err
+	}))
+	defer func() { must.OK(t, from.Close()) }()
+	next := func(within time.Duration) int {
+		must.OK(t, from.SetReadDeadline(time.Now().Add(within)))
+		n, _, err := from.ReadFrom(make([]byte, 2000))
+		must.OK(t, err)
+		return n
+	}
+	const heavy, light = 1400, 100
+	send(t, d, 10, heavy)
+	if n := next(10 * time.Second); n != heavy {
+		t.Fatalf("%d bytes came first, want %d", n, heavy)
+	}
+	must.OK(t, d.Do(func() error {
+		to, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+		must.OK(t, err)
+		defer func() { must.OK(t, unix.Close(to)) }()
+		must.OK(t, unix.SetsockoptInt(to, unix.SOL_SOCKET, unix.SO_PRIORITY, int(handle(0x21, 1))))
+		return unix.Sendto(to, make([]byte, light), 0, &unix.SockaddrInet4{Port: 9, Addr: [4]byte{10, 9, 0, 2}})
+	}))
+	if n := next(time.Second); n != light {
+		t.Errorf("%d bytes came, want the light packet of %d while the heavy ones wait", n, light)
+	}
+	stats, err := queue.NewShare(d.Handle, d.index, handle(0x21, 4)).Stats()
+	if err != nil || stats.BacklogPackets < 2 || stats.Packets < 2 {
+		t.Errorf("root has %+v, %v, want at least two packets that wait", stats, err)
+	}
+	if _, err := queue.NewShare(d.Handle, d.index, handle(0x20, 4)).Stats(); !errors.Is(err, queue.ErrNoQdisc) {
+		t.Errorf("Stats() of another root: %v, want %v", err, queue.ErrNoQdisc)
 	}
 }
 
 // Whoever changes shares at every tick does not wake those who look for changes of others.
 func TestPrivilegedChangesOfAQuietHandleAreNoEvents(t *testing.T) {
 	testutil.RequireRoot(t)
-	testutil.RequireQdisc(t, "tbf", "htb", "pfifo_fast")
+	testutil.RequireQdisc(t, "tbf", "htb", "bfifo")
 	d := newDevice(t)
 	tree := dividedTree(10_000)
 	d.build(t, tree, testutil.Program{FD: -1})
@@ -533,6 +599,8 @@ func TestPrivilegedChangesOfAQuietHandleAreNoEvents(t *testing.T) {
 		must.OK(t, queue.NewShare(h, d.index, tree.Classes[0].Handle).Change(&tree.Classes[0]))
 	}
 	change(h)
+	_, err = queue.NewShare(h, d.index, handle(0x21, 4)).Stats() // kernels before 6.7 tell all who watch
+	must.OK(t, err)
 	if changed, err := next(200 * time.Millisecond); err == nil {
 		t.Errorf("changed devices %v, want no word of a change by a quiet handle", changed)
 	}

@@ -12,12 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/plugin/hostif"
-	"github.com/podweir/podweir/plugin/rtnl"
 	"github.com/podweir/podweir/plugin/shaping"
 )
 
-// Share is a class that holds a share, for a loop that reads and changes it many times a second. It is
-// not safe for concurrent use.
+// Share is the queue below a class that holds a share, for a loop that reads its counters and changes it
+// many times a second. It is not safe for concurrent use.
 type Share struct {
 	handle  *hostif.Handle
 	ifindex int
@@ -27,43 +26,46 @@ type Share struct {
 	// change is a request that changes the class: the numbers of it are its last bytes.
 	change []byte
 
-	found bool
 	stats Stats
 	bad   error
 }
 
-// NewShare returns the class of a device, which need not be there.
+// NewShare returns the queue below a class of a device, which need not be there.
 func NewShare(h *hostif.Handle, ifindex int, class shaping.TCHandle) *Share {
-	req := nl.NewNetlinkRequest(unix.RTM_GETTCLASS, unix.NLM_F_DUMP)
-	req.AddData(&nl.TcMsg{Family: unix.AF_UNSPEC, Ifindex: int32(ifindex), Parent: uint32(class & majorMask)})
+	// The counters are the root's: those of a class with others below it do not have what waits. Kernels before
+	// 6.7 answer only whoever wants to hear of its own changes (NLM_F_ECHO), and tell all who watch, too: the
+	// handle shall be quiet.
+	req := nl.NewNetlinkRequest(unix.RTM_GETQDISC, unix.NLM_F_ECHO)
+	req.AddData(&nl.TcMsg{Family: unix.AF_UNSPEC, Ifindex: int32(ifindex), Handle: uint32(class & majorMask), Parent: uint32(shaping.RootParent)})
 	s := &Share{handle: h, ifindex: ifindex, class: class, request: req.Serialize()}
 	s.take = s.read
 	return s
 }
 
-// Stats reads the counters: what left the class, and what waits below it.
+// Stats reads the counters: what left the queue, and what waits in it. Returns an error wrapping [ErrNoQdisc]
+// or [hostif.ErrNoDevice] if it is gone.
 func (s *Share) Stats() (Stats, error) {
-	s.found, s.bad = false, nil
-	err := s.handle.Repeat(s.request, unix.RTM_NEWTCLASS, s.take)
+	s.bad = nil
+	err := s.handle.Repeat(s.request, unix.RTM_NEWQDISC, s.take)
 	switch {
-	case err == nil && s.bad != nil:
+	case err == nil:
 		err = s.bad
-	case err == nil && !s.found:
-		err = ErrNoClass
 	case errors.Is(err, unix.ENODEV):
 		err = hostif.ErrNoDevice
+	case errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL):
+		err = ErrNoQdisc // the kernel's default is none, and another one's handle differs
 	}
 	if err != nil {
-		return Stats{}, fmt.Errorf("class %s of ifindex %d in %s: %w", handleString(s.class), s.ifindex, s.handle.Where(), err)
+		return Stats{}, fmt.Errorf("queue of class %s of ifindex %d in %s: %w", handleString(s.class), s.ifindex, s.handle.Where(), err)
 	}
 	return s.stats, nil
 }
 
-// Change changes the rate and burst of the class, which keeps its tokens: nothing is refilled. What waits
-// goes on at the new rate.
+// Change changes the rate and burst of the class or of one below it, which keeps its tokens: nothing is
+// refilled. What waits goes on at the new rate.
 func (s *Share) Change(c *shaping.Class) error {
 	var err error
-	if max(c.Rate, c.Ceil) > math.MaxUint32 { // that takes more attributes
+	if c.Handle != s.class || max(c.Rate, c.Ceil) > math.MaxUint32 { // seldom, or with more attributes
 		err = setClass(s.handle, s.ifindex, c, 0)
 	} else if err = s.prepare(c); err == nil {
 		putClass(s.change[len(s.change)-classParmsLen:], c)
@@ -90,13 +92,11 @@ func (s *Share) prepare(c *shaping.Class) error {
 	return nil
 }
 
-// read takes what the kernel tells of one class.
+// read takes what the kernel tells of the root.
 func (s *Share) read(m []byte) {
-	const handleAt = 8
-	if len(m) < nl.SizeofTcMsg || shaping.TCHandle(rtnl.Uint32(m[handleAt:])) != s.class {
+	if len(m) < nl.SizeofTcMsg {
 		return
 	}
-	s.found = true
 	err := eachAttr(m[nl.SizeofTcMsg:], func(t uint16, v []byte) {
 		if t == nl.TCA_STATS2 {
 			s.stats, s.bad = parseStats(v)

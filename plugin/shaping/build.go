@@ -19,6 +19,8 @@ const (
 	firstBand  TCHandle = 1
 	secondBand TCHandle = 2
 	dropBand   TCHandle = 3
+	// shareBand is the class above both of an HTB that holds a share.
+	shareBand TCHandle = 4
 	// htbDirect is answered for HTB's direct queue, which has no shaper.
 	htbDirect TCHandle = 0
 )
@@ -44,6 +46,9 @@ func (b *builder) build() error {
 		return nil
 	}
 	p.Tree = &Tree{}
+	if b.divided() {
+		return b.buildDivided()
+	}
 	return b.buildTBF()
 }
 
@@ -51,7 +56,7 @@ func (b *builder) build() error {
 // packets bypass the cap.
 func (b *builder) buildTBF() error {
 	p := b.params
-	root, parent, segment := TCHandle(0), RootParent, units.Bytes(0)
+	root, parent := TCHandle(0), RootParent
 	if b.classful() {
 		var err error
 		if root, err = b.openRoot(); err != nil {
@@ -59,16 +64,7 @@ func (b *builder) buildTBF() error {
 		}
 		parent = root | secondBand
 	}
-	if b.divided() {
-		var err error
-		if parent, err = b.shareClass(); err != nil {
-			return err
-		}
-		segment = dividedSegment
-	}
-	tbf, err := b.qdisc(Qdisc{
-		Kind: KindTBF, Parent: parent, Rate: b.limit.Rate.ByteRate(), Burst: p.BurstBytes, Segment: segment,
-	})
+	tbf, err := b.qdisc(Qdisc{Kind: KindTBF, Parent: parent, Rate: b.limit.Rate.ByteRate(), Burst: p.BurstBytes})
 	if err != nil {
 		return err
 	}

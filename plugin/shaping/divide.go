@@ -4,6 +4,7 @@
 package shaping
 
 import (
+	"math/bits"
 	"time"
 
 	"github.com/podweir/podweir/plugin/terms"
@@ -11,12 +12,14 @@ import (
 )
 
 const (
-	// dividedSegment is the largest packet that goes to the bands whole below a share: at a
-	// small share a packet of 64 KiB would be in the way of all others for long.
+	// dividedSegment is the largest packet that goes whole below a share: at a small share one of
+	// 64 KiB would exceed it for long.
 	dividedSegment = terms.SharePacket
 	// dividedBucket is the burst of a share, in time at the share. The bursts of all pods of a
 	// group come on top of its limit.
 	dividedBucket = 5 * time.Millisecond
+	// lightBucket is the burst of the light packets' own rate, which comes on top, too.
+	lightBucket = time.Millisecond
 	// startPart of its group's limit is what a pod has until the agent divides.
 	startPart = 80
 )
@@ -45,18 +48,52 @@ func (b *builder) noShare() string {
 	return ""
 }
 
-// shareClass makes the class of HTB that holds the share. To change its rate refills nothing;
-// a TBF that is changed has a full bucket.
-func (b *builder) shareClass() (TCHandle, error) {
+// buildDivided makes HTB with one class that holds the share, and below that one for each band.
+//
+// HTB lets out a packet as soon as the share has any credit, and the next one when the share has paid for
+// it: 3 ms for 9.6 kB at 25 Mbit/s. Light packets do not wait for that. They have a rate of their own within
+// the share, and it is the heavy ones that pay for what they use. Heavy packets have what the share has left.
+func (b *builder) buildDivided() error {
+	p := b.params
 	root, err := b.qdisc(Qdisc{Kind: KindHTB, Parent: RootParent, DefaultClass: uint32(secondBand)})
 	if err != nil {
-		return 0, err
+		return err
 	}
-	b.params.Divided = true
-	class := shareAt(b.startShare().ByteRate())
-	class.Handle, class.Parent = root|secondBand, root
-	b.params.Tree.Classes = append(b.params.Tree.Classes, class)
-	return class.Handle, nil
+	p.Divided = true
+	p.Tree.Classes = sharesAt(b.startShare().ByteRate(), b.limit, root)
+	p.Tree.Classes = append(p.Tree.Classes, Class{
+		Handle: root | secondBand, Parent: root | shareBand, Rate: units.MinRate.ByteRate(), Ceil: units.MaxRate.ByteRate(),
+		Burst: 1, CeilBurst: openDepth, Prio: 1,
+	})
+	if b.limit.Policy == terms.PolicyFlat {
+		p.Hook, p.HookKind = terms.HookNone, terms.HookKindAuto
+		return b.dividedBand(root|secondBand, b.heavyLeaf())
+	}
+	if err := b.dividedBand(root|firstBand, b.lightLeaf()); err != nil {
+		return err
+	}
+	if err := b.dividedBand(root|secondBand, b.heavyLeaf()); err != nil {
+		return err
+	}
+	dp := &p.Datapath
+	if b.ownFilter() {
+		dp.LightClass, dp.HeavyClass = uint16(firstBand), uint16(secondBand)
+		return b.filter(root)
+	}
+	dp.LightPriority, dp.HeavyPriority = uint32(root|firstBand), uint32(root|secondBand)
+	p.Program = ProgramBand
+	return nil
+}
+
+// dividedBand makes the queue of a band. Its TBF cuts large packets; the share is less than its limit.
+func (b *builder) dividedBand(class TCHandle, depth units.Bytes) error {
+	tbf, err := b.qdisc(Qdisc{
+		Kind: KindTBF, Parent: class, Rate: b.limit.Rate.ByteRate(), Burst: b.params.BurstBytes, Segment: dividedSegment,
+	})
+	if err == nil {
+		_, err = b.qdisc(Qdisc{Kind: KindBfifo, Parent: tbf | tbfChild, Limit: depth})
+	}
+	return err
 }
 
 // startShare is what a pod has until the agent divides.
@@ -64,10 +101,25 @@ func (b *builder) startShare() units.BitRate {
 	return max(min(b.limit.Rate, b.limit.Group/startPart), units.MinRate)
 }
 
-// shareAt is what a class has at a share.
-func shareAt(rate units.ByteRate) Class {
+// sharesAt are the classes that change with the share, its own first. To change the rate of a class
+// refills nothing; a TBF that is changed has a full bucket.
+func sharesAt(rate units.ByteRate, l *Limit, root TCHandle) []Class {
 	burst := rate.Bytes(dividedBucket)
-	return Class{Rate: rate, Ceil: rate, Burst: burst, CeilBurst: burst, Divided: true}
+	share := []Class{{Handle: root | shareBand, Parent: root, Rate: rate, Ceil: rate, Burst: burst, CeilBurst: burst, Divided: true}}
+	if l.Policy == terms.PolicyFlat {
+		return share
+	}
+	light := lightRate(rate, l.LightShare)
+	return append(share, Class{
+		Handle: root | firstBand, Parent: root | shareBand, Rate: light, Ceil: units.MaxRate.ByteRate(),
+		Burst: light.Bytes(lightBucket), CeilBurst: openDepth, Divided: true,
+	})
+}
+
+// lightRate is what light packets have of a share however much it owes. It is a power of two, so that it
+// seldom changes: a change takes the kernel some microseconds, and a share has up to 50 in a second.
+func lightRate(share units.ByteRate, part units.PerMille) units.ByteRate {
+	return 1 << (bits.Len64(uint64(max(share.BitRate().Share(part).ByteRate(), 1))) - 1)
 }
 
 // measure sets the numbers of the dataplane, at the share where there is one.
@@ -80,7 +132,7 @@ func (b *builder) measure() {
 	_, b.params.Datapath = d.At(b.startShare().ByteRate())
 }
 
-// Divider computes what a direction has at a share of its group's limit: the class of HTB and
+// Divider computes what a direction has at a share of its group's limit: classes of HTB and
 // the numbers of the dataplane. All else stays as it is.
 type Divider struct {
 	limit  Limit
@@ -94,21 +146,18 @@ func NewDivider(cfg *Config, f Facts, p *Params) *Divider {
 	return &Divider{limit: *cfg.part(p.Direction), facts: f, params: *p}
 }
 
-// Class is the handle of the class that holds the share.
-func (d *Divider) Class() TCHandle { return d.params.Tree.Classes[0].Handle }
-
-// At returns the class and the dataplane at a share, at least [units.MinRate].
-func (d *Divider) At(share units.ByteRate) (Class, Datapath) {
+// At returns the classes, that of the share itself first, and the dataplane at a share, at least
+// [units.MinRate].
+func (d *Divider) At(share units.ByteRate) ([]Class, Datapath) {
 	limit, params := d.limit, d.params
 	limit.Rate = max(share.BitRate(), units.MinRate)
-	class := shareAt(limit.Rate.ByteRate())
+	classes := sharesAt(limit.Rate.ByteRate(), &limit, params.Tree.Qdiscs[0].Handle)
 	b := builder{limit: &limit, facts: d.facts, params: &params}
-	class.Handle, class.Parent = params.Tree.Classes[0].Handle, params.Tree.Classes[0].Parent
 	// What the class may send at once, and not what the TBF below it may.
-	params.BurstBytes = class.Burst
+	params.BurstBytes = classes[0].Burst
 	params.DepthBytes = b.depth()
 	b.meters()
-	return class, params.Datapath
+	return classes, params.Datapath
 }
 
 // AtShareOf returns d with all that goes by the share as it is in another one.

@@ -32,30 +32,39 @@ func grouped(t *testing.T, l *shaping.Limit, d terms.Direction, f shaping.Facts)
 
 func TestComputeTreeOfAGroup(t *testing.T) {
 	t.Parallel()
-	const withoutPrio = `
-root htb 1:0 default 2
-1:2 tbf 2:0 rate 12500000 burst 98486 segment 9600
-2:1 pfifo_fast 3:0 packets 512
-class 1:2 under 1:0 rate 312500 ceil 312500 burst 1562/1562 prio 0
+	const classes = `class 1:4 under 1:0 rate 312500 ceil 312500 burst 1562/1562 prio 0
+class 1:1 under 1:4 rate 262144 ceil 50000000000 burst 262/4000000 prio 0
+class 1:2 under 1:4 rate 125 ceil 50000000000 burst 1/4000000 prio 1
 `
-	const withPrio = `
+	const bands = `
+root htb 1:0 default 2
+1:1 tbf 2:0 rate 1250000 burst 9100 segment 9600
+2:1 bfifo 3:0 limit 200000
+1:2 tbf 4:0 rate 1250000 burst 9100 segment 9600
+4:1 bfifo 5:0 limit 319000
+`
+	const filtered = bands + `1:3 bfifo 6:0 limit 1
+` + classes + `class 1:3 under 1:0 rate 1250000 ceil 1250000 burst 9100/9100 prio 0
+filter on 1:0 answers 1:0
+`
+	const plain = `
 root htb 1:0 default 2
 1:2 tbf 2:0 rate 1250000 burst 9100 segment 9600
-2:1 prio 3:0 bands 3
-3:1 bfifo 4:0 limit 200000
-3:2 bfifo 5:0 limit 319000
-3:3 bfifo 6:0 limit 1
-class 1:2 under 1:0 rate 312500 ceil 312500 burst 1562/1562 prio 0
-filter on 3:0 answers 3:0
+2:1 bfifo 3:0 limit 62500
+class 1:4 under 1:0 rate 312500 ceil 312500 burst 1562/1562 prio 0
+class 1:2 under 1:4 rate 125 ceil 50000000000 burst 1/4000000 prio 1
 `
+	hooked := func(l *shaping.Limit) { l.Mode = terms.ModeTCXPodSide }
 	for name, tc := range map[string]struct {
 		limit *shaping.Limit
 		facts shaping.Facts
 		where string
 		tree  string
 	}{
-		"here": {strict(100e6, inGroup(200e6)), here, `qdisc/tbf on pod: "pw_band" at egress/auto`, withoutPrio},
-		"full": {strict(10e6, inGroup(200e6)), full, `qdisc/tbf on pod: "pw_class" at own-qdisc/auto guard`, withPrio},
+		"here":   {strict(10e6, inGroup(200e6)), here, `qdisc/tbf on pod: "pw_class" at own-qdisc/auto guard`, filtered},
+		"full":   {strict(10e6, inGroup(200e6)), full, `qdisc/tbf on pod: "pw_class" at own-qdisc/auto guard`, filtered},
+		"hooked": {strict(10e6, inGroup(200e6), hooked), full, `tcx-podside/tbf on pod: "pw_band" at egress/tcx`, bands + classes},
+		"flat":   {strict(10e6, inGroup(200e6), flat), here, `qdisc/tbf on pod: "" at none/auto`, plain},
 	} {
 		_, p := grouped(t, tc.limit, terms.Egress, tc.facts)
 		if diff := cmp.Diff(tc.tree, "\n"+sketchOf(p)); diff != "" || !p.Divided || where(p) != tc.where {
@@ -129,9 +138,13 @@ func TestDividerAt(t *testing.T) {
 		cfg, p := grouped(t, strict(100e6, inGroup(200e6)), d, here)
 		divider := shaping.NewDivider(cfg, here, p)
 		_, steady := grouped(t, strict(20e6), d, here)
-		class, got := divider.At(units.BitRate(20e6).ByteRate())
+		classes, got := divider.At(units.BitRate(20e6).ByteRate())
+		class, light := classes[0], classes[1]
 		if class.Handle != p.Tree.Classes[0].Handle || class.Parent != p.Tree.Classes[0].Parent || class.Rate != 2_500_000 || class.Burst != 12_500 {
 			t.Errorf("%v: class %+v, want the one of the tree at 20 Mbit/s with 5 ms of burst", d, class)
+		}
+		if light.Handle != p.Tree.Classes[1].Handle || light.Parent != class.Handle || light.Rate > 2_500_000*9/10 || light.Rate < 2_500_000*9/20 {
+			t.Errorf("%v: class %+v of light packets, want half of what they may have of 20 Mbit/s or more", d, light)
 		}
 		if got.TotalRate != steady.Datapath.TotalRate || got.LightRate != steady.Datapath.LightRate || got.SketchRate != steady.Datapath.SketchRate {
 			t.Errorf("%v: rates of the classifier are not those of the share", d)
@@ -152,8 +165,8 @@ func TestDividerAt(t *testing.T) {
 		}
 	}
 	cfg, p := grouped(t, strict(100e6, inGroup(200e6)), terms.Ingress, here)
-	if class, _ := shaping.NewDivider(cfg, here, p).At(1); class.Rate != units.MinRate.ByteRate() {
-		t.Errorf("rate %v of the smallest share, want the lowest there is", class.Rate)
+	if classes, _ := shaping.NewDivider(cfg, here, p).At(1); classes[0].Rate != units.MinRate.ByteRate() || classes[1].Rate == 0 {
+		t.Errorf("classes %+v of the smallest share, want the lowest rate there is, and some of it for light packets", classes)
 	}
 }
 

@@ -3,7 +3,11 @@
 
 package shaping
 
-import "github.com/podweir/podweir/plugin/terms"
+import (
+	"slices"
+
+	"github.com/podweir/podweir/plugin/terms"
+)
 
 // noRoom is the limit of a queue that takes no packet: it cannot be 0.
 const noRoom = 1
@@ -39,7 +43,7 @@ func (b *builder) dropLeaf(under TCHandle) error {
 		return nil
 	}
 	p, class := b.params, under|dropBand
-	if !b.facts.Prio {
+	if slices.ContainsFunc(p.Tree.Qdiscs, func(q Qdisc) bool { return q.Handle == under && q.Kind == KindHTB }) {
 		rate := b.limit.Rate.ByteRate()
 		p.Tree.Classes = append(p.Tree.Classes, Class{
 			Handle: class, Parent: under, Rate: rate, Ceil: rate, Burst: p.BurstBytes, CeilBurst: p.BurstBytes,

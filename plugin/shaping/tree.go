@@ -3,7 +3,11 @@
 
 package shaping
 
-import "github.com/podweir/podweir/plugin/units"
+import (
+	"slices"
+
+	"github.com/podweir/podweir/plugin/units"
+)
 
 // Tree is the desired set of qdiscs of one device, root first. Handles are
 // drawn at random when the tree is made, because HTB and prio obey an
@@ -93,6 +97,16 @@ func (t *Tree) BandPackets() int {
 		}
 	}
 	return 0
+}
+
+// Share is the class of a tree that holds a share of a group's limit as it is in another one, nil if
+// that has none. The kernel tells classes in no order.
+func (t *Tree) Share(in *Tree) *Class {
+	at := slices.IndexFunc(in.Classes, func(c Class) bool { return c.Handle == t.Classes[0].Handle })
+	if at < 0 {
+		return nil
+	}
+	return &in.Classes[at]
 }
 
 // Class is an HTB class.

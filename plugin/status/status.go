@@ -386,8 +386,10 @@ func attachment(node *engine.Node, queues *engine.Queues, r *apply.Record) Attac
 				one.Starved = in.Starved
 			}
 			one.Blocked = blocked(in.Observed, d)
-			if classes := in.Observed.Device(s.Params.Side).Tree.Classes; s.Params.Divided && len(classes) > 0 {
-				one.Share = classes[0].Rate.BitRate()
+			if s.Params.Divided {
+				if share := s.Params.Tree.Share(&in.Observed.Device(s.Params.Side).Tree); share != nil {
+					one.Share = share.Rate.BitRate()
+				}
 			}
 			for _, g := range in.Degraded {
 				if g.Direction == d {
