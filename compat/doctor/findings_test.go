@@ -574,8 +574,8 @@ func hookFindings() []finding {
 		{name: "divided", code: "PW614", node: aws, change: grouped, want: doctor.OK, seen: "1 limits, divided among all pods"},
 		{name: "divided among many", code: "PW614", node: aws, change: func(n *node) {
 			grouped(n)
-			n.kernel.attached[0].Group = 20e6
-		}, want: doctor.OK, seen: "1 limits, divided among all pods of their namespaces; ingress of namespace default: 20 Mbit/s for each of 1 pods, so that a small request into one can wait 3.8 ms behind bulk"},
+			n.kernel.attached[0].Group = 10e6
+		}, want: doctor.OK, seen: "1 limits, divided among all pods of their namespaces; ingress of namespace default: 10 Mbit/s for each of 1 pods: one packet of each is up to 7 % of the limit in 100 ms"},
 		{name: "divided by nobody", code: "PW614", node: aws, change: func(n *node) {
 			grouped(n)
 			n.kernel.attached[0].Divided = false

@@ -99,8 +99,8 @@ func checkGroups(f *Facts) Finding {
 		case len(groups) > 0:
 			text := []string{fmt.Sprintf("%d limits, divided among all pods of their namespaces", len(groups))}
 			for _, group := range slices.Sorted(maps.Keys(groups)) {
-				if slow := terms.SlowEach(groups[group].Direction.Is, groups[group].Group, shares[group]); slow != "" {
-					text = append(text, group+": "+slow)
+				if coarse := terms.CoarseEach(groups[group].Group, shares[group]); coarse != "" {
+					text = append(text, group+": "+coarse)
 				}
 			}
 			return holds(strings.Join(text, "; "))

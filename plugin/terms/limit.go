@@ -57,31 +57,19 @@ type Limit struct {
 // Observed says that nothing is held to the limit.
 func (l *Limit) Observed() bool { return l.Enforce.Is == EnforceObserve }
 
-const (
-	// SharePacket is the largest packet that goes through a share whole, in bytes: a light packet
-	// waits until the one before it is through.
-	SharePacket units.Bytes = 9_600
-	// sentPacket is the least that TCP in a pod gives to the device at once: two full frames. From
-	// elsewhere packets come as large as the network made them.
-	sentPacket units.Bytes = 3_028
-	// mostShareWait is how long that may take: then a small request takes at most twice as long as in
-	// a pod without a limit, and a millisecond. It is 9,600 bytes at 50 Mbit/s, 3,028 at 16.
-	mostShareWait = 1550 * time.Microsecond
-)
+// SharePacket is the largest packet that goes through a share whole, in bytes: a share has sent it as soon
+// as it has any credit, and pays for it later.
+const SharePacket units.Bytes = 9_600
 
-// SlowEach says how slow small requests become because so many pods have a limit together; "" if
-// they are fast.
-func SlowEach(d Direction, limit units.BitRate, pods int) string {
-	packet, way := SharePacket, "into"
-	if d == Egress {
-		packet, way = sentPacket, "out of"
-	}
-	each := limit / units.BitRate(max(pods, 1))
-	wait := max(each, 1).Duration(packet)
-	if wait <= mostShareWait {
+// CoarseEach says that one packet of each pod is more than a twentieth of what a limit carries in 100 ms,
+// since so many pods have it together; "" if it is not.
+func CoarseEach(limit units.BitRate, pods int) string {
+	const most = 5
+	part := 100 * SharePacket * units.Bytes(pods) / max(limit.Bytes(100*time.Millisecond), 1)
+	if part <= most {
 		return ""
 	}
-	return fmt.Sprintf("%v for each of %d pods, so that a small request %s one can wait %.1f ms behind bulk", each, pods, way, wait.Seconds()*1000)
+	return fmt.Sprintf("%v for each of %d pods: one packet of each is up to %d %% of the limit in 100 ms", limit/units.BitRate(pods), pods, part)
 }
 
 // Past is what went past podweir, as an agent saw it minute by minute.

@@ -51,8 +51,8 @@ func (g *Group) String() string {
 	if len(g.Outside) > 0 {
 		text += fmt.Sprintf("; outside of it, with their own limits alone: %s", few(g.Outside, ", "))
 	}
-	if slow := terms.SlowEach(g.Direction.Is, g.Limit, g.Pods); slow != "" {
-		text += "; " + slow
+	if coarse := terms.CoarseEach(g.Limit, g.Pods); coarse != "" {
+		text += "; " + coarse
 	}
 	return text + "."
 }
