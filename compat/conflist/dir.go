@@ -186,7 +186,9 @@ func (d *Dir) Effective(dropIns bool) []string {
 	out := f.Network.Types()
 	if dropIns && f.Network.takesDropIns() {
 		for _, c := range d.DropIns[f.Network.Name] {
-			out = append(out, c.Type)
+			if c.Err == nil {
+				out = append(out, c.Type)
+			}
 		}
 	}
 	return out

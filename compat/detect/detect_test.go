@@ -370,6 +370,25 @@ func TestDirectories(t *testing.T) {
 				"  bin_dir = \"/opt/cni/bin\"\n  conf_dir = \"/etc/cni/net.d\"\n",
 			"etc/containerd/config.toml": toml, // of another containerd
 		}, detect.Options{}, "etc/cni/net.d", []string{"opt/cni/bin"}},
+		"k3s beside dockerd's containerd": {map[string]string{
+			"proc/10/comm": "containerd\n", "proc/10/cmdline": "/usr/bin/containerd\x00",
+			"proc/20/comm": "k3s-server\n", "proc/20/cmdline": "/usr/local/bin/k3s server\x00",
+			"proc/30/comm": "containerd\n", "proc/30/cmdline": "containerd\x00-c\x00/var/lib/rancher/k3s/agent/etc/containerd/config.toml\x00-a\x00/run/k3s/containerd/containerd.sock\x00",
+			"var/lib/rancher/k3s/agent/etc/containerd/config.toml": toml,
+		}, detect.Options{}, "etc/cni/other.d", []string{"opt/bin"}},
+		"MicroK8s beside dockerd's containerd": {map[string]string{
+			"proc/10/comm": "containerd\n", "proc/10/cmdline": "/usr/bin/containerd\x00",
+			"proc/20/comm": "kubelite\n", "proc/20/cmdline": "/snap/microk8s/1/kubelite\x00",
+			"proc/30/comm": "containerd\n", "proc/30/cmdline": "containerd\x00--config\x00/var/snap/x.toml\x00--address\x00/var/snap/microk8s/common/run/containerd.sock\x00",
+			"var/snap/x.toml": toml,
+		}, detect.Options{}, "etc/cni/other.d", []string{"opt/bin"}},
+		"Talos, whose own containerd is first": {map[string]string{
+			"proc/10/comm": "containerd\n", "proc/10/cmdline": "/bin/containerd\x00--address\x00/system/run/containerd/containerd.sock\x00",
+			"proc/20/comm": "kubelet\n", "proc/20/cmdline": "/usr/local/bin/kubelet\x00--config=/etc/kubelet.yaml\x00",
+			"etc/kubelet.yaml": "containerRuntimeEndpoint: unix:///run/containerd/containerd.sock\n",
+			"proc/30/comm":     "containerd\n", "proc/30/cmdline": "/bin/containerd\x00--address\x00/run/containerd/containerd.sock\x00--config\x00/etc/cri/containerd.toml\x00",
+			"etc/cri/containerd.toml": toml,
+		}, detect.Options{}, "etc/cni/other.d", []string{"opt/bin"}},
 		"cri-dockerd": {map[string]string{
 			"proc/8/comm": "containerd\n", "proc/8/cmdline": "containerd\x00--config\x00/var/run/docker/containerd/containerd.toml\x00",
 			"proc/9/comm": "cri-dockerd\n", "proc/9/cmdline": "/usr/bin/cri-dockerd\x00--cni-conf-dir=/etc/docker/cni\x00--cni-bin-dir\x00/usr/cni,/opt/cni/bin\x00",
@@ -814,4 +833,17 @@ func FuzzContainerdConfig(f *testing.F) {
 			}
 		}
 	})
+}
+
+// k3s and MicroK8s have no process of the kubelet's name: the first socket that is there may be
+// that of dockerd's containerd, which makes no pods.
+func TestSocketOfAKubeletOfAnotherName(t *testing.T) {
+	for process, want := range map[string]string{
+		"k3s-server": "run/k3s/containerd/containerd.sock", "k3s-agent --container-runtime-endpoint=/var/run/x.sock": "run/x.sock",
+		"kubelite": "var/snap/microk8s/common/run/containerd.sock", "dockerd": "",
+	} {
+		if got := detect.KubeletSocket(node{processes: []string{"9 " + process}}.root()); got != want {
+			t.Errorf("%s: %q, want %q", process, got, want)
+		}
+	}
 }

@@ -41,7 +41,7 @@ type Kernel struct {
 }
 
 // interesting are the processes whose command line is read.
-var interesting = []string{"controller", "containerd", "crio", "cri-dockerd", "kubelet", "cilium-agent", "podweir", "calico"}
+var interesting = []string{"controller", "containerd", "crio", "cri-dockerd", "kubelet", "kubelite", "k3s-server", "k3s-agent", "cilium-agent", "podweir", "calico"}
 
 // processes lists the node's processes, nil if they cannot be seen: without the
 // node's PID namespace /proc has only our own.

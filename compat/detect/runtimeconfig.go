@@ -353,10 +353,45 @@ var endpointLine = regexp.MustCompile(`(?m)^containerRuntimeEndpoint:\s*["']?([^
 // below the root; "" if it is not known.
 func KubeletSocket(root fs.FS) string {
 	r := &reader{root: root, node: &Node{}}
-	args, seen := argsOf(r.processes(), "kubelet")
-	if !seen {
-		return ""
+	return kubeletSocket(root, r.processes())
+}
+
+// kubelets are what runs as the kubelet, with the socket that it uses by itself: "" if its
+// configuration names one.
+var kubelets = []struct{ process, socket string }{
+	{"kubelet", ""}, {"k3s-server", k3sSocket}, {"k3s-agent", k3sSocket}, {"kubelite", "var/snap/microk8s/common/run/containerd.sock"},
+}
+
+const k3sSocket = "run/k3s/containerd/containerd.sock"
+
+func kubeletSocket(root fs.FS, processes []Process) string {
+	for _, k := range kubelets {
+		if args, seen := argsOf(processes, k.process); seen {
+			return cmp.Or(configuredSocket(root, args), k.socket)
+		}
 	}
+	return ""
+}
+
+// servingFirst puts the containerd of the kubelet before others, as dockerd's: whoever asks
+// for containerd gets the first one.
+func servingFirst(root fs.FS, processes []Process) {
+	socket := kubeletSocket(root, processes)
+	if socket == "" {
+		return
+	}
+	others := func(p Process) int {
+		if p.Name == "containerd" && socketPath(cmp.Or(flagOf(p.Args, "--address", "-a"), "/run/containerd/containerd.sock")) == socket {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(processes, func(a, b Process) int { return others(a) - others(b) })
+}
+
+// configuredSocket is the socket of a kubelet with these arguments, "" if neither they nor its
+// file name one.
+func configuredSocket(root fs.FS, args []string) string {
 	// The flag is the older way and still counts more.
 	endpoint := flagOf(args, "--container-runtime-endpoint")
 	if b, err := fs.ReadFile(root, flagFile(args, kubeletFile, "--config")); err == nil && endpoint == "" {
@@ -364,7 +399,11 @@ func KubeletSocket(root fs.FS) string {
 			endpoint = string(m[1])
 		}
 	}
-	socket := strings.TrimPrefix(endpoint, "unix://")
+	return socketPath(strings.TrimPrefix(endpoint, "unix://"))
+}
+
+// socketPath is the path of a socket below the root, "" if it is not absolute.
+func socketPath(socket string) string {
 	if !strings.HasPrefix(socket, "/") {
 		return ""
 	}
