@@ -4,7 +4,6 @@
 package bpf_test
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 	"slices"
@@ -151,37 +150,6 @@ func checkCap(t *testing.T, f *flood, passed []departed) {
 	span := float64(floodPackets) / floodOverload
 	if packets := float64(total) / float64(f.size); packets < 0.97*span {
 		t.Errorf("%.0f packets passed in the time of %.0f, want at least 97 %%", packets, span)
-	}
-}
-
-// No light flow waits behind the flood: while one flow takes three times the
-// cap, another with 1 % of it goes first, always.
-func TestPrivilegedLightBesideHeavy(t *testing.T) {
-	d := bpftest.Load(t)
-	f := &flood{program: "pw_class_probe", bits: 10e6, size: 1514, ports: 1}
-	m := f.direction()
-	m.Config.SketchRate = sketchRate(f.bits, 1, 5)
-	m.Config.FrameEstimate = uint32(cost(m.Config.SketchRate, 1514))
-	reset(d, m)
-	at, heavy := 1e12, 0
-	for i := range 6000 {
-		at += f.packetNS() / floodOverload
-		d.SetClock(bpftest.Clock{ExactNS: uint64(at), CoarseNS: uint64(at)}, 0)
-		p := f.packet(0)
-		if r := d.MustRun(f.program, &p); r.ClassID != 1 {
-			heavy++
-		}
-		if i%300 != 0 {
-			continue
-		}
-		light := f.packet(0)
-		binary.BigEndian.PutUint16(light.Data[36:], 80)
-		if r := d.MustRun(f.program, &light); r.ClassID != 1 {
-			t.Fatalf("packet %d of the light flow is of class %d, want 1", i/300, r.ClassID)
-		}
-	}
-	if heavy < 5000 {
-		t.Errorf("%d of 6000 packets at three times the cap were heavy, want 5000", heavy)
 	}
 }
 

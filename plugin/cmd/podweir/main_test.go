@@ -423,9 +423,6 @@ func TestVersionAndCompletion(t *testing.T) {
 			t.Errorf("completion %s prints %q", shell, out)
 		}
 	}
-	if out := run("__complete", "status", "--output", ""); !strings.Contains(out, "json") {
-		t.Errorf("completion of --output gives %q", out)
-	}
 }
 
 // A flag comes before the environment, that before the file, and that before the default.
