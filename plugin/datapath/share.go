@@ -6,6 +6,7 @@ package datapath
 import (
 	"math"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -114,7 +115,18 @@ func stretch(tat *uint64, now uint64, part float64) {
 
 // monotonic is CLOCK_MONOTONIC in nanoseconds, which meters go by.
 func monotonic() uint64 {
+	return started.ns + uint64(time.Since(started.time))
+}
+
+// started is a time by CLOCK_MONOTONIC, in nanoseconds, and by time's clock: that goes on as the other one does, and
+// reading it takes no system call.
+var started = func() (at struct {
+	ns   uint64
+	time time.Time
+},
+) {
 	var ts unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
-	return uint64(ts.Nano())
-}
+	at.ns, at.time = uint64(ts.Nano()), time.Now()
+	return at
+}()

@@ -81,9 +81,11 @@ type Loop struct {
 	// ring are all members, in the order in which the kernel is asked about them; next is whose turn it is.
 	ring []*member
 	next int
-	// ticks counts them, changed is what one of them changes.
+	// ticks counts them, changed is what one of them changes, idle says that nothing went through any queue
+	// for a second.
 	ticks   int
 	changed []*member
+	idle    bool
 }
 
 // New returns a loop without groups.
@@ -174,9 +176,10 @@ func (l *Loop) Sent() map[string]Sent {
 func (l *Loop) Divide(now time.Duration) {
 	l.takeTurns()
 	l.ticks++
-	l.changed = l.changed[:0]
+	wasIdle := l.idle
+	l.changed, l.idle = l.changed[:0], true
 	for _, g := range l.groups {
-		l.divide(g, now)
+		l.divide(g, now, wasIdle)
 		for _, m := range g.members {
 			if !m.lost && !m.Outside && (!m.written || m.set != m.Share || m.changed) {
 				l.changed = append(l.changed, m)
@@ -184,6 +187,15 @@ func (l *Loop) Divide(now time.Duration) {
 		}
 	}
 	l.apply(l.changed, int(mostChanges*Tick/time.Second))
+}
+
+// Next is when Divide is to be called again: at the next tick, or the one after that if nothing went through any
+// queue for a second.
+func (l *Loop) Next() time.Duration {
+	if l.idle {
+		return 2 * Tick
+	}
+	return Tick
 }
 
 // takeTurns chooses the queues of which the kernel is asked at this tick.
@@ -202,10 +214,13 @@ func (l *Loop) takeTurns() {
 	}
 }
 
-// divide looks at the queues of a group and divides its limit.
-func (l *Loop) divide(g *group, now time.Duration) {
+// divide looks at the queues of a group, at all of them if it was called late because all were idle, and divides its limit.
+func (l *Loop) divide(g *group, now time.Duration, wasIdle bool) {
 	for i, m := range g.members {
-		if m.lost || m.idle > idleLooks && (l.ticks+i)%2 == 0 {
+		if m.lost {
+			continue
+		}
+		if m.idle > idleLooks && !wasIdle && (l.ticks+i)%2 == 0 {
 			continue
 		}
 		sent, waiting, err := m.queue.Look(now, m.ask)
@@ -218,6 +233,7 @@ func (l *Loop) divide(g *group, now time.Duration) {
 		if m.idle++; sent != m.seen || waiting > 0 {
 			m.idle = 0
 		}
+		l.idle = l.idle && m.idle > idleLooks
 		if m.idle%idleLooks == 0 {
 			m.changed = m.queue.Changed()
 		}

@@ -233,6 +233,19 @@ func TestIdleQueuesAreLookedAtLess(t *testing.T) {
 	if ticks(l, 261, 2); idle.share < 12_000_000 {
 		t.Errorf("share %v two ticks after it began, want half of the limit", idle.share)
 	}
+	if next := l.Next(); next != divide.Tick {
+		t.Errorf("the next tick in %v, want in %v while a queue is busy", next, divide.Tick)
+	}
+	idle.busy, busy.busy = false, false
+	ticks(l, 263, 110)
+	looks = idle.looks
+	if ticks(l, 373, 10); l.Next() != 2*divide.Tick || idle.looks != looks+10 {
+		t.Errorf("the next tick in %v, and %d looks in 10; want half of the ticks, with a look at each, when all are idle", l.Next(), idle.looks-looks)
+	}
+	busy.busy = true
+	if ticks(l, 383, 1); l.Next() != divide.Tick || busy.share < 24_000_000 {
+		t.Errorf("the next tick in %v, share %v, want both at once as one begins", l.Next(), busy.share)
+	}
 }
 
 func TestEndLeavesEqualParts(t *testing.T) {

@@ -35,7 +35,7 @@ func Run(ctx context.Context, paths engine.Paths, log *slog.Logger, onHeld func(
 	look, tick := time.NewTicker(lookEvery), time.NewTicker(Tick)
 	defer look.Stop()
 	defer tick.Stop()
-	begun := time.Now()
+	begun, every := time.Now(), Tick
 	r.look()
 	for {
 		select {
@@ -46,6 +46,10 @@ func Run(ctx context.Context, paths engine.Paths, log *slog.Logger, onHeld func(
 			r.tell(time.Now())
 		case <-r.ticks(tick):
 			r.loop.Divide(time.Since(begun))
+			if next := r.loop.Next(); next != every {
+				every = next
+				tick.Reset(every)
+			}
 		}
 	}
 }
