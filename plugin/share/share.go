@@ -39,8 +39,9 @@ const (
 	mostDebt = 200 * time.Millisecond
 	// leastBudgetPart of the limit is divided however large the debt is.
 	leastBudgetPart = 2
-	// deadBandPart of a share is a difference that is not worth a change.
-	deadBandPart = 33
+	// tooMuchPart of a share is a difference that is not worth a change to a smaller one, tooLittlePart to a larger
+	// one: the credit of the ledger alone, which comes and goes with each burst of others, is none.
+	tooMuchPart, tooLittlePart = 33, 20
 	// headroomPart of what comes to a member is added, so that it can send more.
 	headroomPart = 4
 	// halving is in what time the rate of a member that stops counts half as much. What it has too
@@ -225,7 +226,8 @@ func (g *Group) budget() units.ByteRate {
 }
 
 // divide sets what each member gets by max-min: who wants less than an equal part of what
-// is left gets what it wants, until an equal part is what each of the others gets.
+// is left gets what it wants, until an equal part is what each of the others gets. What nobody
+// wants stays with those who have it: one that pauses has it when it goes on.
 func (g *Group) divide(left units.ByteRate) {
 	count := units.ByteRate(0)
 	for _, m := range g.members {
@@ -245,8 +247,13 @@ func (g *Group) divide(left units.ByteRate) {
 		}
 	}
 	for _, m := range g.members {
-		if !m.settled {
+		switch {
+		case !m.settled:
 			m.demand = left / count
+		case count == 0 && !m.Outside && m.Share > m.demand:
+			more := min(m.Share-m.demand, left)
+			m.demand += more
+			left -= more
 		}
 	}
 }
@@ -260,7 +267,8 @@ func (g *Group) changed() []*Member {
 		// A share that cannot become larger is exact: nothing would ever make up for the rest.
 		// Nor is one of a member that has enough, and hardly more than others that send nothing.
 		enough := m.waiting == 0 && want <= m.Share && m.Share <= want+parked
-		if m.Outside || enough || want != m.Most && difference(want, m.Share) <= m.Share/deadBandPart || want == m.Share {
+		near := want <= m.Share+m.Share/tooLittlePart && want >= m.Share-m.Share/tooMuchPart
+		if m.Outside || enough || near && want != m.Most || want == m.Share {
 			continue
 		}
 		m.Share = want
@@ -268,8 +276,6 @@ func (g *Group) changed() []*Member {
 	}
 	return changed
 }
-
-func difference(a, b units.ByteRate) units.ByteRate { return max(a, b) - min(a, b) }
 
 // rateOf is so many bytes in so long.
 func rateOf(bytes units.Bytes, passed time.Duration) units.ByteRate {

@@ -292,9 +292,6 @@ func TestJoinedAgainKeepsItsShare(t *testing.T) {
 			t.Errorf("tick %d: share %v of a queue that sends %v", i, m.Share, sends)
 		}
 	}
-	if most := sends + sends/3; m.Share > most {
-		t.Errorf("share %v of a queue that sends %v, want at most %v", m.Share, sends, most)
-	}
 }
 
 // A queue that was made again counts from 0, and a restarted agent finds counts that it never
@@ -341,6 +338,24 @@ func TestDebtHasABound(t *testing.T) {
 	}
 }
 
+// While nobody else wants it, a pod that pauses keeps what it had; who begins gets half of it at the next tick.
+func TestPauseCostsNothing(t *testing.T) {
+	t.Parallel()
+	pauses := bursts(60*time.Millisecond, 60*time.Millisecond, 1)
+	g := share.New(limit)
+	alone := run(g, 5*time.Second, pauses, steady(0))
+	if least := g.Limit() * 9 / 10; alone[0].Share < least {
+		t.Errorf("share %v of the only one who sends, now and then, want at least %v", alone[0].Share, least)
+	}
+	queues := run(share.New(limit), 5*time.Second, bursts(60*time.Millisecond, 60*time.Millisecond, 1), bulk(4*time.Second, time.Hour))
+	if second := worst(queues, inSecond); second > 1.01 {
+		t.Errorf("%.4f of the limit in a second as another one begins, want at most 1.01", second)
+	}
+	if used := total(queues[1:], 4*inSecond+40, 5*inSecond); used < 0.45 {
+		t.Errorf("who began had %.4f of the limit, want about half or more", used)
+	}
+}
+
 // A share that hardly changes is not worth a call to the kernel.
 func TestSmallDifferencesAreNoChange(t *testing.T) {
 	t.Parallel()
@@ -357,7 +372,7 @@ func TestSmallDifferencesAreNoChange(t *testing.T) {
 		}
 		changes += len(g.Divide(time.Duration(n) * tick))
 	}
-	if changes > 100 {
+	if changes > 50 {
 		t.Errorf("%d changes in 10 s of three queues that never stop", changes)
 	}
 }

@@ -162,12 +162,14 @@ func (w *waiting) Set(units.ByteRate) error {
 func TestLoopBoundsItsChanges(t *testing.T) {
 	l := divide.New(slog.New(slog.DiscardHandler))
 	large := &queue{share: 25_000_000}
-	small := make([]*queue, 200)
-	for i := range small {
+	small := make([]*queue, 201)
+	for i := range 200 {
 		small[i] = &queue{share: 10, busy: true}
 		l.Join("small", 200_000_000, fmt.Sprint(i), small[i], 10, 0)
 	}
 	l.Join("large", 200_000_000, "large", large, large.share, 0)
+	small[200] = &queue{share: 10, busy: true} // which wants what the large one has
+	l.Join("large", 200_000_000, "other", small[200], 10, 0)
 	changes := func() (n int) {
 		for _, q := range small {
 			n += q.sets
