@@ -63,13 +63,14 @@ func (r *reader) cilium(ctx context.Context) {
 	}
 	r.ciliumHeader(c)
 	before := r.opts.Before
-	if before == nil && !c.API {
+	if before == nil {
 		before = new(Cilium)
 		// What cannot be read says nothing.
 		_ = json.Unmarshal([]byte(r.text(CiliumSaid)), before)
 	}
-	if before != nil {
-		c.remember(before)
+	c.remember(before)
+	if c.API && c.Routing == "Legacy" && before.Routing == "BPF" && r.replacing(ctx) {
+		c.Routing = before.Routing
 	}
 	if c.ChainingMode == "" {
 		c.ChainingMode = r.chainingMode()
@@ -108,6 +109,26 @@ func (c *Cilium) remember(before *Cilium) {
 	if c.BandwidthConfigured != profiles.No {
 		c.BandwidthManager = cmp.Or(c.BandwidthManager, before.BandwidthManager)
 	}
+}
+
+// replacing says that pods still have programs of an agent before the one that answers, which
+// says how it gets packets to pods before it does: packets may go past the host side.
+func (r *reader) replacing(ctx context.Context) bool {
+	var endpoints []struct {
+		Status struct {
+			State string `json:"state"`
+		} `json:"status"`
+	}
+	if err := r.ask(ctx, "/v1/endpoint", &endpoints); err != nil {
+		r.problem(err)
+		return false
+	}
+	for i := range endpoints {
+		if endpoints[i].Status.State != "ready" {
+			return true
+		}
+	}
+	return len(endpoints) == 0 // the host is one
 }
 
 // CiliumSaid is a [Cilium] below the node's root: what podweir's agent last heard from Cilium's

@@ -664,6 +664,13 @@ func TestRemembers(t *testing.T) {
 	manager := func(version, routing, manager string) live {
 		return live{api: map[string]string{"/v1/healthz": `{"cilium":{"msg":"` + version + `"},"datapath-mode":"veth","attach-mode":"tcx","routing":{"intra-host-routing-mode":"` + routing + `"}` + manager + `}`}}
 	}
+	toLegacy := func(states ...string) live {
+		l := manager("1.20.2", "Legacy", `,"bandwidth-manager":{"enabled":true}`)
+		l.api["/v1/endpoint"] = `[{"status":{"state":"` + strings.Join(states, `"}},{"status":{"state":"`) + `"}}]`
+		return l
+	}
+	none := toLegacy()
+	none.api["/v1/endpoint"] = "[]"
 	for name, tc := range map[string]struct {
 		before   detect.Cilium
 		settings map[string]string
@@ -678,6 +685,10 @@ func TestRemembers(t *testing.T) {
 		"silent, still asked":     {before: before, settings: settings("enable-bandwidth-manager", "true"), profile: "cilium", want: on},
 		"silent, not asked now":   {before: before, settings: settings("enable-bandwidth-manager", "false"), profile: "cilium", want: off},
 		"says another way":        {before: legacy, live: manager("1.20.2", "BPF", `,"bandwidth-manager":{"enabled":true}`), profile: "cilium", want: on},
+		"pods are behind":         {before: before, live: toLegacy("ready", "regenerating"), profile: "cilium", want: on},
+		"pods are not known yet":  {before: before, live: none, profile: "cilium", want: on},
+		"pods are there, too":     {before: before, live: toLegacy("ready", "ready"), profile: "cilium-legacy-routing", want: egress},
+		"pods are not asked for":  {before: legacy, live: toLegacy("regenerating"), profile: "cilium-legacy-routing", want: egress},
 		"says off":                {before: before, live: manager("1.20.2", "BPF", `,"bandwidth-manager":{"enabled":false}`), profile: "cilium", want: off},
 		"says nothing of it":      {before: before, live: manager("1.20.2", "BPF", ""), profile: "cilium"},
 		"is older":                {before: before, live: manager("1.17.2", "BPF", `,"bandwidth-manager":{"enabled":true}`), profile: "cilium", want: egress},
