@@ -121,8 +121,30 @@ func (r *Release) Look(ctx context.Context) error {
 		if want := r.Settings.HostRouting(); err == nil && got != want {
 			err = fmt.Errorf("host routing is %s, want %s", got, want)
 		}
-		if err != nil {
+		if err = errors.Join(err, r.regenerated(ctx, n)); err != nil {
 			return fmt.Errorf("cilium on %s: %w", n.Name, err)
+		}
+	}
+	return nil
+}
+
+// regenerated says whether the pods of a node have the programs of the agent that runs. It
+// is ready before: it makes them one by one, and traffic may pause meanwhile.
+func (r *Release) regenerated(ctx context.Context, n *cluster.Node) error {
+	out, err := r.Exec(ctx, n, "cilium-dbg", "endpoint", "list", "-o", "json")
+	if err != nil {
+		return err
+	}
+	var endpoints []struct {
+		ID     int
+		Status struct{ State string }
+	}
+	if err := json.Unmarshal([]byte(out), &endpoints); err != nil {
+		return err
+	}
+	for _, e := range endpoints {
+		if e.Status.State != "ready" {
+			return fmt.Errorf("endpoint %d is %s", e.ID, e.Status.State)
 		}
 	}
 	return nil

@@ -23,8 +23,14 @@ type ciliumCNI struct {
 	settings cilium.Settings
 	// release is one that [cilium.Prepare] knows.
 	release string
-	// switchesTCX says that TCX is off at first, and on for a while.
-	switchesTCX bool
+	// changes are other settings, which follow one another while pods run.
+	changes []ciliumChange
+}
+
+// ciliumChange is other settings, with their name.
+type ciliumChange struct {
+	what     string
+	settings cilium.Settings
 }
 
 func newCilium(r *row.Row) CNI {
@@ -32,19 +38,27 @@ func newCilium(r *row.Row) CNI {
 	if strings.Contains(r.Version, " v1.15.") {
 		m.release = cilium.Old
 	}
-	m.switchesTCX = variantHas(r, "bpf.enableTCX=false")
 	switch {
 	case variantHas(r, "kubeProxyReplacement=true"):
 		m.settings = cilium.KubeProxyReplacement
-	case variantHas(r, "BPF"):
+	case strings.HasPrefix(r.Variant, "BPF"):
 		m.settings = cilium.BPF
 	}
 	m.settings.Exclusive = !variantHas(r, "cni.exclusive=false")
-	m.settings.WithoutTCX = m.switchesTCX
 	m.settings.BandwidthManager = variantHas(r, "bandwidthManager.enabled=true")
 	m.settings.EndpointRoutes = variantHas(r, "endpointRoutes.enabled=true")
 	if r.Policy == "NetworkPolicy" {
 		m.policy = cilium.NetworkPolicy
+	}
+	first := m.settings
+	switch {
+	case variantHas(r, "bpf.enableTCX=false"):
+		m.settings.WithoutTCX = true
+		m.changes = []ciliumChange{{"TCX on", first}, {"TCX off", m.settings}}
+	case variantHas(r, "bpf.datapathMode=auto"):
+		auto := cilium.BPF
+		auto.DatapathMode = "auto"
+		m.changes = []ciliumChange{{"BPF host routing", cilium.BPF}, {"bpf.datapathMode=auto", auto}, {"legacy host routing", first}}
 	}
 	return m
 }
@@ -56,18 +70,12 @@ func (m *ciliumCNI) Images(ctx context.Context, here string) ([]string, error) {
 	return []string{m.Archive()}, err
 }
 
-// Changes replace Cilium's legacy filters by TCX links, and these by filters again.
-func (m *ciliumCNI) Changes() []Change {
-	if !m.switchesTCX {
-		return nil
+// Changes give Cilium other settings. It denies meanwhile what it denied.
+func (m *ciliumCNI) Changes() (all []Change) {
+	for _, c := range m.changes {
+		all = append(all, Change{c.what, func(ctx context.Context) error { return m.Release.Install(ctx, c.settings) }, true})
 	}
-	change := func(what string, withoutTCX bool) Change {
-		return Change{what, func(ctx context.Context) error {
-			m.settings.WithoutTCX = withoutTCX
-			return m.Release.Install(ctx, m.settings)
-		}, true}
-	}
-	return []Change{change("TCX on", false), change("TCX off", true)}
+	return all
 }
 
 // Install returns when Cilium is ready.
@@ -111,7 +119,7 @@ func errorText(err error) string {
 // Own says whether a line is of Cilium's state, which changes with every pod and every
 // start of its agent, or of the volumes of an agent that other settings replaced.
 func (m *ciliumCNI) Own(line string) bool {
-	return m.switchesTCX && strings.Contains(line, "/volumes/kubernetes.io~projected/") || slices.ContainsFunc([]string{
+	return m.changes != nil && strings.Contains(line, "/volumes/kubernetes.io~projected/") || slices.ContainsFunc([]string{
 		"/run/cilium", "/sys/fs/bpf/cilium", "/sys/fs/bpf/tc/globals", "cil_from_", "cil_to_",
 	}, func(part string) bool { return strings.Contains(line, part) })
 }
