@@ -32,7 +32,7 @@ const (
 // the sender.
 type Calls struct {
 	// From and To are the sender and who answers.
-	From, To *Host
+	From, To *Host `json:"-"`
 	// Flows is how many there are, in turns, each from a port of its own.
 	Flows int
 	// PacketBytes is the size of an IP packet, 28 bytes of headers included.
@@ -44,19 +44,14 @@ type Calls struct {
 }
 
 type callsArgs struct {
-	Addr        netip.AddrPort
-	Flows       int
-	PacketBytes int
-	PerSecond   float64
-	Duration    time.Duration
+	Calls
+
+	Addr netip.AddrPort
 }
 
 // StartCalls starts who answers, and the load.
 func (l *Lab) StartCalls(ctx context.Context, c Calls) (*RequestsRun, error) {
-	args := callsArgs{
-		Addr:  netip.AddrPortFrom(c.To.V4, 0),
-		Flows: c.Flows, PacketBytes: c.PacketBytes, PerSecond: c.PerSecond, Duration: c.Duration,
-	}
+	args := callsArgs{Calls: c, Addr: netip.AddrPortFrom(c.To.V4, 0)}
 	if least := ipv4HeaderBytes + udpHeaderBytes + callHead; c.Flows < 1 || c.PacketBytes < least || c.PerSecond <= 0 {
 		return nil, fmt.Errorf("%d calls with packets of %d bytes, %g per second: at least 1 and %d bytes, and more than 0, are needed",
 			c.Flows, c.PacketBytes, c.PerSecond, least)

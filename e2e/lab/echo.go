@@ -25,7 +25,7 @@ const echoBytes = 64
 // that stays open.
 type EchoLoad struct {
 	// From and To are the client and the server.
-	From, To *Host
+	From, To *Host `json:"-"`
 	// IPv6 selects the address family.
 	IPv6 bool
 	// PerSecond is how many requests are sent per second, whether or not the
@@ -45,27 +45,15 @@ type EchoLoad struct {
 }
 
 type echoArgs struct {
+	EchoLoad
+
 	CongestionControl string
-
-	Addr      netip.AddrPort
-	PerSecond float64
-	Delay     time.Duration
-	Duration  time.Duration
-	Timeout   time.Duration
-
-	FrameBytes int
+	Addr              netip.AddrPort
 }
 
 // StartEcho starts a server, connects to it and starts the load.
 func (l *Lab) StartEcho(ctx context.Context, load EchoLoad) (*RequestsRun, error) {
-	args := echoArgs{
-		CongestionControl: l.opts.CongestionControl,
-
-		Addr:      netip.AddrPortFrom(load.To.Addr(load.IPv6), 0),
-		PerSecond: load.PerSecond,
-		Delay:     load.Delay, Duration: load.Duration, Timeout: load.Timeout,
-		FrameBytes: load.FrameBytes,
-	}
+	args := echoArgs{EchoLoad: load, CongestionControl: l.opts.CongestionControl, Addr: netip.AddrPortFrom(load.To.Addr(load.IPv6), 0)}
 	server, err := l.startWorker(ctx, load.To, "echo-server", args, &args.Addr)
 	if err != nil {
 		return nil, err

@@ -22,7 +22,7 @@ import (
 // HTTPLoad describes light HTTP flows, each on a connection of its own.
 type HTTPLoad struct {
 	// From and To are the client and the server.
-	From, To *Host
+	From, To *Host `json:"-"`
 	// IPv6 selects the address family.
 	IPv6 bool
 	// ResponseBytes is the size of a response's body.
@@ -46,12 +46,9 @@ type httpServerArgs struct {
 }
 
 type httpClientArgs struct {
-	URL               string
-	PerSecond         float64
-	Concurrency       int
-	Duration          time.Duration
-	Timeout           time.Duration
-	CongestionControl string
+	HTTPLoad
+
+	URL, CongestionControl string
 }
 
 // StartHTTP starts a server and the load on it.
@@ -70,10 +67,7 @@ func (l *Lab) StartHTTP(ctx context.Context, load HTTPLoad) (*RequestsRun, error
 		kind = "http-closed"
 	}
 	client, err := l.startWorker(ctx, load.From, kind, httpClientArgs{
-		URL:       "http://" + addr.String() + "/",
-		PerSecond: load.PerSecond, Concurrency: load.Concurrency,
-		Duration: load.Duration, Timeout: load.Timeout,
-		CongestionControl: l.opts.CongestionControl,
+		HTTPLoad: load, URL: "http://" + addr.String() + "/", CongestionControl: l.opts.CongestionControl,
 	}, nil)
 	if err != nil {
 		return nil, errors.Join(err, server.proc.kill())

@@ -39,7 +39,7 @@ const (
 
 // startQUIC starts who acknowledges, and the senders.
 func (l *Lab) startQUIC(ctx context.Context, e *Elephant) (*ElephantRun, error) {
-	args := callsArgs{Addr: netip.AddrPortFrom(e.To.V4, 0), Flows: max(e.Flows, 1), Duration: e.Duration}
+	args := callsArgs{Calls: Calls{Flows: max(e.Flows, 1), Duration: e.Duration}, Addr: netip.AddrPortFrom(e.To.V4, 0)}
 	server, err := l.startWorker(ctx, e.To, "call-server", args, &args.Addr)
 	if err != nil {
 		return nil, err

@@ -35,7 +35,7 @@ const (
 type UDPFlood struct {
 	// From and To are the sender and the receiver. The receiver has a bound
 	// socket that reads nothing, so that no ICMP error comes back.
-	From, To *Host
+	From, To *Host `json:"-"`
 	// IPv6 selects the address family.
 	IPv6 bool
 	// BitsPerSec is the offered rate of IP packets; 0 means as fast as one
@@ -81,17 +81,10 @@ func (r *FloodResult) BitsPerSec() float64 {
 type FloodRun struct{ sink, flood *worker }
 
 type floodArgs struct {
-	From         netip.Addr
-	To           netip.AddrPort
-	BitsPerSec   uint64
-	PayloadBytes int
-	Segments     int
-	TOS          int
-	RotatePorts  bool
-	Discovery    bool
-	Way          Way
-	On, Off      time.Duration
-	Duration     time.Duration
+	UDPFlood
+
+	From netip.Addr
+	To   netip.AddrPort
 }
 
 // StartFlood opens a sink and starts a flood to it.
@@ -105,12 +98,8 @@ func (l *Lab) StartFlood(ctx context.Context, load UDPFlood) (*FloodRun, error) 
 	if load.Way != BySocket && (load.IPv6 || load.RotatePorts || load.Discovery || load.Segments > 1) {
 		return nil, fmt.Errorf("%q is a way of datagrams of IPv4 from one port, without segments", load.Way)
 	}
-	args := floodArgs{
-		From:       load.From.Addr(load.IPv6),
-		BitsPerSec: load.BitsPerSec, PayloadBytes: load.PayloadBytes, Segments: max(load.Segments, 1),
-		TOS: load.TOS, RotatePorts: load.RotatePorts, Discovery: load.Discovery, Way: load.Way,
-		On: load.On, Off: load.Off, Duration: load.Duration,
-	}
+	args := floodArgs{UDPFlood: load, From: load.From.Addr(load.IPv6)}
+	args.Segments = max(load.Segments, 1)
 	bind := netip.AddrPortFrom(load.To.Addr(load.IPv6), 0)
 	sink, err := l.startWorker(ctx, load.To, "udp-sink", bind, &args.To)
 	if err != nil {
