@@ -99,12 +99,6 @@ func (e *Executor) reshape(ctx context.Context, id attach.ID,
 			return all, err
 		}
 		iface, err := e.Refind(r)
-		if errors.Is(err, ErrLoopback) { // of a release that limited it
-			if err := e.remove(r); err != nil {
-				return all, err
-			}
-			continue
-		}
 		if err != nil {
 			return all, err
 		}
