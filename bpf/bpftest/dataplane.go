@@ -152,7 +152,7 @@ func Config(dp *shaping.Datapath) image.Config {
 		TotalHorizon: uint64(dp.TotalHorizon), SketchRate: rate(dp.SketchRate),
 		FairRate: rate(dp.FairRate), FairHalfLifeShift: uint8(dp.FairHalfLifeShift), FairFrameEst: dp.FairFrameEstimate,
 		FairEach: uint64(dp.FairEach), FairLeast: uint64(dp.FairLeast), FairMost: uint64(dp.FairMost),
-		FairSpare: uint64(dp.FairSpare),
+		FairSpare:  uint64(dp.FairSpare),
 		LightLeast: dp.LightLeast, LightMost: dp.LightMost, FrameEst: dp.FrameEstimate,
 		HalfLifeShift: uint8(dp.HalfLifeShift), HoldTicks: dp.HoldTicks,
 		CeilingRate: rate(dp.CeilingRate), CeilingBurst: uint64(dp.CeilingBurst),
