@@ -203,7 +203,7 @@ func TestInstallPrints(t *testing.T) {
 		{[]string{"--default", "policy=greedy"}, []string{"policy", "greedy", "strict"}},
 		{[]string{"--runtime", "docker"}, []string{"docker", "containerd://2.1.3"}},
 		{[]string{"--root", "/nowhere"}, []string{"--root", "/nowhere"}},
-		{[]string{"--cni-conf-dir", "/etc/none"}, []string{"/etc/none", "there is none"}},
+		{[]string{"--cni-conf-dir", "/etc/none"}, []string{"/etc/none", "/etc/none is not there yet"}},
 		{[]string{"--cni-bin-dir", "/opt/none"}, []string{"/opt/none", "--cni-bin-dir"}},
 	} {
 		cmd := newRoot()
