@@ -154,8 +154,6 @@ func besideUDP(t *testing.T, r *Rig, d Direction, capacity uint64, flows int, co
 	const (
 		begin = 2 * time.Second
 		last  = 6 * time.Second
-		// onWire is a full frame in bytes of its payload.
-		onWire = 1514. / 1448
 	)
 	pod := shaped(t, r, capacity, map[string]any{})
 	from, to := pod.Ends(d)
@@ -171,6 +169,7 @@ func besideUDP(t *testing.T, r *Rig, d Direction, capacity uint64, flows int, co
 	}
 	got, err := bulk.Wait(t.Context())
 	must.OK(t, err)
+	onWire := 1 + float64(got.HeadBytes)/float64(got.MSS)
 	wire, err := pod.Wire(d, started+begin, started+last-time.Second/2)
 	must.OK(t, err)
 	out, seconds := &shares{tcp: make([]float64, flows)}, 0.
@@ -183,6 +182,9 @@ func besideUDP(t *testing.T, r *Rig, d Direction, capacity uint64, flows int, co
 			out.tcp[i] += bytes * 8 * onWire / float64(capacity)
 		}
 	}
+	if seconds == 0 {
+		t.Fatalf("nothing is known of what arrived after %v", begin)
+	}
 	out.udp = wire.BitsPerSec() / float64(capacity)
 	for i := range out.tcp {
 		out.tcp[i] /= seconds
@@ -191,7 +193,7 @@ func besideUDP(t *testing.T, r *Rig, d Direction, capacity uint64, flows int, co
 	return out
 }
 
-// TCP beside a sender that does not slow down is a heavy flow like that one, out of a pod and into it.
+// Who slows down is a heavy flow beside a sender that does not, out of a pod and into it, like that one.
 func TestPrivilegedTCPKeepsItsShareBesideUDP(t *testing.T) {
 	r := newRig(t)
 	for _, tt := range []struct {
@@ -205,12 +207,14 @@ func TestPrivilegedTCPKeepsItsShareBesideUDP(t *testing.T) {
 		{100 * mbit, "cubic", 1, 0.4, 1},
 		{10 * mbit, "cubic", 4, 0.15, 0.35},
 		{100 * mbit, "cubic", 4, 0.15, 0.35},
-		// It has 0.36 to 0.45, and had 0.07 to 0.10 into the pod.
-		{100 * mbit, "bbr", 1, 0.25, 1},
+		// It had 0.07 to 0.10 into the pod and 0.33 to 0.43 out of it.
+		{100 * mbit, "bbr", 1, 0.4, 1},
+		// Taken for a sender that does not slow down it would have what TCP leaves.
+		{100 * mbit, lab.QUIC, 1, 0.35, 1},
 	} {
 		for _, d := range Directions {
 			t.Run(fmt.Sprintf("%dM/%v/%d %s", tt.capacity/mbit, d, tt.flows, tt.congestion), func(t *testing.T) {
-				if tt.flows > 1 && d == Ingress || tt.congestion == "bbr" && d == Egress {
+				if tt.flows > 1 && d == Ingress || tt.congestion == "bbr" && d == Egress || tt.congestion == lab.QUIC && d == Ingress {
 					mark.Nightly(t, "one flow decides into a pod, and many out of it")
 				}
 				offered := 1.2
@@ -220,7 +224,7 @@ func TestPrivilegedTCPKeepsItsShareBesideUDP(t *testing.T) {
 				got := besideUDP(t, r, d, tt.capacity, tt.flows, tt.congestion, offered)
 				t.Log(got)
 				if least := slices.Min(got.tcp); least < tt.tcp || got.udp > tt.udp {
-					t.Errorf("a flow of TCP has %.2f of the cap and UDP %.2f, want at least %.2f and at most %.2f", least, got.udp, tt.tcp, tt.udp)
+					t.Errorf("a flow has %.2f of the cap and UDP %.2f, want at least %.2f and at most %.2f", least, got.udp, tt.tcp, tt.udp)
 				}
 			})
 		}
