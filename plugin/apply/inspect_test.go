@@ -4,6 +4,8 @@
 package apply_test
 
 import (
+	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -27,6 +29,61 @@ func TestDegradedSince(t *testing.T) {
 	in, err := e.Inspect(record(t, w))
 	if err != nil || len(in.Degraded) != 1 || since.IsZero() || !in.Degraded[0].Since.Equal(since) {
 		t.Errorf("with the foreign root: %+v, %v, want the reason since %v", in, err, since)
+	}
+}
+
+// inKernelOrder is how package queue tells of a tree: what is nearer to the root first.
+func inKernelOrder(tree *shaping.Tree) {
+	made := slices.Clone(tree.Qdiscs)
+	depth := func(q shaping.Qdisc) (n int) {
+		for ; q.Parent != shaping.RootParent; n++ {
+			q = made[slices.IndexFunc(made, func(p shaping.Qdisc) bool { return p.Handle>>16 == q.Parent>>16 })]
+		}
+		return n
+	}
+	slices.SortStableFunc(tree.Qdiscs, func(a, b shaping.Qdisc) int {
+		if d := depth(a) - depth(b); d != 0 {
+			return d
+		}
+		return int(int64(a.Parent) - int64(b.Parent))
+	})
+}
+
+// A queue of podweir's that no record tells of stays, with what waits in it, whatever its shape.
+func TestQueueWithoutARecordStays(t *testing.T) {
+	for name, change := range map[string]func(*shaping.Config){
+		"alone":    func(*shaping.Config) {},
+		"in group": func(c *shaping.Config) { c.Egress.Group, c.Ingress.Group = 200_000_000, 200_000_000 },
+		"exempt":   func(c *shaping.Config) { c.Unshaped = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")} },
+	} {
+		for _, prio := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, prio %v", name, prio), func(t *testing.T) {
+				w, cfg := newWorld(), both(10_000_000)
+				w.facts.Prio = prio
+				change(cfg)
+				ensure(t, w, cfg)
+				for _, dev := range w.devices {
+					inKernelOrder(&dev.Tree)
+				}
+				was := record(t, w).Choices
+				clear(w.records)
+				clear(w.dataplanes)
+				e := w.executor()
+				e.Planned = func(_ attach.Interface, plan []attach.Action) {
+					if all := kinds(plan); slices.Contains(all, "egress build-queue") || slices.Contains(all, "ingress build-queue") {
+						t.Errorf("plan %v, want the queues kept", plan)
+					}
+				}
+				if _, err := e.Ensure(t.Context(), wantOf(cfg)); err != nil {
+					t.Fatal(err)
+				}
+				for _, d := range terms.Directions {
+					if now := record(t, w).Choices[d].Majors; len(now) == 0 || !slices.Equal(now, was[d].Majors) {
+						t.Errorf("%v: handles %v, want %v", d, now, was[d].Majors)
+					}
+				}
+			})
+		}
 	}
 }
 

@@ -172,17 +172,23 @@ func (d *Device) Root() *shaping.Qdisc {
 }
 
 // ownMajors are the handle majors of a tree of podweir's, in the order in which
-// they are drawn: the root first.
+// they are drawn: what is below a qdisc comes before the next one beside it.
 func (d *Device) ownMajors() []uint16 {
-	var all []uint16
 	if !d.OwnTree {
 		return nil
 	}
-	for i := range d.Tree.Qdiscs {
-		if m := major(d.Tree.Qdiscs[i].Handle); m != 0 {
-			all = append(all, m)
+	var all []uint16
+	var below func(parent uint16)
+	below = func(parent uint16) {
+		for i := range d.Tree.Qdiscs {
+			q := &d.Tree.Qdiscs[i]
+			if m := major(q.Handle); m != 0 && major(q.Parent) == parent && !slices.Contains(all, m) {
+				all = append(all, m)
+				below(m)
+			}
 		}
 	}
+	below(major(shaping.RootParent))
 	return all
 }
 
