@@ -281,8 +281,13 @@ func TestPlanOfAShare(t *testing.T) {
 		"the slot chooses other bands":   {func(w *world) { w.dataplanes[terms.Egress].Datapath.HeavyPriority++ }, []string{"egress update"}},
 		"the slot has limits of nobody":  {func(w *world) { w.dataplanes[terms.Egress].Datapath = shaping.Datapath{} }, []string{"egress update"}},
 		"the pod's own limit is another": {func(w *world) { w.devices[terms.SidePod].Tree.Qdiscs[1].Rate++ }, []string{"egress change-queue"}},
-		"large packets are not cut":      {func(w *world) { w.devices[terms.SidePod].Tree.Qdiscs[1].Segment = 0 }, []string{"egress change-queue"}},
-		"the class is gone":              {func(w *world) { w.devices[terms.SidePod].Tree.Classes = nil }, []string{"egress build-queue"}},
+		"the pod's own limit was higher, and so was its share": {func(w *world) {
+			tree := &w.devices[terms.SidePod].Tree
+			tree.Qdiscs[1].Rate, tree.Classes[0].Rate = 20_000_000, 20_000_000
+			w.dataplanes[terms.Egress].Datapath.TotalRate.Mult++
+		}, []string{"egress update", "egress change-queue"}},
+		"large packets are not cut": {func(w *world) { w.devices[terms.SidePod].Tree.Qdiscs[1].Segment = 0 }, []string{"egress change-queue"}},
+		"the class is gone":         {func(w *world) { w.devices[terms.SidePod].Tree.Classes = nil }, []string{"egress build-queue"}},
 		// The queue begins with the first share, and who divides sees by the slot that it has to set it.
 		"the class is gone, whose share moved": {func(w *world) {
 			w.devices[terms.SidePod].Tree.Classes = nil

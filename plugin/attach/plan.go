@@ -240,11 +240,13 @@ func (p *directionPlan) planSlot(have *Dataplane, wrong string) {
 	}
 }
 
-// treeStands says that the queue is kept. A new one begins with the first share, and so does its slot:
-// the agent's loop sees that, and sets both.
+// treeStands says that the queue and its share are kept. A new one begins with the first share, as does one
+// whose share is more than the limit of the pod itself is now, and so does its slot: the agent's loop sees that,
+// and sets both.
 func (p *directionPlan) treeStands() bool {
-	_, inPlace := TreeDiff(p.state.Params.Tree, &p.obs.Device(p.state.Params.Side).Tree)
-	return inPlace
+	want, is := p.state.Params.Tree, &p.obs.Device(p.state.Params.Side).Tree
+	diff, inPlace := TreeDiff(want, is)
+	return inPlace && (diff == "" || !want.Below(want.Share(is).Rate))
 }
 
 func (p *directionPlan) planTree(have *Dataplane) {

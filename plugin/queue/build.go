@@ -209,6 +209,9 @@ func RemoveForeignRoot(h *hostif.Handle, ifindex int) error {
 // and what waits leaves at the new rate from the next packet on that comes or
 // was due at the old rate. from may be what was observed.
 //
+// A class that somebody divides stays as it is, unless it has more than to allows: it begins with the
+// first share then.
+//
 // Returns an error wrapping [ErrRebuild], and changes nothing, if a qdisc or
 // class of to is not in from, a kind differs, or a parameter does that the
 // kernel cannot change in place.
@@ -266,7 +269,7 @@ func changes(from, to *shaping.Tree) (qdiscs []shaping.Qdisc, classes []shaping.
 		if i < 0 {
 			return nil, nil, fmt.Errorf("no class %s: %w", handleString(want.Handle), ErrRebuild)
 		}
-		if !want.Divided && want != from.Classes[i] {
+		if !want.Divided && want != from.Classes[i] || want.Divided && to.Below(from.Classes[i].Rate) {
 			classes = append(classes, want)
 		}
 	}

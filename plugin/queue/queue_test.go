@@ -443,6 +443,25 @@ func TestWhatIsPlannedInPlaceIsChangedInPlace(t *testing.T) {
 	}
 }
 
+// A share that is more than a pod's new limit would let both bands have that limit: it begins anew.
+func TestShareBeyondTheLimitBeginsAnew(t *testing.T) {
+	for share, want := range map[units.ByteRate][]shaping.TCHandle{12_500_000: nil, 12_500_001: {handle(0x21, 4)}} {
+		from, to := dividedTree(share), dividedTree(10_000)
+		to.Classes[0].Divided, to.Classes[1].Divided = true, true
+		_, classes, err := queue.Changes(&from, &to)
+		must.OK(t, err)
+		var changed []shaping.TCHandle
+		for _, c := range classes {
+			if changed = append(changed, c.Handle); c.Rate != 10_000 {
+				t.Errorf("class %x gets %v, want the first share", c.Handle, c.Rate)
+			}
+		}
+		if !slices.Equal(changed, want) {
+			t.Errorf("share %v below a limit of 12.5 MB/s: classes %x change, want %x", share, changed, want)
+		}
+	}
+}
+
 // disturb changes one thing of a tree.
 func disturb(rnd *rand.Rand, tree *shaping.Tree) {
 	if len(tree.Qdiscs) == 0 {

@@ -109,6 +109,12 @@ func (t *Tree) Share(in *Tree) *Class {
 	return &in.Classes[at]
 }
 
+// Below says that the limit of a tree with a share is below a rate. No class of a share may have more:
+// each band has the limit by itself, and only the share is of both.
+func (t *Tree) Below(rate units.ByteRate) bool {
+	return slices.ContainsFunc(t.Qdiscs, func(q Qdisc) bool { return q.Kind == KindTBF && q.Rate < rate })
+}
+
 // Class is an HTB class.
 type Class struct {
 	Handle TCHandle

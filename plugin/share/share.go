@@ -102,12 +102,14 @@ func (g *Group) SetLimit(limit units.BitRate) { g.limit = max(limit, units.MinRa
 func (g *Group) Members() []*Member { return g.members }
 
 // Join adds a member. One without a share gets the parked one; another one keeps its share
-// until the next tick, as a queue does that was there before.
+// until the next tick, as a queue does that was there before, but no more than its own limit,
+// which may be lower by now.
 func (g *Group) Join(m *Member) {
 	g.members = append(g.members, m)
 	if m.Share == 0 {
-		m.Share = m.atMost(g.Parked())
+		m.Share = g.Parked()
 	}
+	m.Share = m.atMost(m.Share)
 }
 
 // Leave removes a member. What it had the others have from the next tick on.

@@ -112,6 +112,14 @@ func TestLoopDividesTheLowestLimit(t *testing.T) {
 	}
 }
 
+// A pod whose own limit became lower while its queue had a larger share: nothing else holds both of its bands.
+func TestLoopHoldsTheLimitOfAPod(t *testing.T) {
+	q := &queue{share: 25_500_000}
+	if ticks(group(q), 0, 1); q.share != 25_000_000 {
+		t.Errorf("share %v of an idle queue after a tick, want its own limit", q.share)
+	}
+}
+
 // Another process wrote the limits of a queue anew, as a repair does.
 func TestLoopComesBackAfterOthers(t *testing.T) {
 	q := &queue{share: 1000, busy: true}
