@@ -313,6 +313,35 @@ func TestPlanOfAShare(t *testing.T) {
 	}
 }
 
+// An earlier build had one class for both bands of a share, and without sch_prio another program: its pods get
+// the queue of this one.
+func TestShareOfOneClassIsMadeAgain(t *testing.T) {
+	for _, prio := range []bool{false, true} {
+		w, cfg := newWorld(), &shaping.Config{Egress: limit(100_000_000)}
+		w.facts.Prio, cfg.Egress.Group = prio, 200_000_000
+		ensure(t, w, cfg)
+		pod := w.devices[terms.SidePod]
+		tree, share := &pod.Tree, pod.Tree.Classes[0]
+		share.Handle = tree.Qdiscs[0].Handle | 2
+		tree.Classes, tree.Qdiscs = []shaping.Class{share}, tree.Qdiscs[:2]
+		tree.Qdiscs[1].Parent = share.Handle
+		if !prio {
+			dropHooks(pod, "pw_guard")
+			pod.Hooks = append(pod.Hooks, *w.program(terms.Egress, "pw_band"))
+			pod.Hooks[0].Kind, pod.Hooks[0].Hook = terms.HookKindClsact, terms.HookEgress
+			tree.Filter, pod.Classifier, w.dataplanes[terms.Egress].ProgramName = nil, nil, "pw_band"
+		}
+		plan, err := drift(w, cfg, record(t, w))
+		if err != nil || !slices.Contains(kinds(plan), "egress build-queue") {
+			t.Errorf("prio %v: plan %v, %v, want a new queue", prio, kinds(plan), err)
+		}
+		ensure(t, w, cfg)
+		if plan, err = drift(w, cfg, record(t, w)); err != nil || len(plan) != 0 || len(pod.Tree.Classes) != 4 || w.has("pw_band") {
+			t.Errorf("prio %v: afterwards %v, %v, classes %+v, hooks %+v", prio, kinds(plan), err, pod.Tree.Classes, pod.Hooks)
+		}
+	}
+}
+
 // The ceiling of a group is at the other end of each queue, and goes with the group's limit.
 func TestPlanOfTheCeilingOfAGroup(t *testing.T) {
 	w, cfg := newWorld(), both(100_000_000)

@@ -51,8 +51,9 @@ const (
 	// limit lets out all of it, and looks at other counters.
 	groupExcess units.PerMille = 5
 	// groupBurst is what a group may have at once behind its queues, in time at its limit. All
-	// queues have dividedBucket of their shares, whoever sent less has share.Credit, and what is
-	// parked comes on top for a tick. With the excess a second holds at most 1.017 of the limit.
+	// queues have dividedBucket of their shares, and lightBucket of a part of that, whoever sent less
+	// has share.Credit, and what is parked comes on top for a tick. With the excess a second holds at
+	// most 1.017 of the limit.
 	groupBurst = 12 * time.Millisecond
 )
 
