@@ -4,6 +4,7 @@
 package detect
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -69,7 +70,7 @@ func (r *reader) cilium(ctx context.Context) {
 		_ = json.Unmarshal([]byte(r.text(CiliumSaid)), before)
 	}
 	c.remember(before)
-	if c.API && c.Routing == "Legacy" && before.Routing == "BPF" && r.replacing(ctx) {
+	if c.Routing == "Legacy" && before.Routing == "BPF" && r.replacing(ctx) {
 		c.Routing = before.Routing
 	}
 	if c.ChainingMode == "" {
@@ -111,24 +112,35 @@ func (c *Cilium) remember(before *Cilium) {
 	}
 }
 
-// replacing says that pods still have programs of an agent before the one that answers, which
-// says how it gets packets to pods before it does: packets may go past the host side.
+// replacing says that pods still have programs of an agent before the one that runs, which says
+// how it gets packets to pods before it does, and its settings say it before it answers: packets
+// may go past the host side.
 func (r *reader) replacing(ctx context.Context) bool {
-	var endpoints []struct {
-		Status struct {
-			State string `json:"state"`
-		} `json:"status"`
+	if !r.node.Cilium.API { // it starts; one that listens and is out of reach never answers
+		return r.node.Listens(ciliumSocket) == profiles.No || r.exists(StartTraces[0]) == profiles.Yes
 	}
-	if err := r.ask(ctx, "/v1/endpoint", &endpoints); err != nil {
-		r.problem(err)
+	body, err := r.opts.Live.CiliumAPI(ctx, "/v1/endpoint")
+	if err != nil {
+		r.problem(fmt.Errorf("ask Cilium's agent for its endpoints: %w", err))
 		return false
 	}
-	for i := range endpoints {
-		if endpoints[i].Status.State != "ready" {
+	// One by one: of many pods and policies the answer is cut off.
+	all, seen := json.NewDecoder(bytes.NewReader(body)), false
+	for _, err = all.Token(); err == nil && all.More(); seen = true {
+		var endpoint struct {
+			Status struct {
+				State string `json:"state"`
+			} `json:"status"`
+		}
+		if err = all.Decode(&endpoint); err == nil && endpoint.Status.State != "ready" {
 			return true
 		}
 	}
-	return len(endpoints) == 0 // the host is one
+	if err != nil {
+		r.problem(fmt.Errorf("read the endpoints of Cilium's agent: %w", err))
+		return false
+	}
+	return !seen // the host is one
 }
 
 // CiliumSaid is a [Cilium] below the node's root: what podweir's agent last heard from Cilium's

@@ -669,12 +669,17 @@ func TestRemembers(t *testing.T) {
 		l.api["/v1/endpoint"] = `[{"status":{"state":"` + strings.Join(states, `"}},{"status":{"state":"`) + `"}}]`
 		return l
 	}
-	none := toLegacy()
-	none.api["/v1/endpoint"] = "[]"
+	answers := func(endpoints string) live {
+		l := toLegacy()
+		l.api["/v1/endpoint"] = endpoints
+		return l
+	}
+	starts := []string{"/var/run/containerd/containerd.sock"}
 	for name, tc := range map[string]struct {
 		before   detect.Cilium
 		settings map[string]string
 		live     live
+		sockets  []string
 		profile  string
 		want     detect.Others
 	}{
@@ -686,7 +691,12 @@ func TestRemembers(t *testing.T) {
 		"silent, not asked now":   {before: before, settings: settings("enable-bandwidth-manager", "false"), profile: "cilium", want: off},
 		"says another way":        {before: legacy, live: manager("1.20.2", "BPF", `,"bandwidth-manager":{"enabled":true}`), profile: "cilium", want: on},
 		"pods are behind":         {before: before, live: toLegacy("ready", "regenerating"), profile: "cilium", want: on},
-		"pods are not known yet":  {before: before, live: none, profile: "cilium", want: on},
+		"pods are not known yet":  {before: before, live: answers("[]"), profile: "cilium", want: on},
+		"a part of many pods":     {before: before, live: answers(`[{"status":{"state":"regenerating"}},{"sta`), profile: "cilium", want: on},
+		"no more is known":        {before: before, live: answers(`[{"status":{"state":"ready"}},{"sta`), profile: "cilium-legacy-routing", want: egress},
+		"starts with legacy":      {before: before, settings: settings("enable-host-legacy-routing", "true"), sockets: starts, profile: "cilium", want: on},
+		"does not answer yet":     {before: before, settings: with(settings("enable-host-legacy-routing", "true"), map[string]string{"run/cilium/cilium.sock": ""}), profile: "cilium", want: on},
+		"is asked for legacy":     {before: before, settings: settings("enable-host-legacy-routing", "true"), profile: "cilium-legacy-routing", want: egress},
 		"pods are there, too":     {before: before, live: toLegacy("ready", "ready"), profile: "cilium-legacy-routing", want: egress},
 		"pods are not asked for":  {before: legacy, live: toLegacy("regenerating"), profile: "cilium-legacy-routing", want: egress},
 		"says off":                {before: before, live: manager("1.20.2", "BPF", `,"bandwidth-manager":{"enabled":false}`), profile: "cilium", want: off},
@@ -694,7 +704,10 @@ func TestRemembers(t *testing.T) {
 		"is older":                {before: before, live: manager("1.17.2", "BPF", `,"bandwidth-manager":{"enabled":true}`), profile: "cilium", want: egress},
 	} {
 		files := map[string]string{net + "05-cilium.conflist": list("cilium", "cilium-cni")}
-		n := detect.Read(t.Context(), node{files: with(files, tc.settings), processes: []string{agent}, sockets: []string{socket}}.root(),
+		if tc.sockets == nil {
+			tc.sockets = []string{socket}
+		}
+		n := detect.Read(t.Context(), node{files: with(files, tc.settings), processes: []string{agent}, sockets: tc.sockets}.root(),
 			detect.Options{Live: tc.live, Before: &tc.before})
 		got := n.Cilium.EnforcesAnnotations()
 		got.Why = ""
