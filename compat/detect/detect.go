@@ -123,8 +123,7 @@ type reader struct {
 func Read(ctx context.Context, root fs.FS, opts Options) *Node {
 	r := &reader{root: root, opts: opts, node: &Node{Facts: map[string]string{}}}
 	n := r.node
-	n.Processes = r.processes()
-	servingFirst(root, n.Processes)
+	n.Processes = serving(root, r.processes())
 	n.Sockets = r.sockets()
 	n.Devices = r.names("sys/class/net")
 	n.Kernel = r.kernel()

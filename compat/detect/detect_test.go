@@ -389,6 +389,38 @@ func TestDirectories(t *testing.T) {
 			"proc/30/comm":     "containerd\n", "proc/30/cmdline": "/bin/containerd\x00--address\x00/run/containerd/containerd.sock\x00--config\x00/etc/cri/containerd.toml\x00",
 			"etc/cri/containerd.toml": toml,
 		}, detect.Options{}, "etc/cni/other.d", []string{"opt/bin"}},
+		"RKE2 with the kubelet's settings in files, beside dockerd's containerd": {map[string]string{
+			"proc/10/comm": "containerd\n", "proc/10/cmdline": "/usr/bin/containerd\x00",
+			"proc/20/comm": "kubelet\n", "proc/20/cmdline": "kubelet\x00--config-dir=/var/lib/rancher/kubelet.conf.d\x00",
+			"var/lib/rancher/kubelet.conf.d/00-rke2-defaults.conf": "clusterDomain: x\ncontainerRuntimeEndpoint: unix:///run/k3s/containerd/containerd.sock\n",
+			"proc/30/comm": "containerd\n", "proc/30/cmdline": "containerd\x00-c\x00/var/lib/rancher/x.toml\x00-a\x00/run/k3s/containerd/containerd.sock\x00",
+			"var/lib/rancher/x.toml": toml,
+		}, detect.Options{}, "etc/cni/other.d", []string{"opt/bin"}},
+		"a containerd that dockerd started, with its address in a file": {map[string]string{
+			"proc/10/comm": "containerd\n", "proc/10/cmdline": "containerd\x00--config\x00/var/run/docker/containerd/containerd.toml\x00",
+			"var/run/docker/containerd/containerd.toml": "[grpc]\n  address = \"/var/run/docker/containerd/containerd.sock\"\n",
+			"proc/20/comm": "kubelet\n", "proc/20/cmdline": "kubelet\x00--config=/etc/kubelet.json\x00",
+			"etc/kubelet.json": `{"kind":"KubeletConfiguration","containerRuntimeEndpoint":"unix:///run/containerd/containerd.sock"}`,
+			"proc/30/comm":     "containerd\n", "proc/30/cmdline": "/usr/bin/containerd\x00",
+			"etc/containerd/config.toml": toml,
+		}, detect.Options{}, "etc/cni/other.d", []string{"opt/bin"}},
+		"Docker in a pod, and no kubelet is seen": {map[string]string{
+			"proc/10/comm": "containerd\n", "proc/10/cmdline": "containerd\x00--config\x00/x.toml\x00", "proc/10/status": "Name:\tcontainerd\nNSpid:\t10\t7\n",
+			"proc/30/comm": "containerd\n", "proc/30/cmdline": "/usr/bin/containerd\x00", "proc/30/status": "Name:\tcontainerd\nNSpid:\t30\n",
+			"etc/containerd/config.toml": toml,
+		}, detect.Options{}, "etc/cni/other.d", []string{"opt/bin"}},
+		"CRI-O beside Docker": {map[string]string{
+			"proc/10/comm": "containerd\n", "proc/10/cmdline": "/usr/bin/containerd\x00",
+			"proc/20/comm": "kubelet\n", "proc/20/cmdline": "kubelet\x00--container-runtime-endpoint=unix:///var/run/crio/crio.sock\x00",
+			"proc/30/comm": "crio\n", "proc/30/cmdline": "/usr/bin/crio\x00",
+			"etc/crio/crio.conf": "[crio.network]\nnetwork_dir = '/etc/a.d'\nplugin_dirs = ['/usr/a']\n",
+		}, detect.Options{}, "etc/a.d", []string{"usr/a"}},
+		"cri-dockerd, of which the kubelet asks nothing": {map[string]string{
+			"proc/10/comm": "cri-dockerd\n", "proc/10/cmdline": "/usr/bin/cri-dockerd\x00--cni-conf-dir=/etc/docker/cni\x00",
+			"proc/20/comm": "kubelet\n", "proc/20/cmdline": "kubelet\x00--container-runtime-endpoint\x00unix:///run/containerd/containerd.sock\x00",
+			"proc/30/comm": "containerd\n", "proc/30/cmdline": "/usr/bin/containerd\x00",
+			"etc/containerd/config.toml": toml,
+		}, detect.Options{}, "etc/cni/other.d", []string{"opt/bin"}},
 		"cri-dockerd": {map[string]string{
 			"proc/8/comm": "containerd\n", "proc/8/cmdline": "containerd\x00--config\x00/var/run/docker/containerd/containerd.toml\x00",
 			"proc/9/comm": "cri-dockerd\n", "proc/9/cmdline": "/usr/bin/cri-dockerd\x00--cni-conf-dir=/etc/docker/cni\x00--cni-bin-dir\x00/usr/cni,/opt/cni/bin\x00",

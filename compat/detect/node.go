@@ -43,6 +43,10 @@ type Kernel struct {
 // interesting are the processes whose command line is read.
 var interesting = []string{"controller", "containerd", "crio", "cri-dockerd", "kubelet", "kubelite", "k3s-server", "k3s-agent", "cilium-agent", "podweir", "calico"}
 
+// ofNode are those that run a node. In a PID namespace of their own they run another one, or
+// serve a pod: kind, Docker in Docker.
+var ofNode = []string{"containerd", "crio", "cri-dockerd", "kubelet", "kubelite", "k3s-server", "k3s-agent"}
+
 // processes lists the node's processes, nil if they cannot be seen: without the
 // node's PID namespace /proc has only our own.
 func (r *reader) processes() []Process {
@@ -52,7 +56,7 @@ func (r *reader) processes() []Process {
 			continue
 		}
 		name := r.text("proc/" + pid + "/comm")
-		if name == "" || r.zombie(pid) {
+		if name == "" || r.zombie(pid) || slices.Contains(ofNode, name) && r.nested(pid) {
 			continue
 		}
 		p := Process{PID: pid, Name: name}
@@ -69,6 +73,16 @@ func (r *reader) processes() []Process {
 func (r *reader) zombie(pid string) bool {
 	stat := r.text("proc/" + pid + "/stat")
 	return strings.HasPrefix(stat[strings.LastIndex(stat, ")")+1:], " Z")
+}
+
+// nested says that a process is in a PID namespace below that of the node.
+func (r *reader) nested(pid string) bool {
+	for line := range strings.Lines(r.text("proc/" + pid + "/status")) {
+		if pids, ok := strings.CutPrefix(line, "NSpid:"); ok {
+			return len(strings.Fields(pids)) > 1
+		}
+	}
+	return false
 }
 
 // Process returns the first process with this name, nil if none is seen.

@@ -347,7 +347,8 @@ func texts(v any) []string {
 
 const kubeletFile = "var/lib/kubelet/config.yaml"
 
-var endpointLine = regexp.MustCompile(`(?m)^containerRuntimeEndpoint:\s*["']?([^"'\s]+)`)
+// endpointLine is of YAML or JSON.
+var endpointLine = regexp.MustCompile(`(?m)(?:^|[{,])\s*"?containerRuntimeEndpoint"?:\s*["']?([^"',\s}]+)`)
 
 // KubeletSocket is the socket of the container runtime that the kubelet of a node uses,
 // below the root; "" if it is not known.
@@ -373,30 +374,62 @@ func kubeletSocket(root fs.FS, processes []Process) string {
 	return ""
 }
 
-// servingFirst puts the containerd of the kubelet before others, as dockerd's: whoever asks
-// for containerd gets the first one.
-func servingFirst(root fs.FS, processes []Process) {
+// serving leaves the container runtime that the kubelet asks where others run beside it, as
+// dockerd's containerd does; all where none is known to be the kubelet's.
+func serving(root fs.FS, processes []Process) []Process {
 	socket := kubeletSocket(root, processes)
 	if socket == "" {
-		return
+		return processes
 	}
-	others := func(p Process) int {
-		if p.Name == "containerd" && socketPath(cmp.Or(flagOf(p.Args, "--address", "-a"), "/run/containerd/containerd.sock")) == socket {
-			return 0
+	others, found := map[string]bool{}, false
+	for i := range processes {
+		if at := listensOn(root, &processes[i]); at != "" {
+			other := socketPath(at) != socket
+			others[processes[i].PID], found = other, found || !other
 		}
-		return 1
 	}
-	slices.SortStableFunc(processes, func(a, b Process) int { return others(a) - others(b) })
+	if !found {
+		return processes
+	}
+	return slices.DeleteFunc(processes, func(p Process) bool { return others[p.PID] })
+}
+
+// listensOn is where a container runtime listens, "" for another process.
+func listensOn(root fs.FS, p *Process) string {
+	switch p.Name {
+	case "containerd":
+		if set := flagOf(p.Args, "--address", "-a"); set != "" {
+			return set
+		}
+		c, all := RuntimeConfig{}, map[string]any{}
+		c.imports(root, flagFile(p.Args, containerdFile, "--config", "-c"), all)
+		grpc, _ := all["grpc"].(map[string]any)
+		set, _ := grpc["address"].(string)
+		return cmp.Or(set, "/run/containerd/containerd.sock")
+	case "crio":
+		return cmp.Or(flagOf(p.Args, "--listen"), "/run/crio/crio.sock")
+	case "cri-dockerd":
+		return "/run/cri-dockerd.sock"
+	}
+	return ""
 }
 
 // configuredSocket is the socket of a kubelet with these arguments, "" if neither they nor its
-// file name one.
+// files name one.
 func configuredSocket(root fs.FS, args []string) string {
-	// The flag is the older way and still counts more.
+	// The flag is the older way and still counts more. Of the files the last one counts.
 	endpoint := flagOf(args, "--container-runtime-endpoint")
-	if b, err := fs.ReadFile(root, flagFile(args, kubeletFile, "--config")); err == nil && endpoint == "" {
-		if m := endpointLine.FindSubmatch(b); m != nil {
-			endpoint = string(m[1])
+	if endpoint == "" {
+		files := []string{flagFile(args, kubeletFile, "--config")}
+		if dir := flagFile(args, "", "--config-dir"); dir != "" {
+			files = append(files, matches(root, dir+"/*.conf")...)
+		}
+		for _, name := range files {
+			// What cannot be read names none.
+			b, _ := fs.ReadFile(root, name)
+			if m := endpointLine.FindSubmatch(b); m != nil {
+				endpoint = string(m[1])
+			}
 		}
 	}
 	return socketPath(strings.TrimPrefix(endpoint, "unix://"))
