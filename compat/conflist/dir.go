@@ -91,18 +91,19 @@ func ReadDir(root fs.FS, dir string) (*Dir, error) {
 	return d, nil
 }
 
-// ForCRIO says that CRI-O reads the directory: it passes over files that it cannot read,
-// where containerd stops at the first one, and takes only the network that its
-// cni_default_network names, unless that is "".
+// ForCRIO says that CRI-O reads the directory: it passes over broken files, where containerd
+// stops at the first one, and takes only the network that its cni_default_network names,
+// unless that is "".
 func (d *Dir) ForCRIO(network string) {
 	if d != nil {
 		d.crio, d.network = true, network
 	}
 }
 
-// takes says whether the runtime takes a file, if it comes to it.
+// takes says whether the runtime takes a file, if it comes to it. It may read what this
+// process may not.
 func (d *Dir) takes(f *File) bool {
-	return !d.crio || f.Network != nil && (d.network == "" || d.network == f.Network.Name)
+	return !d.crio || errors.Is(f.Err, fs.ErrPermission) || f.Network != nil && (d.network == "" || d.network == f.Network.Name)
 }
 
 // None says why no file is in force.

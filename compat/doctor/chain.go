@@ -44,14 +44,14 @@ func checkNetwork(f *Facts) Finding {
 			fix += ", or correct cni_default_network in CRI-O's configuration"
 		}
 		return breaks(f.Node.Conf.None(), "a conflist of the primary CNI", fix)
-	case errors.Is(file.Err, fs.ErrPermission):
+	case hidden(file.Err):
 		return unknown(file.Err.Error())
 	case file.Err != nil:
 		return breaks(file.Err.Error(), "a network that libcni can load", "restart the primary CNI's DaemonSet, or remove "+dir+"/"+file.Name, dir+"/"+file.Name).of(f.inForce())
 	}
 	var broken []string
 	for _, other := range f.Node.Conf.Files {
-		if other.Err != nil {
+		if other.Err != nil && !hidden(other.Err) {
 			broken = append(broken, other.Err.Error())
 		}
 	}
@@ -61,6 +61,9 @@ func checkNetwork(f *Facts) Finding {
 	}
 	return holds(fmt.Sprintf("%s, network %s", file.Name, file.Network.Name), strings.Join(f.chain(), " → "))
 }
+
+// hidden says that a file cannot be read by this user. podweir's own are root's alone.
+func hidden(err error) bool { return errors.Is(err, fs.ErrPermission) }
 
 func problems(f *Facts) []string {
 	out := make([]string, len(f.Node.Problems))
@@ -76,6 +79,11 @@ func checkChained(f *Facts) Finding {
 	expected := conflist.Type + " once, behind the plugin that makes the interface"
 	fix := "podweir install --delivery " + string(f.Choice.Delivery)
 	at := slices.Index(chain, conflist.Type)
+	for _, c := range f.Node.Conf.DropIns[f.active().Network.Name] {
+		if at < 0 && hidden(c.Err) && f.Node.Runtime.ReadsDropIns() != profiles.No {
+			return unknown(c.Err.Error())
+		}
+	}
 	switch {
 	case at < 0 && f.Choice.Delivery.ByAgent() && len(f.ownDropIns()) == 0 && len(f.Node.Conf.Own()) == 0:
 		if f.Node.SeesNode() && len(f.Node.Agents()) == 0 {

@@ -4,7 +4,6 @@
 package doctor
 
 import (
-	"errors"
 	"io/fs"
 	"path"
 	"slices"
@@ -139,7 +138,7 @@ func checkDropInsLoad(f *Facts) Finding {
 	}
 	var bad, good []string
 	for _, c := range list {
-		if errors.Is(c.Err, fs.ErrPermission) {
+		if hidden(c.Err) {
 			return unknown(c.Err.Error())
 		}
 		if c.Err != nil {

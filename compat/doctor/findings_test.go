@@ -213,6 +213,27 @@ func ptp() *node {
 	return n
 }
 
+// unreadable makes a directory with the primary CNI's file and one that only root may read.
+func unreadable(name string, crio bool) func(*node) {
+	return func(n *node) {
+		list, err := conflist.Parse("10-aws.conflist", []byte(awsList))
+		if err != nil {
+			panic(err)
+		}
+		err = &conflist.Error{File: name, Err: fs.ErrPermission}
+		n.opts.Conf = &conflist.Dir{Path: "etc/cni/net.d", Files: []conflist.File{{Name: "10-aws.conflist", Network: list}}}
+		if name == conflist.DropInFile {
+			n.opts.Conf.DropIns = map[string][]conflist.DropInConf{"aws-cni": {{Name: name, Err: err}}}
+		} else {
+			n.opts.Conf.Files = append(n.opts.Conf.Files, conflist.File{Name: name, Err: err})
+		}
+		slices.SortFunc(n.opts.Conf.Files, func(a, b conflist.File) int { return strings.Compare(a.Name, b.Name) })
+		if crio {
+			n.opts.Conf.ForCRIO("")
+		}
+	}
+}
+
 func chainFindings() []finding {
 	edit := func(file, before, after string) func(*node) {
 		return func(n *node) {
@@ -238,16 +259,11 @@ func chainFindings() []finding {
 		{name: "CRI-O's network is nowhere", code: "PW201", node: aws, change: func(n *node) {
 			n.files["proc/3/comm"], n.files["etc/crio/crio.conf"] = "crio\n", "[crio.network]\ncni_default_network = 'x'\n"
 		}, want: doctor.Fail, seen: "CRI-O takes the network x (cni_default_network), and no file in /etc/cni/net.d has it", fix: "restart"},
-		{name: "not read by this user", code: "PW201", node: aws, change: func(n *node) {
-			n.opts.Conf = &conflist.Dir{Path: "etc/cni/net.d", Files: []conflist.File{{Name: "00-a.conflist", Err: &conflist.Error{File: "00-a.conflist", Err: fs.ErrPermission}}}}
-		}, want: doctor.Unknown, seen: "00-a.conflist"},
-		{name: "a drop-in not read by this user", code: "PW212", node: aws, change: func(n *node) {
-			list, _ := conflist.Parse("10-aws.conflist", []byte(awsList))
-			n.opts.Conf = &conflist.Dir{
-				Path: "etc/cni/net.d", Files: []conflist.File{{Name: "10-aws.conflist", Network: list}},
-				DropIns: map[string][]conflist.DropInConf{"aws-cni": {{Name: "50-podweir.conf", Err: fs.ErrPermission}}},
-			}
-		}, want: doctor.Unknown, seen: "permission denied"},
+		{name: "not read by this user", code: "PW201", node: aws, change: unreadable("00-a.conflist", false), want: doctor.Unknown, seen: "00-a.conflist"},
+		{name: "not read by this user, but by CRI-O", code: "PW201", node: aws, change: unreadable("00-a.conflist", true), want: doctor.Unknown, seen: "00-a.conflist"},
+		{name: "another not read by this user", code: "PW201", node: aws, change: unreadable("99-z.conflist", false), want: doctor.OK, seen: "10-aws.conflist"},
+		{name: "a drop-in not read by this user", code: "PW212", node: aws, change: unreadable("50-podweir.conf", false), want: doctor.Unknown, seen: "permission denied"},
+		{name: "not chained, by what this user reads", code: "PW202", node: aws, change: unreadable("50-podweir.conf", false), want: doctor.Unknown, seen: "permission denied"},
 		{name: "not chained", code: "PW202", node: aws, change: func(n *node) { delete(n.files, own) }, want: doctor.Fail, seen: "10-aws.conflist: aws-cni → egress-cni", fix: "delivery drop-in"},
 		{name: "not chained, and nothing may be written", code: "PW202", node: aws, change: func(n *node) {
 			delete(n.files, own)

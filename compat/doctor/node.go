@@ -18,16 +18,9 @@ import (
 	"github.com/podweir/podweir/plugin/terms"
 )
 
-// SeesNode says whether the node's own processes are visible.
-func (f *Facts) SeesNode() bool {
-	return slices.ContainsFunc(f.Node.Processes, func(p detect.Process) bool {
-		return p.Name == "kubelet" || p.Name == "containerd" || p.Name == "crio" || strings.HasPrefix(p.Name, "k3s") || strings.HasPrefix(p.Name, "rke2")
-	})
-}
-
 func checkVisible(f *Facts) Finding {
 	var miss []string
-	if !f.SeesNode() {
+	if !f.Node.SeesNode() {
 		miss = append(miss, "no kubelet and no container runtime among the processes")
 	}
 	if f.Node.Sockets == nil {
@@ -69,7 +62,7 @@ func (f *Facts) adviceForFacts() string {
 	switch {
 	case f.Profile.Family == "cilium" && !f.Node.Cilium.API:
 		return "let the doctor ask Cilium's agent (PW401)"
-	case !f.SeesNode() || f.Node.Sockets == nil:
+	case !f.Node.SeesNode() || f.Node.Sockets == nil:
 		return "let the doctor see the node (PW107)"
 	}
 	return "nothing on the node reports it: report it, with the output of podweir doctor -o json"
@@ -275,8 +268,8 @@ func readBinary(root fs.FS, name string) Binary {
 	return b
 }
 
-// mountedWith returns the directories on a file system that is mounted with an option: on one
-// with noexec nothing can be run, whatever the mode of the file.
+// mountedWith returns the directories on a file system that is mounted with an option, links
+// followed: on one with noexec nothing can be run, whatever the mode of the file.
 func mountedWith(root fs.FS, option string, dirs ...string) []string {
 	b, err := fs.ReadFile(root, "proc/1/mounts")
 	if err != nil {
@@ -285,15 +278,16 @@ func mountedWith(root fs.FS, option string, dirs ...string) []string {
 	var out []string
 	for _, dir := range dirs {
 		best, has := "", false
+		at := "/" + unlinked(root, dir)
 		for line := range strings.Lines(string(b)) {
 			f := strings.Fields(line)
 			if len(f) < 4 {
 				continue
 			}
-			at := strings.ReplaceAll(f[1], `\040`, " ")
+			mount := strings.ReplaceAll(f[1], `\040`, " ")
 			// A later mount at the same place covers the earlier one.
-			if below("/"+dir, at) && len(at) >= len(best) {
-				best, has = at, slices.Contains(strings.Split(f[3], ","), option)
+			if below(at, mount) && len(mount) >= len(best) {
+				best, has = mount, slices.Contains(strings.Split(f[3], ","), option)
 			}
 		}
 		if has {
@@ -301,6 +295,28 @@ func mountedWith(root fs.FS, option string, dirs ...string) []string {
 		}
 	}
 	return out
+}
+
+// unlinked is a directory of the node without symbolic links: /opt may be one to /var/opt, which
+// is another mount.
+func unlinked(root fs.FS, dir string) (done string) {
+	const most = 40
+	rest := strings.Split(dir, "/")
+	for links := 0; len(rest) > 0; {
+		next := path.Join("/", done, rest[0])[1:]
+		rest = rest[1:]
+		target, err := fs.ReadLink(root, next)
+		if err != nil || links == most {
+			done = next
+			continue
+		}
+		links++
+		if path.IsAbs(target) {
+			done = ""
+		}
+		rest = append(strings.Split(target, "/"), rest...)
+	}
+	return done
 }
 
 // below says whether a path is a directory or in it.

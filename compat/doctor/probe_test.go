@@ -7,9 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/detect"
@@ -156,6 +158,27 @@ func TestDeliveryThatWasAskedFor(t *testing.T) {
 		}
 		if asked.ByAgent() && rep.Delivery != string(asked) {
 			t.Errorf("requested %q: the delivery is %q", asked, rep.Delivery)
+		}
+	}
+}
+
+// Behind a link is another mount: on Fedora CoreOS / is mounted read-only, and /opt leads to /var.
+func TestWritableBehindALink(t *testing.T) {
+	for mounts, want := range map[string]profiles.Delivery{
+		"/dev/sda9 / ext4 ro 0 0\n/dev/sda8 /etc ext4 rw 0 0\n/dev/sda8 /var ext4 rw 0 0\n": profiles.DropIn,
+		"/dev/sda9 /var ext4 ro 0 0\n": profiles.Watch,
+	} {
+		n := aws()
+		n.files["proc/1/mounts"] += mounts
+		n.exec = nil
+		root := n.root()
+		root["opt"] = &fstest.MapFile{Data: []byte("var/../var/opt"), Mode: fs.ModeSymlink | 0o777}
+		for _, plugin := range []string{"podweir-cni", "aws-cni"} {
+			root["var/opt/cni/bin/"+plugin] = &fstest.MapFile{Mode: 0o755}
+		}
+		f := doctor.Gather(t.Context(), root, detect.Read(t.Context(), root, n.opts), doctor.Options{})
+		if f.PluginBinary.Path == "" || f.Choice.Delivery != want {
+			t.Errorf("%q: binary %+v, delivery %s: %s; want %s", mounts, f.PluginBinary, f.Choice.Delivery, f.Choice.Why, want)
 		}
 	}
 }
