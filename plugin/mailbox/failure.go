@@ -54,3 +54,51 @@ func (d Dir) Failures() ([]Failure, error) {
 		return f
 	})
 }
+
+// Reasons of an [Unshaped] that readers tell apart from the others.
+const (
+	// ReasonInvalid: a rate cannot be read.
+	ReasonInvalid = "invalid"
+	// ReasonOverdue: the pod's network was not found in time.
+	ReasonOverdue = "overdue"
+)
+
+// Unshaped tells that a pod runs without its limit, or without that of one direction,
+// as the agent knows it. It names the pod and not an attachment: the runtime may not
+// even have a sandbox of it.
+type Unshaped struct {
+	Pod string `json:"pod"`
+	UID string `json:"uid"`
+	// Reason is a value of the metric podweir_unshaped_pods.
+	Reason string    `json:"reason"`
+	Since  time.Time `json:"since"`
+	Error  string    `json:"error"`
+}
+
+func (d Dir) unshapedDir() string { return filepath.Join(string(d), "unshaped") }
+
+func (d Dir) unshapedPath(uid string) string {
+	return filepath.Join(d.unshapedDir(), url.QueryEscape(uid)+".json")
+}
+
+// RecordUnshaped leaves a record for status and the doctor. That it cannot be written
+// is logged: the pod's Event says the same.
+func (d Dir) RecordUnshaped(log *slog.Logger, u *Unshaped) {
+	path := d.unshapedPath(u.UID)
+	if err := Write(path, u); err != nil {
+		log.Error("record of a pod without its limit not written", "path", path, "error", err)
+	}
+}
+
+// ClearUnshaped removes the record of a pod, if there is one.
+func (d Dir) ClearUnshaped(uid string) { _ = os.Remove(d.unshapedPath(uid)) }
+
+// ForgetUnshaped removes all such records: an agent that starts looks at every pod
+// itself.
+func (d Dir) ForgetUnshaped() { _ = os.RemoveAll(d.unshapedDir()) }
+
+// Unshaped returns the pods that run without a limit as the agent knows it, in the
+// order of their UIDs.
+func (d Dir) Unshaped() ([]Unshaped, error) {
+	return readRecords(d.unshapedDir(), func(uid, why string) Unshaped { return Unshaped{Pod: "pod " + uid, UID: uid, Error: why} })
+}

@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -71,4 +72,19 @@ func looks(o *options) func(context.Context) ([]view.PodRate, time.Time, error) 
 		before = now
 		return rates, now.Time, nil
 	}
+}
+
+// podsByAddress are the names of the node's pods by their addresses, as the runtime tells
+// them. Pods that start later are not among them. Pods with the node's network have its address.
+func podsByAddress(ctx context.Context, o *options) map[netip.Addr]string {
+	all := make(map[netip.Addr]string)
+	pods, _ := o.examined().Pods(ctx) // a runtime that does not answer leaves the addresses
+	for i := range pods {
+		for _, a := range pods[i].Addresses {
+			if pods[i].NetNSPath != "" {
+				all[a] = pods[i].Name
+			}
+		}
+	}
+	return all
 }
