@@ -234,7 +234,11 @@ func (n *Node) Carried(r *apply.Record) (hostif.Traffic, error) {
 		return hostif.Traffic{}, apply.ErrGone
 	}
 	all, err := p.handle.Traffic()
-	return all[r.Interface.PodIndex], err
+	t, there := all[r.Interface.PodIndex]
+	if err == nil && !there {
+		err = apply.ErrGone
+	}
+	return t, err
 }
 
 // Waits returns how long the packets of each band of a direction waited.

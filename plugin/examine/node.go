@@ -379,7 +379,9 @@ func (n *Node) Flows(context.Context) ([]doctor.Flow, error) {
 		if a.Error != "" {
 			continue // PW602 and PW608 tell
 		}
-		carried, err := node.Carried(a.Record()) // the ifb gives packets back behind the point where the device counts
+		now := *a.Record()
+		now.Interface = a.Interface
+		carried, err := node.Carried(&now) // the ifb gives packets back behind the point where the device counts
 		passed := map[terms.Direction]doctor.Count{
 			terms.Ingress: {Packets: carried.ReceivedPackets, Bytes: carried.ReceivedBytes}, terms.Egress: {Packets: carried.SentPackets, Bytes: carried.SentBytes},
 		}
