@@ -50,7 +50,7 @@ func (s *Share) Changed() bool { return atomic.LoadUint32(&s.Active) != s.wrote 
 // Set writes what the direction has at another share, and makes the meters those of that:
 // what waits takes more or less time now. What flows sent is an estimate in parts of the
 // share and stays as it is: within a tenth of a second it matches the new share, and
-// converting it made no difference (docs/results/shares.md).
+// converting it made no difference.
 //
 // It is for one writer at a time, who holds the lock of the attachment.
 func (s *Share) Set(dp *shaping.Datapath) {
