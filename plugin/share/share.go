@@ -10,6 +10,8 @@
 //   - Members in whose queues packets wait divide the limit by max-min: nobody gets more
 //     while another one has less and wants more. The others get somewhat more than comes to
 //     them, and one whose queue will be empty by the next tick gets what that takes.
+//     One that sends in bursts of a tick or two, with pauses as brief, gets what it needs on
+//     average: shares that follow such bursts always come too late.
 //   - A member that sends nothing keeps a small share, so that its next packet does not wait
 //     for a tick. These shares come on top, a tenth of the limit for all members together.
 //   - A ledger holds what the limit allowed and was not sent. What was sent beyond the limit
@@ -49,6 +51,9 @@ const (
 	halving = 10 * time.Millisecond
 	// soon is by when a member sends what waits, if it gets what that takes: the next tick.
 	soon = 20 * time.Millisecond
+	// averaged is the time of a member's average. Bursts and pauses are brief that last two ticks, or briefly; in a pause
+	// at most littlePart of the average comes, or of the share if that is less.
+	averaged, briefly, littlePart = 100 * time.Millisecond, 50 * time.Millisecond, 4
 	// longestTick bounds the time between two ticks in what is computed.
 	longestTick = time.Minute
 )
@@ -80,9 +85,14 @@ type Member struct {
 	sent, sentBefore      units.Bytes
 	waiting, waitedBefore units.Bytes
 	seen                  bool
-	recent                units.ByteRate
-	demand                units.ByteRate
-	settled               bool
+	recent, average       units.ByteRate
+	// phase is how long packets have been coming, or, if less than 0, how long none have. lastBurst is how long they came
+	// before the pause.
+	phase, lastBurst time.Duration
+	// brief says that the member sends in brief bursts with brief pauses.
+	brief   bool
+	demand  units.ByteRate
+	settled bool
 }
 
 // New returns a group without members. The limit is at least [units.MinRate].
@@ -186,6 +196,7 @@ func (g *Group) enter(passed time.Duration) {
 		if !m.Outside {
 			m.recent = min(m.recent, g.limit)
 		}
+		m.follow(min(rateOf(came, passed), g.limit), passed)
 		m.want()
 	}
 	most := int64(min(sent, math.MaxInt64/4))
@@ -193,11 +204,36 @@ func (g *Group) enter(passed time.Duration) {
 	g.balance = min(max(g.balance, -int64(g.limit.Bytes(mostDebt))), int64(g.limit.Bytes(Credit)))
 }
 
-// want sets what the member asks for, by what comes to it and waits.
+// follow takes the rate at which packets came since the last tick for the average, and for whether the member sends in
+// brief bursts.
+func (m *Member) follow(came units.ByteRate, passed time.Duration) {
+	switch comes := came > min(m.average, m.Share)/littlePart; {
+	case comes && m.phase < 0:
+		m.brief = m.lastBurst <= briefly && -m.phase <= briefly
+		m.phase = passed
+	case comes:
+		m.phase += passed
+	case m.phase > 0:
+		m.lastBurst, m.phase = m.phase, -passed
+	case m.phase < 0:
+		m.phase -= passed
+	}
+	m.brief = m.brief && m.phase <= briefly && -m.phase <= briefly
+	part := passed.Seconds() / (passed + averaged).Seconds()
+	m.average = units.ByteRate(float64(m.average) + part*(float64(came)-float64(m.average)))
+}
+
+// want sets what the member asks for, by what comes to it and waits. One that sends in brief bursts asks for its average,
+// in its pauses, too: a burst is over before a tick could answer it, and what waits leaves in the pause.
 func (m *Member) want() {
-	m.demand = m.recent + m.recent/headroomPart + rateOf(m.waiting, soon)
-	if m.waiting > m.Share.Bytes(soon) {
+	gone := rateOf(m.waiting, soon)
+	switch {
+	case m.brief:
+		m.demand = max(m.average+m.average/headroomPart, gone)
+	case m.waiting > m.Share.Bytes(soon):
 		m.demand = endless
+	default:
+		m.demand = m.recent + m.recent/headroomPart + gone
 	}
 	m.demand = m.atMost(m.demand)
 }

@@ -59,11 +59,24 @@ func bursts(on, off time.Duration, seed uint64) load {
 	}
 }
 
+// pulses offers the whole limit for the same time of each turn, and begins anywhere in one.
+func pulses(on, turn time.Duration, seed uint64) load {
+	begins := time.Duration(rand.New(rand.NewPCG(seed, 1)).Int64N(int64(turn)))
+	return func(at time.Duration) float64 {
+		if (at+begins)%turn >= on {
+			return 0
+		}
+		return float64(limit.ByteRate().Bytes(step))
+	}
+}
+
 // queue is what the kernel does with a member: a bucket whose credit is in time, as in a
 // class of HTB, and packets as a fluid, at most so many.
 type queue struct {
 	*share.Member
 	offered load
+	// out says that it is as deep as out of a pod: by its share, and half as deep as others at most.
+	out     bool
 	waiting float64
 	credit  time.Duration
 	sent    float64
@@ -73,8 +86,11 @@ type queue struct {
 
 func (q *queue) step(at time.Duration) {
 	q.credit = min(q.credit+step, bucket)
-	q.waiting = min(q.waiting+q.offered(at), 250_000)
-	rate := float64(q.Share)
+	rate, deep := float64(q.Share), 250_000.0
+	if q.out {
+		deep = min(max(0.075*rate, 30_000), 125_000)
+	}
+	q.waiting = max(q.waiting, min(q.waiting+q.offered(at), deep))
 	out := max(min(q.waiting, q.credit.Seconds()*rate), 0)
 	q.waiting -= out
 	q.credit -= time.Duration(out / rate * float64(time.Second))
@@ -89,9 +105,14 @@ func run(g *share.Group, last time.Duration, loads ...load) []*queue {
 
 // runEvery is run with so many steps from one tick to the next: on a busy node the agent comes late.
 func runEvery(perTick int, g *share.Group, last time.Duration, loads ...load) []*queue {
+	return runQueues(perTick, g, last, false, loads...)
+}
+
+// runQueues is runEvery with queues out of pods, or others.
+func runQueues(perTick int, g *share.Group, last time.Duration, out bool, loads ...load) []*queue {
 	queues := make([]*queue, len(loads))
 	for i := range loads {
-		queues[i] = &queue{Member: &share.Member{}, offered: loads[i]}
+		queues[i] = &queue{Member: &share.Member{}, offered: loads[i], out: out}
 		g.Join(queues[i].Member)
 	}
 	for n := range int(last / step) {
@@ -187,6 +208,61 @@ func TestSumIsTheLimit(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Out of a pod, what a small share does not let out is dropped. Bursts that are over before a share can follow them lose
+// little all the same, and bulk has what they leave.
+func TestBriefBursts(t *testing.T) {
+	t.Parallel()
+	brief := func(pods int, seed uint64) (loads []load) {
+		for i := range pods {
+			loads = append(loads, pulses(15*time.Millisecond, 60*time.Millisecond, seed+uint64(i)))
+		}
+		return loads
+	}
+	for name, c := range map[string]struct {
+		pods   int
+		beside []load
+		// used is what the group uses at least, first what the first pod does.
+		used, first float64
+	}{
+		"eight pods":             {pods: 8, used: 0.97, first: 0.115},
+		"sixteen pods":           {pods: 16, used: 0.97, first: 0.055},
+		"eight pods beside bulk": {pods: 8, beside: []load{bulk(0, time.Hour)}, used: 0.97, first: 0.1},
+		"one pod beside bulk":    {pods: 1, beside: []load{bulk(0, time.Hour), steady(0), steady(0), steady(0)}, used: 0.96, first: 0.12},
+	} {
+		for seed := range uint64(5) {
+			queues := runQueues(perTick, share.New(limit), 6*time.Second, true, append(brief(c.pods, 100*seed), c.beside...)...)
+			second, tenth := worst(queues, inSecond), worst(queues, inSecond/10)
+			used, first := total(queues, 2*inSecond, 6*inSecond), total(queues[:1], 2*inSecond, 6*inSecond)
+			t.Logf("%s: worst second %.4f, worst tenth %.4f, used %.4f, by the first %.4f", name, second, tenth, used, first)
+			if second > 1.01 || tenth > 1.05 || used < c.used || first < c.first {
+				t.Errorf("%s: want at most 1.01 and 1.05, at least %v and %v", name, c.used, c.first)
+			}
+		}
+	}
+}
+
+// What pods with brief bursts keep for the next one others have soon after the last one.
+func TestBriefBurstsEnd(t *testing.T) {
+	t.Parallel()
+	loads := []load{bulk(0, time.Hour)}
+	for i := range 3 {
+		sends := pulses(15*time.Millisecond, 60*time.Millisecond, uint64(i))
+		loads = append(loads, func(at time.Duration) float64 {
+			if at >= 3*time.Second {
+				return 0
+			}
+			return sends(at)
+		})
+	}
+	queues := runQueues(perTick, share.New(limit), 4*time.Second, true, loads...)
+	if used := total(queues, 3*inSecond+100, 3*inSecond+200); used < 0.97 {
+		t.Errorf("%.4f of the limit used from 100 ms after three of four stopped, want at least 0.97", used)
+	}
+	if used := total(queues[:1], 3*inSecond+200, 4*inSecond); used < 0.97 {
+		t.Errorf("%.4f of the limit used by the one that is left, want at least 0.97", used)
 	}
 }
 
