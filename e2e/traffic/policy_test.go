@@ -195,9 +195,29 @@ func TestPrivilegedSetLosesNothingThatWaits(t *testing.T) {
 // The queue on an ifb in the pod's namespace holds the cap, too.
 func TestPrivilegedIngressByIFBHoldsTheCap(t *testing.T) {
 	testutil.RequireQdisc(t, "ifb")
+	const capacity = 20 * mbit
 	for _, load := range []Load{TCP1, UDP} {
-		judge(t, Case{
-			Cap: 20 * mbit, Direction: Ingress, Load: load, Duration: 3 * time.Second, Keys: map[string]any{"ingressPlace": "ifb"},
+		t.Run(load.Name, func(t *testing.T) {
+			beside(t, capacity)
+			r := newRig(t)
+			pod := shaped(t, r, capacity, map[string]any{"ingressPlace": "ifb"})
+			before, err := wiremeter.Attach(pod.Netns, pod.IfName, wiremeter.Received)
+			must.OK(t, err)
+			t.Cleanup(func() { _ = before.Close() })
+			from := wiremeter.Now()
+			got, err := r.MeasureOn(t.Context(), pod, Case{
+				Cap: capacity, Direction: Ingress, Load: load, Duration: 3 * time.Second,
+			})
+			must.OK(t, err)
+			t.Logf("worst second %.4f of the cap, used %.3f", got.WorstShare(), got.Used)
+			if err := got.Err(); err != nil {
+				t.Error(err)
+			}
+			arrived, err := before.Read(from, wiremeter.Now())
+			must.OK(t, err)
+			if sent := float64(arrived.Worst(time.Second)) * 8 / capacity; load.Flows == 0 && sent < 1.5 {
+				t.Errorf("%.2f of the cap arrived before the ifb, so nothing was tested", sent)
+			}
 		})
 	}
 }

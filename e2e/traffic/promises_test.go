@@ -209,13 +209,19 @@ func TestPrivilegedTCPKeepsItsShareBesideUDP(t *testing.T) {
 		{100 * mbit, "cubic", 4, 0.15, 0.35},
 		// It had 0.07 to 0.10 into the pod and 0.33 to 0.43 out of it.
 		{100 * mbit, "bbr", 1, 0.4, 1},
-		// Taken for a sender that does not slow down it would have what TCP leaves.
-		{100 * mbit, lab.QUIC, 1, 0.35, 1},
+		// It has 0.55 out of the pod, and 0.46 if the queue is no shorter beside such a sender.
+		{100 * mbit, lab.QUIC, 1, 0.5, 1},
 	} {
 		for _, d := range Directions {
+			if tt.congestion == lab.QUIC && d == Ingress {
+				continue // 0.44 to 0.46, and 0.39 in the same way: too near to judge
+			}
 			t.Run(fmt.Sprintf("%dM/%v/%d %s", tt.capacity/mbit, d, tt.flows, tt.congestion), func(t *testing.T) {
-				if tt.flows > 1 && d == Ingress || tt.congestion == "bbr" && d == Egress || tt.congestion == lab.QUIC && d == Ingress {
+				if tt.flows > 1 && d == Ingress || tt.congestion == "bbr" && d == Egress {
 					mark.Nightly(t, "one flow decides into a pod, and many out of it")
+				}
+				if tt.congestion == lab.QUIC {
+					mark.Nightly(t, "a machine with other work is enough to miss the bar; BBR shows the same")
 				}
 				offered := 1.2
 				if tt.capacity > 10*mbit {
