@@ -137,20 +137,6 @@ func LargeProgram(tb testing.TB, name string, bytes int32) Program {
 	})
 }
 
-// ClassProgram loads a tc program that answers the class with this minor to
-// every packet.
-func ClassProgram(tb testing.TB, name string, minor int32) Program {
-	tb.Helper()
-	const tcClassID = 72 // offsetof(struct __sk_buff, tc_classid)
-	return load(tb, name, asm.Instructions{
-		// By a register: before 6.5 no constant can be stored into a context.
-		asm.Mov.Imm(asm.R2, minor),
-		asm.StoreMem(asm.R1, tcClassID, asm.R2, asm.Word),
-		asm.Mov.Imm(asm.R0, 0),
-		asm.Return(),
-	})
-}
-
 // RedirectProgram loads a tc program that redirects every packet to the device
 // with this ifindex.
 func RedirectProgram(tb testing.TB, name string, ifindex int32) Program {
