@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"maps"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -343,109 +342,6 @@ func texts(v any) []string {
 		}
 	}
 	return out
-}
-
-const kubeletFile = "var/lib/kubelet/config.yaml"
-
-// endpointLine is of YAML or JSON.
-var endpointLine = regexp.MustCompile(`(?m)(?:^|[{,])\s*"?containerRuntimeEndpoint"?:\s*["']?([^"',\s}]+)`)
-
-// KubeletSocket is the socket of the container runtime that the kubelet of a node uses,
-// below the root; "" if it is not known.
-func KubeletSocket(root fs.FS) string {
-	r := &reader{root: root, node: &Node{}}
-	return kubeletSocket(root, r.processes())
-}
-
-// kubelets are what runs as the kubelet, with the socket that it uses by itself: "" if its
-// configuration names one.
-var kubelets = []struct{ process, socket string }{
-	{"kubelet", ""}, {"k3s-server", k3sSocket}, {"k3s-agent", k3sSocket}, {"kubelite", "var/snap/microk8s/common/run/containerd.sock"},
-}
-
-const k3sSocket = "run/k3s/containerd/containerd.sock"
-
-func kubeletSocket(root fs.FS, processes []Process) string {
-	for _, k := range kubelets {
-		if args, seen := argsOf(processes, k.process); seen {
-			return cmp.Or(configuredSocket(root, args), k.socket)
-		}
-	}
-	return ""
-}
-
-// serving leaves the container runtime that the kubelet asks where others run beside it, as
-// dockerd's containerd does; all where none is known to be the kubelet's.
-func serving(root fs.FS, processes []Process) []Process {
-	socket := kubeletSocket(root, processes)
-	if socket == "" {
-		return processes
-	}
-	others, found := map[string]bool{}, false
-	for i := range processes {
-		if at := listensOn(root, &processes[i]); at != "" {
-			other := socketPath(at) != socket
-			others[processes[i].PID], found = other, found || !other
-		}
-	}
-	if !found {
-		return processes
-	}
-	return slices.DeleteFunc(processes, func(p Process) bool { return others[p.PID] })
-}
-
-// listensOn is where a container runtime listens, "" for another process.
-func listensOn(root fs.FS, p *Process) string {
-	switch p.Name {
-	case "containerd":
-		if set := flagOf(p.Args, "--address", "-a"); set != "" {
-			return set
-		}
-		c, all := RuntimeConfig{}, map[string]any{}
-		c.imports(root, flagFile(p.Args, containerdFile, "--config", "-c"), all)
-		grpc, _ := all["grpc"].(map[string]any)
-		set, _ := grpc["address"].(string)
-		return cmp.Or(set, "/run/containerd/containerd.sock")
-	case "crio":
-		return cmp.Or(flagOf(p.Args, "--listen"), "/run/crio/crio.sock")
-	case "cri-dockerd":
-		return "/run/cri-dockerd.sock"
-	}
-	return ""
-}
-
-// configuredSocket is the socket of a kubelet with these arguments, "" if neither they nor its
-// files name one.
-func configuredSocket(root fs.FS, args []string) string {
-	// The flag is the older way and still counts more. Of the files the last one counts.
-	endpoint := flagOf(args, "--container-runtime-endpoint")
-	if endpoint == "" {
-		files := []string{flagFile(args, kubeletFile, "--config")}
-		if dir := flagFile(args, "", "--config-dir"); dir != "" {
-			files = append(files, matches(root, dir+"/*.conf")...)
-		}
-		for _, name := range files {
-			// What cannot be read names none.
-			b, _ := fs.ReadFile(root, name)
-			if m := endpointLine.FindSubmatch(b); m != nil {
-				endpoint = string(m[1])
-			}
-		}
-	}
-	return socketPath(strings.TrimPrefix(endpoint, "unix://"))
-}
-
-// socketPath is the path of a socket below the root, "" if it is not absolute.
-func socketPath(socket string) string {
-	if !strings.HasPrefix(socket, "/") {
-		return ""
-	}
-	// /var/run is a link to /run, which does not lead below another root.
-	socket = clean(socket)
-	if rest, ok := strings.CutPrefix(socket, "var/run/"); ok {
-		return "run/" + rest
-	}
-	return socket
 }
 
 // argsOf are the arguments of the first process with this name, and whether there is one.

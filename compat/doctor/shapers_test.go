@@ -5,6 +5,7 @@ package doctor_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -229,4 +230,133 @@ func TestRefusedInOneSentence(t *testing.T) {
 			t.Errorf("%s: PW507 is %v with %q, want %q for both directions", p.Name, o.Status, o.Evidence, sentence)
 		}
 	}
+}
+
+// felixFilter is what Felix puts on the device of a pod with a limit of egress.
+var felixFilter = judge.Program{Kind: terms.HookKindClsact, Hook: terms.HookIngress, FilterKind: "u32", Pref: 1, FilterHandle: 0x80000800}
+
+// hooked puts programs on the hooks of the first pod's device.
+func hooked(in, out []judge.Program) func(*node) {
+	return func(n *node) {
+		n.kernel.devices[0].In.Programs, n.kernel.devices[0].Out.Programs = in, out
+	}
+}
+
+// besideFindings are about what real neighbours were seen to do.
+func besideFindings() []finding {
+	withBandwidth := func(n *node) {
+		n.files[net+"10-aws.conflist"] = strings.Replace(awsList, "]}", bottled, 1)
+		n.spliceIn("10-aws.conflist")
+	}
+	// result has libcni keep what the plugins answered.
+	result := func(text string) func(*node) {
+		return func(n *node) {
+			n.files[results+"aws-cni-c2-eth0"] = strings.Replace(cached("c2", limited), `"result":{}`, text, 1)
+			n.files["run/netns/cni-1"] = ""
+		}
+	}
+	const interfaces = `"result":{"cniVersion":"0.4.0","interfaces":[{"name":"eni1"},{"name":"eth0","sandbox":"/var/run/netns/%s"},{"name":"dummy1","mac":"0","sandbox":"0"}]}`
+	// paced is a node whose Cilium has its manager on, with these qdiscs on its devices.
+	paced := func(devices, keys string, queues map[string][]string) func(*node) {
+		return func(n *node) {
+			managed("1.20.2", keys)(n)
+			n.live = agent{health: strings.Replace(n.live.(agent).health, `"enabled":true`, `"enabled":true,"devices":`+devices, 1)}
+			n.settings("enable-bandwidth-manager", "true")
+			n.kernel.queues = queues
+			n.kernel.attached = nil
+		}
+	}
+	renamed := func(n *node) {
+		delete(n.files, net+"cilium/50-podweir.conf")
+		n.files[net+"00-podweir-05-.conflist.cilium_bak"] = "{}"
+	}
+	pfifo := map[string][]string{"eth0": {"mq", "pfifo_fast"}, "eth1": {"mq", "fq"}}
+	return append(besideFelixFindings(), []finding{
+		{name: "a cure in the agent's pod", code: "PW602", node: aws, change: func(n *node) {
+			n.kernel.attached[0].Drift, n.run = []string{"no root qdisc"}, "kubectl -n kube-system exec podweir-x -- podweir"
+		}, want: doctor.Fail, seen: "no root qdisc", fix: "kubectl -n kube-system exec podweir-x -- podweir repair"},
+		{name: "a cure for the cluster", code: "PW608", node: aws, change: func(n *node) { n.kernel.attached[0].Gone, n.run = true, terms.ByKubectl }, want: doctor.Warn, seen: "default/web", fix: "kubectl podweir exec NODE -- podweir gc"},
+		{name: "renamed, and drop-ins are read", code: "PW214", node: cilium, change: renamed, want: doctor.Fail, seen: "cilium_bak", fix: "podweir install, which takes the delivery drop-in"},
+		{name: "renamed, and drop-ins are not read", code: "PW214", node: cilium, change: func(n *node) { renamed(n); n.opts.Runtime = "containerd://1.7.2" }, want: doctor.Fail, seen: "cilium_bak", fix: "cni.configMap"},
+		{name: "manager without fq", code: "PW404", node: cilium, change: paced(`["eth0","eth1"]`, "", pfifo), want: doctor.Warn, seen: "Cilium's bandwidth manager is on, and eth0 (mq, pfifo_fast) has no fq", fix: "bandwidthManager.enabled=false"},
+		{name: "manager with fq", code: "PW404", node: cilium, change: paced(`["eth1"]`, "", pfifo), want: doctor.OK, seen: "agree, and its devices have fq"},
+		{name: "manager on a kernel without fq", code: "PW404", node: cilium, change: func(n *node) {
+			paced(`null`, "", nil)(n)
+			n.kernel.features.Queues["fq"] = profiles.No
+		}, want: doctor.Warn, seen: "the kernel has no fq", fix: "bandwidthManager.enabled=false"},
+		{name: "manager, and nothing known of its devices", code: "PW404", node: cilium, change: paced(`null`, "", nil), want: doctor.OK, seen: "agree"},
+		{name: "left to a manager without fq", code: "PW409", node: cilium, change: paced(`["eth0"]`, `,"shaper":"cilium"`, pfifo), want: doctor.Fail, seen: "leaves egress limits to Cilium's bandwidth manager, and eth0 (mq, pfifo_fast) has no fq", fix: "shaper=podweir"},
+		{name: "left to a manager with fq", code: "PW409", node: cilium, change: paced(`["eth1"]`, `,"shaper":"cilium"`, pfifo), want: doctor.OK, seen: "egress and ingress limits to Cilium's"},
+		{name: "ingress alone is left to it", code: "PW409", node: cilium, change: paced(`["eth0"]`, `,"ingressShaper":"cilium"`, pfifo), want: doctor.OK, seen: "ingress limits to Cilium's"},
+		{name: "a pod whose DEL failed", code: "PW605", node: aws, change: func(n *node) { result(fmt.Sprintf(interfaces, "cni-2"))(n) }, want: doctor.OK, seen: "0 of 0"},
+		{name: "a pod whose DEL failed, newer libcni", code: "PW605", node: aws, change: func(n *node) { result(`"netns":"/run/netns/cni-2"`)(n) }, want: doctor.OK, seen: "0 of 0"},
+		{name: "a pod of before the boot", code: "PW605", node: aws, change: func(n *node) {
+			result(fmt.Sprintf(interfaces, "cni-2"))(n)
+			delete(n.files, "run/netns/cni-1")
+			n.files["run/x"] = ""
+		}, want: doctor.OK, seen: "0 of 0"},
+		{name: "a pod that asks by podweir's annotation", code: "PW605", node: aws, change: asking(doctor.Sandbox{Asks: tenM}), want: doctor.Warn, seen: "podweir has no record of default/asks", fix: "recreate these pods"},
+		{name: "a pod that misspelt it, an agent", code: "PW605", node: aws, change: func(n *node) {
+			asking(doctor.Sandbox{Misspelt: []string{"x-rate, did you mean y-rate?"}})(n)
+			n.kernel.agent = &doctor.Agent{}
+		}, want: doctor.Warn, seen: "default/asks, whose annotation is misspelt: x-rate, did you mean"},
+		{name: "a pod whose limits are left to others", code: "PW605", node: aws, change: asking(doctor.Sandbox{Asks: tenM, Left: true}), want: doctor.OK, seen: "0 of 1"},
+		{name: "a pod that asks for nothing", code: "PW605", node: aws, change: func(n *node) {
+			asking(doctor.Sandbox{})(n)
+			n.files[results+"aws-cni-c1-eth0"] = cached("c1", limited)
+		}, want: doctor.OK, seen: "1 of 1"},
+		{name: "a pod whose annotation was removed, an agent", code: "PW605", node: aws, change: func(n *node) {
+			asking(doctor.Sandbox{Asks: tenM})(n)
+			n.files[results+"aws-cni-c2-eth0"] = cached("c2", limited)
+			n.kernel.agent = &doctor.Agent{NotReady: []doctor.Part{{Name: "delivery", Reason: "no chain"}}}
+		}, want: doctor.OK, seen: "0 of 2"},
+		{name: "a pod that asks, an agent that does not know the pods", code: "PW605", node: aws, change: func(n *node) {
+			asking(doctor.Sandbox{Asks: tenM})(n)
+			n.kernel.agent = &doctor.Agent{NotReady: []doctor.Part{{Name: "api", Reason: "403"}}}
+		}, want: doctor.Warn, seen: "default/asks"},
+		{name: "a pod that is there", code: "PW605", node: aws, change: func(n *node) { result(fmt.Sprintf(interfaces, "cni-1"))(n) }, want: doctor.Warn, seen: "default/early", fix: "recreate these pods"},
+		{name: "a pod whose namespace nobody can see", code: "PW605", node: aws, change: func(n *node) { result(`"netns":"/elsewhere/cni-2"`)(n) }, want: doctor.Warn, seen: "default/early", fix: "recreate these pods"},
+		{name: "bandwidth, replaced", code: "PW301", node: aws, change: withBandwidth, want: doctor.Warn, seen: "bandwidth is in 10-aws.conflist, and podweir's file replaces it: once podweir is uninstalled, pods with an egress limit do not start", fix: "ENABLE_BANDWIDTH_PLUGIN=false"},
+		{name: "bandwidth, replaced, without policy", code: "PW301", node: aws, change: func(n *node) {
+			withBandwidth(n)
+			n.files["proc/4/cmdline"] = "/controller\x00--enable-network-policy=false\x00"
+		}, want: doctor.Skip, seen: "does not enforce"},
+	}...)
+}
+
+// besideFelixFindings are about Calico's agent, and about programs that are not podweir's.
+func besideFelixFindings() []finding {
+	type list = []judge.Program
+	ciliumOut := judge.Program{Kind: terms.HookKindTCX, Hook: terms.HookEgress, ProgramID: 11, Name: "cil_to_containe"}
+	u32Out := felixFilter
+	u32Out.Hook = terms.HookEgress
+	standard := func(is bool, f func(*node)) func(*node) {
+		return func(n *node) { f(n); n.kernel.attached[0].Standard = is }
+	}
+	return []finding{
+		{name: "left to Felix, and podweir's own rate", code: "PW403", node: calico, change: standard(false, felix(`,"shaper":"calico"`, 20_000_000)), want: doctor.OK, seen: "are left to it"},
+		{name: "left to Felix, and still shaped", code: "PW403", node: calico, change: standard(true, felix(`,"shaper":"calico"`, 20_000_000)), want: doctor.Warn, seen: "podweir still shapes default/web", fix: "podweir detach"},
+		{name: "Felix's limit is before podweir's", code: "PW403", node: calico, change: felix("", 20_000_000), want: doctor.Fail, seen: "its limit is before podweir's on default/web", fix: "1P"},
+		{name: "Felix's filter", code: "PW502", node: calico, change: hooked(list{felixFilter}, nil), want: doctor.OK, seen: "none on 1"},
+		{name: "Felix's kind of filter on the other hook", code: "PW502", node: calico, change: hooked(nil, list{u32Out}), want: doctor.Warn, seen: "egress: u32 filter at preference 1", fix: "tc filter show dev eni0123456789a egress"},
+		{name: "a u32 filter without Calico", code: "PW502", node: ptp, change: hooked(list{felixFilter}, nil), want: doctor.Warn, seen: "u32 filter", fix: "tc filter show dev eni0123456789a ingress"},
+		{name: "a program and its id", code: "PW502", node: ptp, change: hooked(list{{Kind: terms.HookKindTCX, ProgramID: 9, Name: "tracer"}}, nil), want: doctor.Warn, seen: "tracer (program 9)", fix: "bpftool prog show id 9"},
+		{name: "Cilium with endpoint routes and BPF host routing", code: "PW502", node: cilium, change: func(n *node) {
+			n.live = agent{health: n.live.(agent).health, config: `{"status":{"daemonConfigurationMap":{"EnableEndpointRoutes":true}}}`}
+			n.kernel.devices[0].Out.Programs = list{ciliumOut}
+		}, want: doctor.OK, seen: "none on 1"},
+		{name: "Cilium 1.15 with endpoint routes and BPF host routing", code: "PW502", node: cilium, change: func(n *node) {
+			n.live = agent{health: `{"cilium":{"msg":"1.15.19 (v1.15.19-0000000)"},"host-routing":{"mode":"BPF"}}`, config: `{"status":{"daemonConfigurationMap":{"EnableEndpointRoutes":true},"datapathMode":"veth"}}`}
+			n.kernel.devices[0].Out.Programs = list{ciliumOut}
+		}, want: doctor.OK, seen: "none on 1"},
+	}
+}
+
+// tenM is what a pod asks for by podweir's own annotation, of which libcni knows nothing.
+var tenM = []terms.Ask{{Direction: terms.Egress, Name: "podweir.io/egress-rate", Value: "10M"}}
+
+// asking has the container runtime know a pod.
+func asking(s doctor.Sandbox) func(*node) {
+	s.ContainerID, s.Pod = "c9", "default/asks"
+	return func(n *node) { n.kernel.asking = []doctor.Sandbox{s} }
 }

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package conflist
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"slices"
+)
+
+// keys are the members of the network's file but its plugins and podweir's note.
+func (n *Network) keys() []string {
+	if n.Single {
+		return nil // its list is made by podweir
+	}
+	var out []string
+	for _, m := range n.members {
+		if m.key != "plugins" && m.key != markKey {
+			out = append(out, m.key)
+		}
+	}
+	return out
+}
+
+// noted says what of podweir's own file is not from others: what podweir noted when it
+// made the file, and what the original has now. Without a note, as in files of earlier
+// releases and of people, a bandwidth plugin is taken for one of the original's.
+func noted(own, original *Network) (plugins, keys []string) {
+	plugins, keys = append(original.Types(), Type), append(original.keys(), "name", "cniVersion")
+	if own.Mark != nil && own.Mark.Plugins != nil {
+		return append(plugins, own.Mark.Plugins...), append(keys, own.Mark.Keys...)
+	}
+	return append(plugins, bandwidthType), keys
+}
+
+// Foreign lists the types of the plugins that others put into podweir's own file.
+func (n *Network) Foreign(original *Network) []string {
+	plugins, _ := noted(n, original)
+	return slices.DeleteFunc(n.Types(), func(t string) bool { return slices.Contains(plugins, t) })
+}
+
+// Without lists the types of the entries that another network lacks, or has otherwise.
+func (n *Network) Without(other *Network) []string {
+	have := other.sorted()
+	var out []string
+	for _, p := range n.Plugins {
+		if !slices.Contains(have, canonical(p.Raw)) {
+			out = append(out, p.Type)
+		}
+	}
+	return out
+}
+
+// withForeign adds to what podweir makes of an original what others put into its own
+// file: each plugin behind the one that it stands behind now.
+func withForeign(made []byte, original, own *Network) ([]byte, error) {
+	if own == nil {
+		return made, nil
+	}
+	plugins, keys := noted(own, original)
+	n, err := Parse("x.conflist", made)
+	if err != nil {
+		return nil, err
+	}
+	list := slices.Clone(n.Plugins)
+	at := 0
+	for _, p := range own.Plugins {
+		if !slices.Contains(plugins, p.Type) {
+			list = slices.Insert(list, at, p)
+			at++
+			continue
+		}
+		if found := slices.IndexFunc(list, func(o Plugin) bool { return o.Type == p.Type }); found >= 0 {
+			at = found + 1
+		}
+	}
+	if len(list) > len(n.Plugins) {
+		var entries [][]byte
+		for _, p := range list {
+			entries = append(entries, p.Raw)
+		}
+		made = n.withEntries(entries)
+	}
+	for _, m := range own.members {
+		if m.key != "plugins" && m.key != markKey && !slices.Contains(keys, m.key) {
+			made = insertMember(made, m.key, m.raw)
+		}
+	}
+	return made, nil
+}
+
+// takenOutOf lists the plugins of an original that another program took out of podweir's own
+// file, now or before.
+func (n *Network) takenOutOf(own *Network) []string {
+	if own == nil || own.Mark == nil {
+		return nil
+	}
+	var out []string
+	for _, t := range n.Types()[1:] {
+		if slices.Contains(own.Mark.TakenOut, t) || slices.Contains(own.Mark.Plugins, t) && t != bandwidthType && own.Index(t) < 0 {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// withoutGone returns the network without those plugins which are not installed.
+func (n *Network) withoutGone(plugins []string, installed func(plugin string) bool) (*Network, error) {
+	gone := slices.DeleteFunc(slices.Clone(plugins), func(t string) bool { return installed == nil || installed(t) })
+	if len(gone) == 0 {
+		return n, nil
+	}
+	var entries [][]byte
+	for _, p := range n.Plugins {
+		if !slices.Contains(gone, p.Type) {
+			entries = append(entries, p.Raw)
+		}
+	}
+	return Parse(n.File, n.withEntries(entries))
+}
+
+// withEntries returns the bytes of the network with other entries in place of its own.
+func (n *Network) withEntries(entries [][]byte) []byte {
+	first, last := n.Plugins[0], n.Plugins[len(n.Plugins)-1]
+	return slices.Concat(n.raw[:first.start], bytes.Join(entries, separator(n.raw, last.start)), n.raw[last.end:])
+}
+
+// differs says in what podweir's file differs from what it has to be, "" if only in how it
+// is written. Where podweir and the plugins of others stand behind the plugin that makes
+// the interface is left to the others.
+func (n *Network) differs(wanted *Network) string {
+	if n.Types()[0] == Type || !reflect.DeepEqual(n.fixed(wanted), wanted.fixed(wanted)) {
+		return "its chain"
+	}
+	if !reflect.DeepEqual(n.sorted(), wanted.sorted()) {
+		return "an entry"
+	}
+	if !reflect.DeepEqual(n.settings(), wanted.settings()) {
+		return "a setting of the network"
+	}
+	return ""
+}
+
+// fixed are the types of a chain that wanted has from its original, in their order.
+func (n *Network) fixed(wanted *Network) []string {
+	return slices.DeleteFunc(n.Types(), func(t string) bool { return t == Type || !slices.Contains(wanted.Mark.Plugins, t) })
+}
+
+// sorted are the entries of a chain as JSON, in an order that does not depend on the
+// chain's.
+func (n *Network) sorted() []string {
+	var out []string
+	for _, p := range n.Plugins {
+		out = append(out, canonical(p.Raw))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// settings are the members of the file but its plugins, and of podweir's note what it
+// compares with.
+func (n *Network) settings() map[string]string {
+	out := map[string]string{}
+	for _, m := range n.members {
+		if m.key != "plugins" && m.key != markKey {
+			out[m.key] = canonical(m.raw)
+		}
+	}
+	if n.Mark != nil {
+		mark := *n.Mark
+		mark.SHA256 = ""
+		raw, _ := json.Marshal(mark) // it has strings only
+		out[markKey] = string(raw)
+	}
+	return out
+}
+
+// canonical is a JSON value as any program writes it that reads numbers as most do.
+func canonical(raw []byte) string {
+	var v any
+	if json.Unmarshal(raw, &v) != nil {
+		return string(raw)
+	}
+	out, err := json.Marshal(v)
+	if err != nil {
+		return string(raw)
+	}
+	return string(out)
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package doctor_test
+
+import (
+	"io/fs"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/podweir/podweir/compat/conflist"
+	"github.com/podweir/podweir/compat/detect"
+	"github.com/podweir/podweir/compat/doctor"
+	"github.com/podweir/podweir/compat/profiles"
+)
+
+// TestNRI: the one delivery that no profile has by itself.
+func TestNRI(t *testing.T) {
+	const off = "[plugins.\"io.containerd.nri.v1.nri\"]\n  disable = true\n[other]\n  disable = false\n"
+	for name, tc := range map[string]struct {
+		sockets []string
+		config  string
+		want    doctor.Status
+	}{
+		"listens":         {[]string{"/run/nri/nri.sock"}, off, doctor.OK},
+		"off":             {[]string{"/x"}, off, doctor.Fail},
+		"none listens":    {[]string{"/x"}, "", doctor.Fail},
+		"nothing is seen": {nil, "", doctor.Unknown},
+		"off, unseen":     {nil, off, doctor.Fail},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := aws()
+			n.sockets = tc.sockets
+			n.files["etc/containerd/config.toml"] = tc.config
+			root := n.root()
+			f := doctor.Gather(t.Context(), root, detect.Read(t.Context(), root, n.opts), doctor.Options{Kernel: n.kernel})
+			f.Choice.Delivery = profiles.NRI
+			checks := doctor.Run(f).Checks
+			at := slices.IndexFunc(checks, func(o doctor.Outcome) bool { return o.Code == "PW115" })
+			if got := checks[at]; got.Status != tc.want {
+				t.Errorf("PW115 = %s: %s, want %s", got.Status, got.Seen, tc.want)
+			}
+		})
+	}
+}
+
+// No file shows the deliveries nri and watch: who runs the doctor says so.
+func TestDeliveryThatWasAskedFor(t *testing.T) {
+	for asked, want := range map[profiles.Delivery]doctor.Status{
+		"": doctor.Fail, "auto": doctor.Fail, profiles.Chain: doctor.Fail, profiles.NRI: doctor.Skip, profiles.Watch: doctor.Skip,
+	} {
+		n := aws()
+		delete(n.files, own)
+		n.files["proc/77/comm"], n.files["proc/77/cmdline"] = "podweir\n", "podweir\x00agent\x00"
+		root := n.root()
+		rep := doctor.Run(doctor.Gather(t.Context(), root, detect.Read(t.Context(), root, n.opts),
+			doctor.Options{Kernel: n.kernel, Delivery: asked}))
+		at := slices.IndexFunc(rep.Checks, func(o doctor.Outcome) bool { return o.Code == "PW202" })
+		if got := rep.Checks[at]; got.Status != want {
+			t.Errorf("requested %q, without podweir in the chain: PW202 = %s: %s, want %s", asked, got.Status, got.Seen, want)
+		}
+		if asked.ByAgent() && rep.Delivery != string(asked) {
+			t.Errorf("requested %q: the delivery is %q", asked, rep.Delivery)
+		}
+	}
+}
+
+// Behind a link is another mount: on Fedora CoreOS / is mounted read-only, and /opt leads to /var.
+func TestWritableBehindALink(t *testing.T) {
+	for mounts, want := range map[string]profiles.Delivery{
+		"/dev/sda9 / ext4 ro 0 0\n/dev/sda8 /etc ext4 rw 0 0\n/dev/sda8 /var ext4 rw 0 0\n": profiles.DropIn,
+		"/dev/sda9 /var ext4 ro 0 0\n": profiles.Watch,
+	} {
+		n := aws()
+		n.files["proc/1/mounts"] += mounts
+		n.exec = nil
+		root := n.root()
+		root["opt"] = &fstest.MapFile{Data: []byte("var/../var/opt"), Mode: fs.ModeSymlink | 0o777}
+		for _, plugin := range []string{"podweir-cni", "aws-cni"} {
+			root["var/opt/cni/bin/"+plugin] = &fstest.MapFile{Mode: 0o755}
+		}
+		f := doctor.Gather(t.Context(), root, detect.Read(t.Context(), root, n.opts), doctor.Options{})
+		if f.PluginBinary.Path == "" || f.Choice.Delivery != want {
+			t.Errorf("%q: binary %+v, delivery %s: %s; want %s", mounts, f.PluginBinary, f.Choice.Delivery, f.Choice.Why, want)
+		}
+	}
+}
+
+// TestHandedThatWasAskedFor says how the primary CNI takes podweir into its chain
+// until it has.
+func TestHandedThatWasAskedFor(t *testing.T) {
+	for name, tc := range map[string]struct {
+		asked  profiles.Delivery
+		handed bool
+		want   doctor.Status
+		fix    string
+	}{
+		"not yet":  {profiles.Handed, false, doctor.Warn, "cni.configMap=podweir-cni-configuration"},
+		"done":     {profiles.Handed, true, doctor.OK, ""},
+		"auto":     {"auto", false, doctor.OK, ""},
+		"not said": {"", true, doctor.OK, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := cilium()
+			if tc.handed {
+				delete(n.files, net+"cilium/50-podweir.conf")
+				n.files[net+"05-cilium.conflist"] = strings.Replace(n.files[net+"05-cilium.conflist"], "]}", ","+conflist.DefaultEntry+"]}", 1)
+			}
+			root := n.root()
+			rep := doctor.Run(doctor.Gather(t.Context(), root, detect.Read(t.Context(), root, n.opts),
+				doctor.Options{Kernel: n.kernel, Delivery: tc.asked}))
+			at := slices.IndexFunc(rep.Checks, func(o doctor.Outcome) bool { return o.Code == "PW210" })
+			if got := rep.Checks[at]; got.Status != tc.want || !strings.Contains(got.Fix, tc.fix) {
+				t.Errorf("PW210 = %s: %s; fix: %s, want %s with %q", got.Status, got.Seen, got.Fix, tc.want, tc.fix)
+			}
+		})
+	}
+}
+
+// TestHandedWithOtherSettings: an entry in the CNI's own chain that has not the node's
+// settings is told of, and where these are not known the commands say so.
+func TestHandedWithOtherSettings(t *testing.T) {
+	entry := strings.TrimSuffix(conflist.DefaultEntry, "}") + `,"maxRate":"1G"}`
+	plain := "add the chart's defaults to podweir's entry"
+	for name, tc := range map[string]struct {
+		// has is podweir's entry in the chain, told that of the node, "" if it is not known.
+		has, told string
+		want      doctor.Status
+		seen, fix string
+	}{
+		"not yet":            {"", entry, doctor.Warn, "until Cilium", `.plugins += [` + entry + `]`},
+		"not yet, not known": {"", "", doctor.Warn, "until Cilium", "> cni-config && kubectl"},
+		"as it should be":    {entry, entry, doctor.OK, "delivery handed", ""},
+		"with others":        {conflist.DefaultEntry, entry, doctor.Warn, "podweir is in 05-cilium.conflist with other settings than this node: maxRate", ` = ` + entry + `' `},
+		"not known":          {conflist.DefaultEntry, "", doctor.OK, "delivery handed", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := cilium()
+			if tc.has != "" {
+				delete(n.files, net+"cilium/50-podweir.conf")
+				n.files[net+"05-cilium.conflist"] = strings.Replace(n.files[net+"05-cilium.conflist"], "]}", ","+tc.has+"]}", 1)
+			}
+			root := n.root()
+			rep := doctor.Run(doctor.Gather(t.Context(), root, detect.Read(t.Context(), root, n.opts), doctor.Options{
+				Kernel: n.kernel, Delivery: profiles.Handed, Handed: func(*detect.Node) string { return tc.told },
+			}))
+			at := slices.IndexFunc(rep.Checks, func(o doctor.Outcome) bool { return o.Code == "PW210" })
+			got := rep.Checks[at]
+			if got.Status != tc.want || !strings.Contains(got.Seen, tc.seen) || !strings.Contains(got.Fix, tc.fix) {
+				t.Errorf("PW210 = %s: %s; fix: %s, want %s: %s with %q", got.Status, got.Seen, got.Fix, tc.want, tc.seen, tc.fix)
+			}
+			if said := strings.Contains(got.Fix+strings.Join(got.Evidence, " "), plain); said != (tc.told == "") {
+				t.Errorf("PW210 says that the defaults are not known: %v; fix %s, evidence %q", said, got.Fix, got.Evidence)
+			}
+		})
+	}
+}
