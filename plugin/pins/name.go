@@ -6,12 +6,7 @@ package pins
 import (
 	"encoding/hex"
 	"fmt"
-	"path/filepath"
-	"slices"
 	"strings"
-	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // nameMax is NAME_MAX of linux/limits.h in bytes.
@@ -107,98 +102,4 @@ func decodeAttachment(file string) (Key, error) {
 		return Key{}, err
 	}
 	return Key{ContainerID: container, IfName: ifname}, nil
-}
-
-// settled is how old the last change of a directory must be before what was read is trusted:
-// bpffs tells the time of it to a tick of the kernel, and another change may be of the same tick.
-const settled = 100 * time.Millisecond
-
-// Index lists a store again and again. It reads only directories that changed since, which is
-// none most of the time. It is not safe for concurrent use.
-type Index struct {
-	store   *Store
-	read    map[string]listing
-	devices map[Key][]string
-}
-
-// listing is what was in a directory that was changed last at a time, in ns since 1970.
-type listing struct {
-	names   []string
-	changed int64
-	stale   bool
-}
-
-// Index returns an index that has read nothing yet.
-func (s *Store) Index() *Index { return &Index{store: s} }
-
-// Devices returns the directories of all interfaces that have one, sorted, by their attachments. The
-// caller must not change the map. An error leaves the next call to read what is missing.
-func (x *Index) Devices() (map[Key][]string, error) {
-	now, stale := time.Now(), x.devices == nil
-	for dir, l := range x.read {
-		if l.stale = l.stale || changedAt(dir) != l.changed; l.stale {
-			x.read[dir], stale = l, true
-		}
-	}
-	if !stale {
-		return x.devices, nil
-	}
-	w := walk{before: x.read, read: make(map[string]listing, len(x.read)), now: now}
-	devices := make(map[Key][]string, len(x.devices))
-	for _, network := range w.names(x.store.root) {
-		name, err := Decode(network)
-		if err != nil {
-			continue
-		}
-		parent := filepath.Join(x.store.root, network)
-		for _, file := range w.names(parent) {
-			k, err := decodeAttachment(file)
-			if err != nil {
-				continue
-			}
-			k.Network = name
-			dir := filepath.Join(parent, file)
-			for _, device := range w.names(dir) {
-				if _, err := Decode(device); err == nil {
-					devices[k] = append(devices[k], filepath.Join(dir, device))
-				}
-			}
-			slices.Sort(devices[k])
-		}
-	}
-	if w.err != nil {
-		return x.devices, w.err
-	}
-	x.read, x.devices = w.read, devices
-	return devices, nil
-}
-
-// walk lists directories, or takes what was read before.
-type walk struct {
-	before, read map[string]listing
-	now          time.Time
-	err          error
-}
-
-func (w *walk) names(dir string) []string {
-	l, known := w.before[dir]
-	if !known || l.stale {
-		var err error
-		l = listing{changed: changedAt(dir)} // first: what changes meanwhile is read again
-		if l.names, err = readNames(dir); err != nil && w.err == nil {
-			w.err = err
-		}
-		l.stale = w.now.UnixNano()-l.changed < settled.Nanoseconds()
-	}
-	w.read[dir] = l
-	return l.names
-}
-
-// changedAt is when a directory was changed last, 0 if there is none.
-func changedAt(dir string) int64 {
-	var st unix.Stat_t
-	if unix.Stat(dir, &st) != nil {
-		return 0
-	}
-	return st.Mtim.Nano()
 }

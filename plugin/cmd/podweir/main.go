@@ -137,3 +137,9 @@ func newVersion(o *options) *cobra.Command {
 		},
 	}
 }
+
+// readsRuntime adds the flags of a command that asks the container runtime for pods.
+func (o *options) readsRuntime(cmd *cobra.Command) {
+	cmd.Flags().String("root", "/", "root directory of the node")
+	cmd.Flags().String("cri-socket", "", "socket of the container runtime; the kubelet's, or looked for below the root, if empty")
+}

@@ -122,9 +122,3 @@ func noteSet(node *engine.Node, id attach.ID, states []*attach.Desired) error {
 	}
 	return nil
 }
-
-// readsRuntime adds the flags of a command that asks the container runtime for pods.
-func (o *options) readsRuntime(cmd *cobra.Command) {
-	cmd.Flags().String("root", "/", "root directory of the node")
-	cmd.Flags().String("cri-socket", "", "socket of the container runtime; the kubelet's, or looked for below the root, if empty")
-}

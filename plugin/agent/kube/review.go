@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+)
+
+// tokenUser is who a token belongs to, as TokenReview tells it and SubjectAccessReview takes
+// it.
+type tokenUser struct {
+	Name   string              `json:"username"`
+	UID    string              `json:"uid"`
+	Groups []string            `json:"groups"`
+	Extra  map[string][]string `json:"extra"`
+}
+
+// MayGet asks the API server whether who has a token may get a path that is none of the
+// API: a user that it authenticates, and whom it allows the verb get on that
+// nonResourceURL. It needs create on tokenreviews and subjectaccessreviews.
+func (c *Client) MayGet(ctx context.Context, token, path string) (bool, error) {
+	var who struct {
+		Status struct {
+			Authenticated bool      `json:"authenticated"`
+			User          tokenUser `json:"user"`
+		} `json:"status"`
+	}
+	err := c.review(ctx, "authentication.k8s.io", "TokenReview", map[string]any{"token": token}, &who)
+	if err != nil || !who.Status.Authenticated {
+		return false, err
+	}
+	u := who.Status.User
+	var may struct {
+		Status struct {
+			Allowed bool `json:"allowed"`
+		} `json:"status"`
+	}
+	err = c.review(ctx, "authorization.k8s.io", "SubjectAccessReview", map[string]any{
+		"user": u.Name, "uid": u.UID, "groups": u.Groups, "extra": u.Extra,
+		"nonResourceAttributes": map[string]any{"path": path, "verb": "get"},
+	}, &may)
+	return err == nil && may.Status.Allowed, err
+}
+
+// MayRead asks the API server whether a token was made for an audience and belongs to an
+// account, as system:serviceaccount:kube-system:podweir-reader. A pod can have a token
+// of its own account for any audience, so that both have to fit. It needs create on
+// tokenreviews.
+func (c *Client) MayRead(ctx context.Context, token, audience, account string) (bool, error) {
+	var who struct {
+		Status struct {
+			Authenticated bool      `json:"authenticated"`
+			User          tokenUser `json:"user"`
+			Audiences     []string  `json:"audiences"`
+		} `json:"status"`
+	}
+	spec := map[string]any{"token": token, "audiences": []string{audience}}
+	if err := c.review(ctx, "authentication.k8s.io", "TokenReview", spec, &who); err != nil {
+		return false, err
+	}
+	s := who.Status
+	return s.Authenticated && s.User.Name == account && slices.Contains(s.Audiences, audience), nil
+}
+
+// reviewResources are where reviews of a kind are created.
+var reviewResources = map[string]string{"TokenReview": "tokenreviews", "SubjectAccessReview": "subjectaccessreviews"}
+
+// maxReviewBytes is how much of an answer is read.
+const maxReviewBytes = 1 << 20
+
+// review has a review made and reads the answer.
+func (c *Client) review(ctx context.Context, group, kind string, spec map[string]any, answer any) error {
+	body, err := json.Marshal(map[string]any{"apiVersion": group + "/v1", "kind": kind, "spec": spec})
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", kind, err)
+	}
+	res, err := c.Do(ctx, http.MethodPost, "/apis/"+group+"/v1/"+reviewResources[kind], nil, body)
+	if err != nil {
+		return fmt.Errorf("%s: %w", kind, err)
+	}
+	defer func() { _ = res.Close() }()
+	if err := json.NewDecoder(io.LimitReader(res, maxReviewBytes)).Decode(answer); err != nil {
+		return fmt.Errorf("%s: read the answer: %w", kind, err)
+	}
+	return nil
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package hostif
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/plugin/rtnl"
+)
+
+// Loss is a place of a network namespace where packets are lost, with how many were since
+// it was made.
+type Loss struct {
+	Where   string `json:"where"`
+	Packets uint64 `json:"packets"`
+}
+
+// Losses returns the places of the handle's namespace that lost packets: devices, and rules of nftables
+// that drop or reject and count (iptables-nft counts in every rule). Queues are not among
+// them, nor rules without a counter. It needs CAP_NET_ADMIN.
+func Losses(ns *rtnl.NetNS, h *Handle) ([]Loss, error) {
+	devices, err := h.Interfaces()
+	if err != nil {
+		return nil, err
+	}
+	traffic, err := h.Traffic()
+	if err != nil {
+		return nil, err
+	}
+	var all []Loss
+	for i := range devices {
+		t := traffic[devices[i].Index]
+		all = lost(all, devices[i].Name+" dropped received packets", t.ReceivedDropped)
+		all = lost(all, devices[i].Name+" dropped packets to send", t.SentDropped)
+	}
+	rules, err := droppingRules(ns)
+	return append(all, rules...), err
+}
+
+func lost(all []Loss, where string, packets uint64) []Loss {
+	if packets == 0 {
+		return all
+	}
+	return append(all, Loss{where, packets})
+}
+
+// Of linux/netfilter/nf_tables.h.
+const (
+	nftaListElem                               = 1
+	nftaRuleTable, nftaRuleChain               = 1, 2
+	nftaRuleHandle, nftaRuleExpressions        = 3, 4
+	nftaExprName, nftaExprData                 = 1, 2
+	nftaCounterPackets                         = 2
+	nftaImmediateData, nftaDataVerdict         = 2, 2
+	nftaVerdictCode                     uint16 = 1
+	nfDrop                                     = 0
+)
+
+var nftFamilies = map[byte]string{
+	unix.NFPROTO_INET: "inet", unix.NFPROTO_IPV4: "ip", unix.NFPROTO_IPV6: "ip6", unix.NFPROTO_NETDEV: "netdev", unix.NFPROTO_BRIDGE: "bridge", unix.NFPROTO_ARP: "arp",
+}
+
+// droppingRules are the rules that drop or reject, and lost packets. A kernel without
+// nf_tables has none.
+func droppingRules(ns *rtnl.NetNS) ([]Loss, error) {
+	h, err := rtnl.Dial(ns, unix.NETLINK_NETFILTER)
+	if errors.Is(err, unix.EPROTONOSUPPORT) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer h.Close()
+	req := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP)
+	req.AddRawData([]byte{unix.NFPROTO_UNSPEC, unix.NFNETLINK_V0, 0, 0})
+	msgs, err := h.Execute(req, unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWRULE)
+	if errors.Is(err, unix.EINVAL) {
+		return nil, nil // nfnetlink knows no such subsystem
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list nftables rules in %s: %w", h.Where(), err)
+	}
+	var all []Loss
+	for _, m := range msgs {
+		rule, err := parseRule(m)
+		if err != nil {
+			return nil, fmt.Errorf("parse nftables rule in %s: %w", h.Where(), err)
+		}
+		if rule.drops {
+			all = lost(all, fmt.Sprintf("nftables rule %d of chain %s in table %s %s", rule.handle, rule.chain, nftFamilies[m[0]], rule.table), rule.packets)
+		}
+	}
+	return all, nil
+}
+
+type nftRule struct {
+	table, chain    string
+	handle, packets uint64
+	drops           bool
+}
+
+func parseRule(m []byte) (r nftRule, err error) {
+	if len(m) < nfgenmsgLen {
+		return r, fmt.Errorf("message of %d bytes is too short", len(m))
+	}
+	err = rtnl.EachAttr(m[nfgenmsgLen:], func(kind uint16, v []byte) error {
+		switch kind {
+		case nftaRuleTable:
+			r.table = unix.ByteSliceToString(v)
+		case nftaRuleChain:
+			r.chain = unix.ByteSliceToString(v)
+		case nftaRuleHandle:
+			r.handle = be64(v)
+		case nftaRuleExpressions:
+			return rtnl.EachAttr(v, func(kind uint16, v []byte) error {
+				if kind != nftaListElem {
+					return nil
+				}
+				return r.expression(v)
+			})
+		}
+		return nil
+	})
+	return r, err
+}
+
+// expression takes one: a counter, a verdict, or something else.
+func (r *nftRule) expression(b []byte) error {
+	name := ""
+	var data []byte
+	if err := rtnl.EachAttr(b, func(kind uint16, v []byte) error {
+		switch kind {
+		case nftaExprName:
+			name = unix.ByteSliceToString(v)
+		case nftaExprData:
+			data = v
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	switch name {
+	case "reject":
+		r.drops = true
+	case "counter":
+		return rtnl.EachAttr(data, func(kind uint16, v []byte) error {
+			if kind == nftaCounterPackets {
+				r.packets += be64(v)
+			}
+			return nil
+		})
+	case "immediate":
+		return within(data, nftaImmediateData, func(v []byte) error {
+			return within(v, nftaDataVerdict, func(v []byte) error {
+				return within(v, nftaVerdictCode, func(v []byte) error {
+					r.drops = r.drops || len(v) == 4 && binary.BigEndian.Uint32(v) == nfDrop
+					return nil
+				})
+			})
+		})
+	}
+	return nil
+}
+
+// within calls f with the attributes of a kind.
+func within(b []byte, want uint16, f func(v []byte) error) error {
+	return rtnl.EachAttr(b, func(kind uint16, v []byte) error {
+		if kind == want {
+			return f(v)
+		}
+		return nil
+	})
+}
+
+func be64(b []byte) uint64 {
+	if len(b) < 8 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(b)
+}
