@@ -4,7 +4,7 @@
 // Package share divides the limit of a group among its members; it is pure arithmetic.
 //
 // A member is one direction of a pod, with a queue that lets out its share. At each tick
-// the caller says what left every queue and whether packets wait in it, and [Group.Divide]
+// the caller says what left every queue and what waits in it, and [Group.Divide]
 // says which shares change. Three rules make the sum of what members send the limit:
 //
 //   - Members in whose queues packets wait divide the limit by max-min: nobody gets more
@@ -27,6 +27,9 @@ import (
 )
 
 const (
+	// Tick is how often the limit is divided on a node that is not late. By the next tick a member sends what
+	// waits, if it gets what that takes.
+	Tick = 20 * time.Millisecond
 	// Credit is what a group may send beyond its limit after it sent less, in time at the
 	// limit: 0.4 % of a second.
 	Credit = 4 * time.Millisecond
@@ -49,8 +52,6 @@ const (
 	// halving is in what time the rate of a member that stops counts half as much. What it has too
 	// much meanwhile nobody uses.
 	halving = 10 * time.Millisecond
-	// soon is by when a member sends what waits, if it gets what that takes: the next tick.
-	soon = 20 * time.Millisecond
 	// averaged is the time of a member's average. Bursts and pauses are brief that last two ticks, or briefly; in a pause
 	// at most littlePart of the average comes, or of the share if that is less.
 	averaged, briefly, littlePart = 100 * time.Millisecond, 50 * time.Millisecond, 4
@@ -58,7 +59,7 @@ const (
 	longestTick = time.Minute
 )
 
-// endless is the demand of a member in whose queue packets wait.
+// endless is the demand of a member in whose queue more waits than its share lets out by the next tick.
 const endless = units.ByteRate(math.MaxInt64)
 
 // Group is a limit and the members that have it together. It is not safe for concurrent
@@ -226,11 +227,11 @@ func (m *Member) follow(came units.ByteRate, passed time.Duration) {
 // want sets what the member asks for, by what comes to it and waits. One that sends in brief bursts asks for its average,
 // in its pauses, too: a burst is over before a tick could answer it, and what waits leaves in the pause.
 func (m *Member) want() {
-	gone := rateOf(m.waiting, soon)
+	gone := rateOf(m.waiting, Tick)
 	switch {
 	case m.brief:
 		m.demand = max(m.average+m.average/headroomPart, gone)
-	case m.waiting > m.Share.Bytes(soon):
+	case m.waiting > m.Share.Bytes(Tick):
 		m.demand = endless
 	default:
 		m.demand = m.recent + m.recent/headroomPart + gone

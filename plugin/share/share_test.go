@@ -14,7 +14,7 @@ import (
 
 const (
 	limit  = units.BitRate(200_000_000)
-	tick   = 20 * time.Millisecond
+	tick   = share.Tick
 	step   = time.Millisecond
 	bucket = 5 * time.Millisecond
 	// long is what no queue lets out by the next tick.

@@ -19,7 +19,7 @@ import (
 
 const (
 	// Tick is how often shares are changed.
-	Tick = 20 * time.Millisecond
+	Tick = share.Tick
 	// mostChanges is how many shares are changed in a second at most. Larger ones wait: what
 	// others had before they get them must be gone.
 	mostChanges = 3000
@@ -33,7 +33,7 @@ const (
 
 // Queue is one direction of a pod.
 type Queue interface {
-	// Look returns what has left the queue since it was made, and what waits in it, as of a time.
+	// Look returns what has left the queue since it was found, and what waits in it, as of a time.
 	// It has the kernel asked if ask is true.
 	Look(now time.Duration, ask bool) (sent, waiting units.Bytes, err error)
 	// Unsure says that the kernel should be asked now and then.
