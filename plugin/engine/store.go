@@ -27,7 +27,7 @@ type Paths struct {
 }
 
 // DefaultPaths are those of a node.
-var DefaultPaths = Paths{Pins: "/sys/fs/bpf/podweir", Run: "/run/podweir"}
+var DefaultPaths = Paths{Pins: pins.DefaultRoot, Run: "/run/podweir"}
 
 // Mail is where the agent, podweir-cni and the commands leave each other word.
 func (p Paths) Mail() mailbox.Dir { return mailbox.Dir(p.Run) }

@@ -343,10 +343,9 @@ func parseClass(m *message) (Class, error) {
 
 // Of linux/pkt_cls.h and linux/tc_act/tc_mirred.h.
 const (
-	tcaBPFOpsLen = 4
-	tcaBPFOps    = 5
-	tcaBPFTag    = 10
-	tcaBPFID     = 11
+	tcaBPFOps = 5
+	tcaBPFTag = 10
+	tcaBPFID  = 11
 )
 
 // parseFilter returns false for the message that stands for the classifier of

@@ -3,9 +3,5 @@
 
 package shaping
 
-// MeterRate and SketchRate are what Compute sets, for tests of the arithmetic
-// alone.
-var (
-	MeterRate  = meterRate
-	SketchRate = sketchRate
-)
+// SketchRate is what Compute sets, for tests of the arithmetic alone.
+var SketchRate = sketchRate

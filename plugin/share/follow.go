@@ -9,8 +9,8 @@ import (
 	"github.com/podweir/podweir/plugin/units"
 )
 
-// fullFrame is what a class of HTB may send beyond its tokens, in bytes: one packet, mostly a frame of Ethernet.
-// After a larger one, up to [terms.SharePacket], the kernel is asked once more than it has to be.
+// fullFrame is what a class of HTB may send beyond its tokens, in bytes: one packet, here of Ethernet's
+// usual MTU. Of larger ones it is more, until [Follower.Is] tells.
 const fullFrame = 1514
 
 // Follower follows what leaves a queue with a share by what comes to it, so that the kernel need
