@@ -610,7 +610,7 @@ func hookFindings() []finding {
 		}, want: doctor.Warn, seen: "default/web (eni0123456789a)", fix: "podweir gc"},
 		{name: "no record of a pod that may run", code: "PW608", node: aws, change: func(n *node) {
 			n.kernel.attached[0].Lost = "tbf 1:0 on eth0"
-		}, want: doctor.Warn, seen: "default/web: no record of tbf 1:0 on eth0", fix: "an agent takes it over, or recreate the pod"},
+		}, want: doctor.Warn, seen: "default/web: no record of tbf 1:0 on eth0", fix: "start an agent, which takes it over, or recreate the pod"},
 		{name: "perhaps left over", code: "PW608", node: aws, change: func(n *node) {
 			n.kernel.attached[0].Gone, n.kernel.attached[0].Left, n.kernel.attached[0].ContainerID = true, "its host end exists", "c1"
 		}, want: doctor.Warn, seen: "default/web may be gone: its host end exists", fix: "podweir detach --container c1"},

@@ -117,7 +117,7 @@ func checkLeftOver(f *Facts) Finding {
 			switch {
 			case a.Lost != "":
 				bad = append(bad, a.Pod+": no record of "+a.Lost)
-				fix = "an agent takes it over, or recreate the pod; podweir gc removes it, and a pod that runs has no limit then"
+				fix = "start an agent, which takes it over, or recreate the pod; podweir gc would leave a running pod without a limit"
 			case a.Left != "":
 				bad = append(bad, a.Pod+" may be gone: "+a.Left)
 				fix = "if " + a.Pod + " has ended: podweir detach --container " + a.ContainerID

@@ -21,7 +21,7 @@ import (
 // What to do about a pod, by what is wrong with it.
 const (
 	cureUnshaped = "the agent tries again by itself; podweir doctor finds what prevents it"
-	cureInvalid  = "correct the value that the cause names; an agent then sets the limit by itself, without one recreate the pod"
+	cureInvalid  = "correct the value that the cause names; an agent then sets the limit by itself; without an agent, recreate the pod"
 	cureOverdue  = "podweir explain PW610"
 	cureExceeded = "podweir explain PW612"
 	cureDiffers  = "podweir repair; if it comes back: podweir explain PW602"
@@ -33,7 +33,7 @@ const (
 	cureStarved   = "podweir repair polices ahead of it (Linux 6.6); it has to go for the queue to be back: podweir explain PW506"
 	cureGone      = "podweir gc"
 	cureUnknown   = "podweir doctor"
-	cureLost      = "an agent takes it over, or recreate the pod; podweir gc removes it, and a pod that runs has no limit then"
+	cureLost      = "start an agent, which takes it over, or recreate the pod; podweir gc would leave a running pod without a limit"
 )
 
 // CureLeft is the cure of an attachment of which it is not known whether its pod is gone.
@@ -86,7 +86,7 @@ func (r *Report) View(now time.Time) *view.Status {
 			n.Add(p)
 		}
 		if slices.ContainsFunc(r.Lost, func(l engine.Lost) bool { return o.Name != "" && l.Interface.HostName == o.Name }) {
-			continue // it has a limit
+			continue // its queue without a record limits it
 		}
 		n.Others = append(n.Others, view.Other{
 			Pod: cmp.Or(o.Pod, o.Name), Device: o.Name,
@@ -115,7 +115,8 @@ func unshapedView(u *mailbox.Unshaped) *view.Pod {
 	return &view.Pod{Pod: u.Pod, State: view.NotLimited, Since: u.Since, Cause: u.Error, Cure: cureOf(u.Reason)}
 }
 
-// cureOf is the cure of a pod that could not be limited, by the reason.
+// cureOf returns the cure for a pod that could not be limited, by [mailbox.Failure.Reason] or
+// [mailbox.Unshaped.Reason].
 func cureOf(reason string) string {
 	if reason == mailbox.ReasonInvalid {
 		return cureInvalid
