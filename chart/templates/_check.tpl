@@ -186,8 +186,8 @@ with a message that names no value, and takes the last of others. */}}
 {{- $writes := true }}
 {{- $env := list "POD_NAME" "POD_UID" "RUN_PODWEIR_BY" }}
 {{- $args := list }}
-{{- /* Also those that it does not make with the values as they are: what hangs on them, such
-as a volume or the scheme of a monitor, would not be there. */}}
+{{- /* Settings whose value is not set are refused, too: what belongs to them, such as a volume or
+the scheme of a monitor, would be missing. */}}
 {{- range $key := list "address" "cluster-address" "cluster-reader" "cni-bin-dir" "cni-conf-dir" "config" "cri-socket" "daemonset" "default" "delivery" "doctor-interval" "health-address" "log-format" "log-level" "namespace-interval" "node-name" "nri-socket" "pod" "pprof" "root" "startup-taint" "tls" "tls-dir" }}
 {{- $env = append $env (printf "PODWEIR_%s" (replace "-" "_" $key | upper)) }}
 {{- $args = append $args (printf "--%s" $key) }}
