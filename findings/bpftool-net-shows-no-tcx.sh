@@ -4,21 +4,21 @@
 #
 # Debian 12's `bpftool net show` answers 0 and an empty list for a device with TCX programs, and so does tc.
 #
-# One would guess: it lists the programs of a device, as its manual says, or says that there is a kind that it does
-#   not know. The kernel it runs on is often newer: backports, clouds' kernels, an image made of Debian 12.
-# Seen: bpftool 7.1 asks for XDP and for filters of qdiscs; a TCX link appears neither in text nor in JSON, and "tc: "
-#   stays empty. `tc filter show` and `tc qdisc show` show nothing either: TCX needs no qdisc. Only `bpftool link` has a
-#   line, of "type 11", without the device. Libraries that query the hook (cilium/ebpf) see it.
-# Who is hurt: whoever looks for what drops or limits a pod's packets on a node with Cilium 1.16 or newer, or checks
-#   in a script that an agent was removed: "no programs", while each packet passes one.
+# One would guess: bpftool lists the programs of a device, as its manual says, or reports a kind that it does not
+#   know. The kernel is often newer than bpftool: backports, clouds' kernels, an image made of Debian 12.
+# Seen: bpftool 7.1 queries XDP and the filters of qdiscs. A TCX link appears neither in text nor in JSON, and "tc: "
+#   stays empty. `tc filter show` and `tc qdisc show` show nothing either: TCX needs no qdisc. Only `bpftool link` has
+#   a line, of "type 11", without the device. Libraries that query the hook (cilium/ebpf) see the program.
+# Who is hurt: engineers who search for what drops or limits a pod's packets on a node with Cilium 1.16 or newer, and
+#   scripts that check whether an agent was removed. They read "no programs" while each packet passes one.
 # Version: bpftool 7.1.0+6.1 (Debian 12), iproute2 6.1.0-3, Linux 6.18.44, github.com/cilium/ebpf v0.22.0.
 # Output:
 #   query of the hook: 1 program
 #   bpftool -j net show: [{"xdp":[],"tc":[],"flow_dissector":[]}]
 #   tc filter show: ''
 #
-# Needs root, Go with its module proxy and a mirror of Debian 12's packages. Exits with 1 if that is no longer so, with 2
-# if it could not run.
+# Needs root, Go with its module proxy and a mirror of Debian 12's packages. Exits with 1 if that is no longer so,
+# with 2 if it could not run.
 set -Eeuo pipefail
 trap 'exit 2' ERR
 

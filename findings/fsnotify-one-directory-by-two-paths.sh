@@ -2,15 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright Authors of podweir
 #
-# fsnotify: of one directory that is watched by two paths, only the first path exists.
+# fsnotify: if one directory is watched by two paths, events have only the first path.
 #
-# One would guess: each Add is a watch of its own, whose events carry its path; or, since inotify has one watch for an
-#   inode, the second Add fails. The documentation says that "a path can only be watched once", and each is another path.
-# Seen: Add of a link to a directory that is watched already returns nil. All events keep the first path, WatchList lacks
-#   the second, and Remove of the second says that it is not watched. In the other order it is the other way
-#   round. A program that filters by Event.Name, as the documentation advises, sees no event under the second path.
-# Who is hurt: agents that watch several directories of which a distribution makes one a link to another: /etc/cni/net.d
-#   and the one of k3s or of CRI-O, /var/run and /run. Which of them is deaf depends on the order.
+# One would guess: each Add makes its own watch, whose events carry its path. Or the second Add fails, since inotify
+#   has one watch for an inode. The documentation says that "a path can only be watched once"; these are two paths.
+# Seen: Add of a link to a directory that is watched already returns nil. All events keep the first path, WatchList
+#   lacks the second, and Remove of the second says that it is not watched. If the link is added first, events have
+#   the path of the link. A program that filters by Event.Name, as the documentation advises, sees no event under the
+#   second path.
+# Who is hurt: agents that watch several directories, if a distribution makes one a link to another: /etc/cni/net.d
+#   and that of k3s or CRI-O, /var/run and /run. The order of Add decides which path gets no events.
 # Version: github.com/fsnotify/fsnotify v1.9.0, and the same with v1.10.1; Linux 6.18.44.
 # Output:
 #   Add of both: <nil> <nil>, WatchList: first

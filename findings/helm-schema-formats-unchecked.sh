@@ -2,22 +2,22 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright Authors of podweir
 #
-# Helm 3.22: "format" in values.schema.json is checked only if "$schema" names draft 7 or older; 3.16 checked it always.
+# Helm 3.22: "format" in values.schema.json is checked only if "$schema" names draft 7 or older; 3.16 always checks it.
 #
-# One would guess: a chart whose schema says "format": "ipv4" refuses another text with each Helm 3, all the more where
-#   the schema names the newest draft, or none. Helm's page about charts speaks of no draft and no difference.
+# One would guess: a chart whose schema says "format": "ipv4" refuses any other text with each Helm 3, whichever draft
+#   the schema names. Helm's page about charts mentions neither drafts nor a difference.
 # Seen: Helm changed its validator within Helm 3 (from xeipuuv/gojsonschema to santhosh-tekuri/jsonschema). The new
-#   one takes a schema without "$schema" for draft 2020-12, in which "format" is a remark and no demand. The same
-#   chart and the same value: an error in 3.16.4, nothing in 3.22.0. With "$schema" of draft 7 both refuse.
-# Who is hurt: charts that guard networks, addresses, URLs or times by "format": `helm install` and `helm lint` accept
-#   a typing error since the upgrade of Helm, and the pod fails instead. A test with an older Helm does not show it.
+#   one reads a schema without "$schema" as draft 2020-12, in which "format" is an annotation and is not enforced. The
+#   same chart and the same value: an error in 3.16.4, nothing in 3.22.0. With "$schema" of draft 7 both refuse.
+# Who is hurt: charts that guard networks, addresses, URLs or times by "format": after an upgrade of Helm, `helm
+#   install` and `helm lint` accept a typing error, and the pod fails instead. A test with an older Helm misses it.
 # Version: helm.sh/helm/v3 v3.16.4 and v3.22.0 (ValidateAgainstSingleSchema in pkg/chartutil).
 # Output:
 #   v3.16.4: no $schema refused, draft-07 refused, 2020-12 refused
 #   v3.22.0: no $schema accepted, draft-07 refused, 2020-12 accepted
 #
-# Needs Go and the Go module proxy; takes two minutes of processor. Exits with 1 if that is no longer so, with 2 if it
-# could not run.
+# Needs Go and the Go module proxy; takes two minutes of processor time. Exits with 1 if that is no longer so, with 2
+# if it could not run.
 set -Eeuo pipefail
 trap 'exit 2' ERR
 

@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright Authors of podweir
 #
-# apimachinery: Quantity.Value() of 20E is 0, and of 9.3E, too; nothing caps or reports it.
+# apimachinery: Quantity.Value() of 20E and of 9.3E is 0; nothing caps the value or reports an error.
 #
-# One would guess: what the documentation of Quantity says, that no quantity "may represent a number greater
-#   than 2^63-1 in magnitude" and that larger ones "will be capped". Or an error when it is parsed.
-# Seen: ParseQuantity takes 20E and keeps it whole: String() is 20E, and Cmp sees it above 1E. Value() takes the low 64
-#   bits of the scaled number or gives up with 0, and says neither. MilliValue() and ScaledValue() go the same way,
-#   from 9.3P on (that the former "could overflow" is documented). AsInt64 returns a second value that tells it.
-# Who is hurt: whoever reads a rate, a size or a limit of an annotation by Value(): "as good as unlimited", written
-#   with one zero too many, becomes zero or any other number, after each check that compares quantities passed.
+# One would guess: a value of 2^63-1. The documentation of Quantity says that no quantity "may represent a number
+#   greater than 2^63-1 in magnitude" and that larger ones "will be capped". Or an error when the text is parsed.
+# Seen: ParseQuantity accepts 20E and keeps all of it: String() is 20E, and Cmp finds it above 1P. Value() returns the
+#   low 64 bits of the scaled number, or 0, without an error. MilliValue() and ScaledValue() do the same from 9.3P on;
+#   only for MilliValue() "could overflow" is documented. The second value that AsInt64 returns reports the overflow.
+# Who is hurt: programs that read a rate, a size or a limit of an annotation with Value(). A value meant as unlimited,
+#   with one zero too many, becomes zero or any other number, although every comparison of quantities accepted it.
 # Version: k8s.io/apimachinery v0.34.2.
 # Output:
 #   1E: String 1E, Value 1000000000000000000, above 1P true
