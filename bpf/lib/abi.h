@@ -147,8 +147,8 @@ struct pw_config {
 	__u64 group; /* key of the pod's group in this direction */
 	struct pw_rate group_rate; /* cost in 1/64 ns: somewhat more than the group's limit */
 	__u64 group_burst; /* 1/64 ns */
-	__u64 fair_spare; /* 1/64 ns: by so much fair_each may become shorter beside a flood */
-	__u64 reserved[3]; /* 0: a configuration has whole cache lines */
+	__u64 fair_spare; /* 1/64 ns: beside a flood fair_each may become shorter by as much */
+	__u64 reserved[3]; /* 0: they fill the last cache line of the configuration */
 };
 
 /* What the pods of a group have together: the value of pw_groups. */

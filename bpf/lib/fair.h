@@ -75,10 +75,10 @@
  * the wait becomes shorter by the time of each packet of TCP that has less than its share, and longer by that of the others.
  * Cubic from elsewhere is below its share only after losses, and with a short queue it would lose more: for 2.1 s
  * after a loss only a flow that has less than the others' share makes the wait shorter.
- * Who slows down is cut at its peaks, and has less than those on average. So meanwhile TCP may have half of the share more,
- * which also bounds BBR, and so may any other flow that has no more than that (QUIC).
- * BBR from elsewhere that is many flows has enough and loses much, so losses make the wait longer beside a flood, too, but
- * what they added fades 16 times faster: cubic loses up to a tenth there, and one BBR flow lost much when it began. */
+ * A flow that slows down is cut at its peaks, and has less than those on average. So beside a flood TCP may have one and a half
+ * times the share, which also bounds BBR. So may any other flow that has no more than that, such as QUIC.
+ * Many BBR flows from elsewhere have enough and lose much. So losses make the wait longer beside a flood, too, but what they
+ * added fades 16 times faster: cubic loses up to a tenth of its packets there, and one BBR flow lost much when it began. */
 #define PW_FAIR_SEEN_SHIFT 6 /* ticks in a unit */
 #define PW_FAIR_SEEN 4U /* for so many units, which are all odd: 134 to 268 ms */
 #define PW_FAIR_SEEN_MASK 0xffffULL

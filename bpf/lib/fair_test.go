@@ -608,8 +608,8 @@ func (d *direction) heavy(tick uint32, protocol uint8, part float64) {
 	d.excess(p, 1514)
 }
 
-// While a flood loses packets TCP may have half of the share more, and so may who has no more than that. A sender at its share is
-// no flood.
+// While a flood loses packets, TCP may have one and a half times the share, and so may any other flow that has no more than
+// that. A sender at its share is no flood.
 func TestFloodBesideTCP(t *testing.T) {
 	const now = 100_000
 	d := strictAt(100e6)
