@@ -44,7 +44,7 @@ type DropInConf struct {
 type Dir struct {
 	// Path is below the node's root, without a leading slash.
 	Path string
-	// Files are in the order of their names, in which runtimes take them.
+	// Files are in the order of their names: runtimes use the first one that they accept.
 	Files []File
 	// DropIns are the plugins in the directory of each network of Files.
 	DropIns map[string][]DropInConf
@@ -91,17 +91,16 @@ func ReadDir(root fs.FS, dir string) (*Dir, error) {
 	return d, nil
 }
 
-// ForCRIO says that CRI-O reads the directory: it passes over broken files, where containerd
-// stops at the first one, and takes only the network that its cni_default_network names,
-// unless that is "".
+// ForCRIO says that CRI-O reads the directory. CRI-O skips broken files, where containerd stops
+// at the first one. If network, its cni_default_network, is not "", CRI-O uses only that one.
 func (d *Dir) ForCRIO(network string) {
 	if d != nil {
 		d.crio, d.network = true, network
 	}
 }
 
-// takes says whether the runtime takes a file, if it comes to it. It may read what this
-// process may not.
+// takes says whether the runtime stops at a file and reads no later one. A file that this process
+// may not read counts: the runtime may read it.
 func (d *Dir) takes(f *File) bool {
 	return !d.crio || errors.Is(f.Err, fs.ErrPermission) || f.Network != nil && (d.network == "" || d.network == f.Network.Name)
 }
@@ -148,8 +147,7 @@ func readDropIns(root fs.FS, dir string) []DropInConf {
 }
 
 // Active returns the file that is in force, nil if the directory has none: the first that
-// the runtime takes. It may be a broken one: then containerd has no network, and asks for
-// nothing behind it.
+// the runtime takes. If that file is broken, containerd has no network and reads no later file.
 func (d *Dir) Active() *File { return d.first(func(*File) bool { return true }) }
 
 // Original returns the file that podweir chains to, nil if there is none: the first that the

@@ -88,10 +88,10 @@ func FileName(original string) (string, error) {
 // plugin, because two shapers must not work on one annotation. Everything else
 // stays as it is written.
 //
-// What others put into own, the file that podweir has already, stays in its place, such as the
-// plugin of a service mesh. What they took out of it comes back from n,
-// but not a plugin that is not installed any more: no pod would start. own may be nil. So may
-// installed: then every plugin counts as installed.
+// own is the file that podweir has already, or nil. What others put into own, such as the plugin
+// of a service mesh, stays in its place. What they took out of it comes back from n, except a
+// plugin that is no longer installed: no pod would start. If installed is nil, every plugin
+// counts as installed.
 //
 // Returns an error wrapping [ErrChained] if podweir is in n.
 func Join(n *Network, entry []byte, own *Network, installed func(plugin string) bool) ([]byte, error) {
@@ -219,7 +219,7 @@ func spliceSingle(n *Network, mark *Mark, entry []byte) ([]byte, error) {
 }
 
 // DropIn returns the bytes of podweir's file in the drop-in directory of a
-// network. Errors as for the entry of [Join].
+// network. The errors are those of [Join] for its entry.
 func DropIn(entry []byte) ([]byte, error) {
 	p, err := plugin(entry)
 	if err != nil || p.Type != Type {

@@ -112,9 +112,9 @@ func (c *Cilium) remember(before *Cilium) {
 	}
 }
 
-// replacing says that pods still have programs of an agent before the one that runs, which says
-// how it gets packets to pods before it does, and its settings say it before it answers: packets
-// may go past the host side.
+// replacing says that pods still have the programs of the former agent. The new agent reports its
+// routing before all pods have its programs, and its settings name the routing even earlier.
+// Until then packets may bypass the host side.
 func (r *reader) replacing(ctx context.Context) bool {
 	if !r.node.Cilium.API { // it starts; one that listens and is out of reach never answers
 		return r.node.Listens(ciliumSocket) == profiles.No || r.exists(StartTraces[0]) == profiles.Yes
@@ -124,7 +124,7 @@ func (r *reader) replacing(ctx context.Context) bool {
 		r.problem(fmt.Errorf("ask Cilium's agent for its endpoints: %w", err))
 		return false
 	}
-	// One by one: of many pods and policies the answer is cut off.
+	// Decoded one by one: with many pods and policies the answer is truncated.
 	all, seen := json.NewDecoder(bytes.NewReader(body)), false
 	for _, err = all.Token(); err == nil && all.More(); seen = true {
 		var endpoint struct {
@@ -140,7 +140,7 @@ func (r *reader) replacing(ctx context.Context) bool {
 		r.problem(fmt.Errorf("read the endpoints of Cilium's agent: %w", err))
 		return false
 	}
-	return !seen // the host is one
+	return !seen // the host is always an endpoint
 }
 
 // CiliumSaid is a [Cilium] below the node's root: what podweir's agent last heard from Cilium's

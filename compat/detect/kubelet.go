@@ -13,7 +13,7 @@ import (
 
 const kubeletFile = "var/lib/kubelet/config.yaml"
 
-// endpointLine is of YAML or JSON.
+// endpointLine finds the kubelet's containerRuntimeEndpoint in YAML or JSON.
 var endpointLine = regexp.MustCompile(`(?m)(?:^|[{,])\s*"?containerRuntimeEndpoint"?:\s*["']?([^"',\s}]+)`)
 
 // KubeletSocket is the socket of the container runtime that the kubelet of a node uses,
@@ -23,8 +23,8 @@ func KubeletSocket(root fs.FS) string {
 	return kubeletSocket(root, r.processes())
 }
 
-// kubelets are what runs as the kubelet, with the socket that it uses by itself: "" if its
-// configuration names one.
+// kubelets are the processes that contain a kubelet, each with its default socket: "" if only
+// its configuration names a socket.
 var kubelets = []struct{ process, socket string }{
 	{"kubelet", ""}, {"k3s-server", k3sSocket}, {"k3s-agent", k3sSocket}, {"kubelite", "var/snap/microk8s/common/run/containerd.sock"},
 }
@@ -40,8 +40,8 @@ func kubeletSocket(root fs.FS, processes []Process) string {
 	return ""
 }
 
-// serving leaves the container runtime that the kubelet asks where others run beside it, as
-// dockerd's containerd does; all where none is known to be the kubelet's.
+// serving removes container runtimes that the kubelet does not use, such as dockerd's
+// containerd. If the kubelet's runtime is not known, it removes none.
 func serving(root fs.FS, processes []Process) []Process {
 	socket := kubeletSocket(root, processes)
 	if socket == "" {
@@ -60,7 +60,7 @@ func serving(root fs.FS, processes []Process) []Process {
 	return slices.DeleteFunc(processes, func(p Process) bool { return others[p.PID] })
 }
 
-// listensOn is where a container runtime listens, "" for another process.
+// listensOn returns the socket of a container runtime, "" for another process.
 func listensOn(root fs.FS, p *Process) string {
 	switch p.Name {
 	case "containerd":
@@ -80,10 +80,9 @@ func listensOn(root fs.FS, p *Process) string {
 	return ""
 }
 
-// configuredSocket is the socket of a kubelet with these arguments, "" if neither they nor its
-// files name one.
+// configuredSocket returns the socket that a kubelet's arguments or files name, "" if none does.
 func configuredSocket(root fs.FS, args []string) string {
-	// The flag is the older way and still counts more. Of the files the last one counts.
+	// The flag has precedence over the files, and a later file over an earlier one.
 	endpoint := flagOf(args, "--container-runtime-endpoint")
 	if endpoint == "" {
 		files := []string{flagFile(args, kubeletFile, "--config")}
@@ -91,7 +90,7 @@ func configuredSocket(root fs.FS, args []string) string {
 			files = append(files, matches(root, dir+"/*.conf")...)
 		}
 		for _, name := range files {
-			// What cannot be read names none.
+			// A file that cannot be read counts as one without the key.
 			b, _ := fs.ReadFile(root, name)
 			if m := endpointLine.FindSubmatch(b); m != nil {
 				endpoint = string(m[1])

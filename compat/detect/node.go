@@ -43,8 +43,8 @@ type Kernel struct {
 // interesting are the processes whose command line is read.
 var interesting = []string{"controller", "containerd", "crio", "cri-dockerd", "kubelet", "kubelite", "k3s-server", "k3s-agent", "cilium-agent", "podweir", "calico"}
 
-// ofNode are those that run a node. In a PID namespace of their own they run another one, or
-// serve a pod: kind, Docker in Docker.
+// ofNode are the programs that run a node. One in a nested PID namespace belongs to another node
+// (kind) or to a pod (Docker in Docker).
 var ofNode = []string{"containerd", "crio", "cri-dockerd", "kubelet", "kubelite", "k3s-server", "k3s-agent"}
 
 // processes lists the node's processes, nil if they cannot be seen: without the

@@ -62,7 +62,7 @@ func checkNetwork(f *Facts) Finding {
 	return holds(fmt.Sprintf("%s, network %s", file.Name, file.Network.Name), strings.Join(f.chain(), " → "))
 }
 
-// hidden says that a file cannot be read by this user. podweir's own are root's alone.
+// hidden says that this user may not read a file. Only root may read podweir's own files.
 func hidden(err error) bool { return errors.Is(err, fs.ErrPermission) }
 
 func problems(f *Facts) []string {

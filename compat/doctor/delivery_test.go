@@ -67,7 +67,7 @@ func TestDeliveryThatWasAskedFor(t *testing.T) {
 	}
 }
 
-// Behind a link is another mount: on Fedora CoreOS / is mounted read-only, and /opt leads to /var.
+// A link may lead to another mount: on Fedora CoreOS / is mounted read-only, and /opt leads to /var.
 func TestWritableBehindALink(t *testing.T) {
 	for mounts, want := range map[string]profiles.Delivery{
 		"/dev/sda9 / ext4 ro 0 0\n/dev/sda8 /etc ext4 rw 0 0\n/dev/sda8 /var ext4 rw 0 0\n": profiles.DropIn,

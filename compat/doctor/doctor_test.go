@@ -46,7 +46,7 @@ type node struct {
 	entry   func([]byte) error
 	fight   *doctor.Fight
 	prober  *prober
-	// told is podweir's entry by the settings of the node, "" if they are not known.
+	// told is podweir's entry as the node's settings make it, "" if they are not known.
 	told string
 	// inUse is the root of the report that is made.
 	inUse fstest.MapFS

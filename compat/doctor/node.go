@@ -268,8 +268,8 @@ func readBinary(root fs.FS, name string) Binary {
 	return b
 }
 
-// mountedWith returns the directories on a file system that is mounted with an option, links
-// followed: on one with noexec nothing can be run, whatever the mode of the file.
+// mountedWith returns the directories on a file system that is mounted with an option. It follows
+// links. With noexec nothing can be run, whatever the mode of the file.
 func mountedWith(root fs.FS, option string, dirs ...string) []string {
 	b, err := fs.ReadFile(root, "proc/1/mounts")
 	if err != nil {
@@ -297,7 +297,7 @@ func mountedWith(root fs.FS, option string, dirs ...string) []string {
 	return out
 }
 
-// unlinked is a directory of the node without symbolic links: /opt may be one to /var/opt, which
+// unlinked resolves the symbolic links in a path of the node: /opt may lead to /var/opt, which
 // is another mount.
 func unlinked(root fs.FS, dir string) (done string) {
 	const most = 40

@@ -49,8 +49,8 @@ func (f *Facts) entryKeys() (keys map[string]any, file string) {
 	return keys, file
 }
 
-// sharesLimit says that the interfaces of a pod have its limit together: by podweir's entry
-// or, where the chain has none, by the node's settings.
+// sharesLimit says that the interfaces of a pod share its limit. podweir's entry decides, or the
+// node's settings if the chain has no entry.
 func (f *Facts) sharesLimit() bool {
 	raw, file := f.ownEntry()
 	if file == "" {
