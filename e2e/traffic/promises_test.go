@@ -193,7 +193,7 @@ func besideUDP(t *testing.T, r *Rig, d Direction, capacity uint64, flows int, co
 	return out
 }
 
-// Who slows down is a heavy flow beside a sender that does not, out of a pod and into it, like that one.
+// TCP and QUIC, which slow down, keep a part of the limit beside UDP, which does not, out of a pod and into it.
 func TestPrivilegedTCPKeepsItsShareBesideUDP(t *testing.T) {
 	r := newRig(t)
 	for _, tt := range []struct {
@@ -207,7 +207,7 @@ func TestPrivilegedTCPKeepsItsShareBesideUDP(t *testing.T) {
 		{100 * mbit, "cubic", 1, 0.4, 1},
 		{10 * mbit, "cubic", 4, 0.15, 0.35},
 		{100 * mbit, "cubic", 4, 0.15, 0.35},
-		// It had 0.07 to 0.10 into the pod and 0.33 to 0.43 out of it.
+		// With a queue of the full length BBR has 0.07 to 0.10 of the limit into the pod and 0.33 to 0.43 out of it.
 		{100 * mbit, "bbr", 1, 0.4, 1},
 		// It has 0.55 out of the pod, and 0.46 if the queue is no shorter beside such a sender.
 		{100 * mbit, lab.QUIC, 1, 0.5, 1},

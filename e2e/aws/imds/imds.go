@@ -2,10 +2,10 @@
 // Copyright Authors of podweir
 
 // Package imds is the part of EC2's instance metadata service (version 2) that
-// the VPC CNI, its init program and the Network Policy Agent ask for. It stands in
-// for EC2, and is all that stands in for it: with ENABLE_IMDS_ONLY_MODE and without
-// provisioning, ipamd calls no AWS API in an IPv4 cluster, and one in an IPv6 cluster,
-// which the service answers, too.
+// the VPC CNI, its init program and the Network Policy Agent ask for. Nothing
+// else stands in for EC2: with ENABLE_IMDS_ONLY_MODE and without provisioning, ipamd
+// calls no AWS API in an IPv4 cluster. In an IPv6 cluster it makes one call, which the
+// service answers, too.
 package imds
 
 import (
@@ -23,8 +23,8 @@ import (
 // namespace.
 const Listen = "169.254.169.254:80"
 
-// instanceType is one that ipamd knows; this one has two network cards and perInterface
-// addresses on each network interface, of which the first is the node's own.
+// instanceType is one that ipamd knows: it has two network cards. Each network interface has
+// perInterface addresses, of which the first is the node's own.
 const (
 	instanceType = "m6in.32xlarge"
 	perInterface = 50
@@ -52,7 +52,7 @@ type Instance struct {
 
 // Interface is a network interface.
 type Interface struct {
-	// Address is the node's on it, and Subnet the network of the nodes.
+	// Address is the node's address on the interface, and Subnet the network of the nodes.
 	MAC     string
 	Address netip.Addr
 	Subnet  netip.Prefix

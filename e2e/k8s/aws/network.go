@@ -87,8 +87,8 @@ func (v *VPC) connect(ctx context.Context) error {
 // mac is that of a node's second network interface.
 func mac(n *cluster.Node) string { return fmt.Sprintf("02:00:00:00:01:%02x", n.IP.As4()[3]) }
 
-// wire connects the second network interfaces of two nodes. Those of before go with either
-// node's network.
+// wire connects the second network interfaces of two nodes. An earlier pair goes with the
+// network namespace of either node.
 func (v *VPC) wire(ctx context.Context) error {
 	a, b := v.cluster.Members[0], v.cluster.Members[1]
 	out, err := exec.CommandContext(ctx, "ip", "link", "add", "eth1", "address", mac(a), "netns", fmt.Sprint(a.PID()),
@@ -97,8 +97,8 @@ func (v *VPC) wire(ctx context.Context) error {
 		return fmt.Errorf("second network interfaces: %w: %s", err, out)
 	}
 	for _, n := range []*cluster.Node{a, b} {
-		// What comes in there may be routed out by eth0. Without ipamd's book, which it writes
-		// for the first pod, the Network Policy Agent ends, and that pod fails until it is back.
+		// Answers to what comes in by eth1 may leave by eth0, so rp_filter is loose. ipamd writes
+		// ipam.json when the first pod comes. Without it the Network Policy Agent ends at its start.
 		const script = `ip link set eth1 up; sysctl -qw net.ipv4.conf.eth1.rp_filter=2
 mkdir -p /run/aws-node; [ -e /run/aws-node/ipam.json ] || echo '{"version": "vpc-cni-ipam/1", "allocations": []}' >/run/aws-node/ipam.json`
 		if _, err := n.Exec(ctx, "bash", "-ec", script); err != nil {

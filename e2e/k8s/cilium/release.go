@@ -128,8 +128,8 @@ func (r *Release) Look(ctx context.Context) error {
 	return nil
 }
 
-// regenerated says whether the pods of a node have the programs of the agent that runs. It
-// is ready before: it makes them one by one, and traffic may pause meanwhile.
+// regenerated returns an error while a pod of a node lacks the programs of the running agent.
+// The agent is ready earlier: it makes them one by one, and traffic may pause meanwhile.
 func (r *Release) regenerated(ctx context.Context, n *cluster.Node) error {
 	out, err := r.Exec(ctx, n, "cilium-dbg", "endpoint", "list", "-o", "json")
 	if err != nil {

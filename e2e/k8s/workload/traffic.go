@@ -51,8 +51,8 @@ type Load struct {
 type Interface struct {
 	Name string
 	IP   netip.Addr
-	// Outbound is the name of its end on the node if nobody connects to it: then the pod
-	// connects to the peer, and what it sends is counted there.
+	// Outbound is the name of the interface's end on the node, if no peer can connect to the
+	// pod there. Then the pod connects to the peer, and what it sends is counted at that end.
 	Outbound string
 }
 
@@ -136,7 +136,8 @@ func (l Load) at() Interface {
 	return Interface{Name: "eth0", IP: l.Pod.IP}
 }
 
-// start begins to send from a pod to an address and back; the ends come when it is over.
+// start begins to send from a pod to an address and back. The channel gets an error for each
+// way when it ends.
 func (l Load) start(ctx context.Context, client *Pod, to string) chan error {
 	bits := l.Bits
 	if bits == 0 {

@@ -173,10 +173,11 @@ func (v *vpc) Lift(ctx context.Context, _ *cluster.Cluster, server *workload.Pod
 	return v.vpc.Withdraw(ctx, server.Name)
 }
 
-// Own says whether a line is about ipamd's or egress-cni's book of addresses, about the VPC's
-// route, which goes when ipamd starts again and gives eth1 its address anew, about the objects
-// of the Network Policy Agent, which its restart made again and its upgrade installed, or
-// about a container: those of aws-node were restarted.
+// Own says whether a line is about what AWS's programs change themselves:
+//   - ipamd's or egress-cni's file of addresses;
+//   - the VPC's route, which goes when a restarted ipamd gives eth1 its address again;
+//   - objects of the Network Policy Agent, which its restart and its upgrade make again;
+//   - the containers of aws-node, which were restarted.
 func (v *vpc) Own(line string) bool {
 	own := []string{
 		"/run/aws-node/", "/run/cni/v6pd/", " dev eth1 onlink", "/sys/fs/bpf/globals/aws/", "handle_ingress", "handle_egress", "/rootfs overlay",

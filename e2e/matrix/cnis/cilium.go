@@ -27,7 +27,7 @@ type ciliumCNI struct {
 	changes []ciliumChange
 }
 
-// ciliumChange is other settings, with their name.
+// ciliumChange has settings that Cilium gets while pods run, and their name.
 type ciliumChange struct {
 	what     string
 	settings cilium.Settings
@@ -70,7 +70,7 @@ func (m *ciliumCNI) Images(ctx context.Context, here string) ([]string, error) {
 	return []string{m.Archive()}, err
 }
 
-// Changes give Cilium other settings. It denies meanwhile what it denied.
+// Changes give Cilium other settings. Meanwhile it denies what it denied before.
 func (m *ciliumCNI) Changes() (all []Change) {
 	for _, c := range m.changes {
 		all = append(all, Change{c.what, func(ctx context.Context) error { return m.Release.Install(ctx, c.settings) }, true})

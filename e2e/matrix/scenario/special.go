@@ -133,7 +133,7 @@ func cniInterfaces(ctx context.Context, r *Run) error {
 	if err := agentsReady(ctx, r); err != nil {
 		return err
 	}
-	// Halves that keep to it in each second are together no more than the limit.
+	// If each interface keeps to its half in each second, both together keep to the limit.
 	if err := loads("shared", capIn/2, capOut/2); err != nil {
 		return err
 	}
