@@ -49,8 +49,7 @@ func (s *Share) Changed() bool { return atomic.LoadUint32(&s.Active) != s.wrote 
 
 // Set writes what the direction has at another share, and makes the meters those of that:
 // what waits takes more or less time now. What flows sent is an estimate in parts of the
-// share and stays as it is: within a tenth of a second it matches the new share, and
-// converting it made no difference.
+// share and stays as it is: within 100 ms it matches the new share without a conversion.
 //
 // It is for one writer at a time, who holds the lock of the attachment.
 func (s *Share) Set(dp *shaping.Datapath) {
@@ -118,8 +117,8 @@ func monotonic() uint64 {
 	return started.ns + uint64(time.Since(started.time))
 }
 
-// started is a time by CLOCK_MONOTONIC, in nanoseconds, and by time's clock: that goes on as the other one does, and
-// reading it takes no system call.
+// started is one moment by CLOCK_MONOTONIC, in nanoseconds, and by the clock of package time. Both clocks advance alike,
+// and reading the second one takes no system call.
 var started = func() (at struct {
 	ns   uint64
 	time time.Time

@@ -38,7 +38,7 @@ type Share struct {
 	turn    *pins.Turn
 	slot    *datapath.Share
 	divider *shaping.Divider
-	// classes are as they were set last, that of the share itself first; nil if nobody knows.
+	// classes are the classes as they were last set, that of the share itself first; nil if that is not known.
 	classes []shaping.Class
 	// looked is when the queue was looked at, and counted what the classifier had counted then.
 	looked   time.Duration
@@ -167,13 +167,13 @@ func (n *Node) share(r *apply.Record, in *attach.Inspection, p *shaping.Params) 
 	return found, nil
 }
 
-// Look returns what has left the queue since it was found, and what waits in it, as of a time of
-// any clock that goes on between two looks. Most of the time that follows from what the classifier
-// counted; the kernel is asked if ask is true, or it seems that packets begin to wait.
+// Look returns how many bytes have left the queue since it was found, and how many wait in it. now is
+// of any monotonic clock. Usually Look computes both from the classifier's counter. It asks the kernel
+// if ask is true or if packets seem to begin to wait.
 func (s *Share) Look(now time.Duration, ask bool) (sent, waiting units.Bytes, err error) {
 	counted, passed := s.slot.Bytes(), now-s.looked
 	came := units.Bytes(counted - min(s.counted, counted))
-	// The counters of an idle slot are nobody else's.
+	// A slot whose counter did not move cannot be in use by another pod, so it is not checked.
 	if (came > 0 || ask) && s.slot.Lost() {
 		return 0, 0, fmt.Errorf("share of %v: %w", s.Direction, datapath.ErrNoSlot)
 	}
@@ -207,7 +207,7 @@ func (s *Share) Set(rate units.ByteRate) error {
 	classes, dp := s.divider.At(rate)
 	known := s.classes
 	if s.slot.Changed() {
-		known = nil // the queue may be a new one, too
+		known = nil // another process may have made the queue again
 	}
 	for i := range classes {
 		if i < len(known) && classes[i] == known[i] {

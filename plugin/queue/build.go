@@ -35,7 +35,8 @@ const interimLimit units.Bytes = 1 << 20
 // The device keeps the txqueuelen that the tree's bands need: to set it back under a
 // queue makes the kernel wait for RCU with RTNL held, and the queue does not use it.
 //
-// Returns an error wrapping [ErrForeignRoot] if another party's root is there. A failure leaves the kernel's default.
+// Returns an error wrapping [ErrForeignRoot] if another party's root is there. After any other failure
+// the device has the kernel's default.
 func Build(h *hostif.Handle, ifindex int, tree *shaping.Tree, program Classifier) error {
 	if err := checkTree(tree); err != nil {
 		return err
@@ -209,8 +210,8 @@ func RemoveForeignRoot(h *hostif.Handle, ifindex int) error {
 // and what waits leaves at the new rate from the next packet on that comes or
 // was due at the old rate. from may be what was observed.
 //
-// A class that somebody divides stays as it is, unless it has more than to allows: it begins with the
-// first share then.
+// A class that the agent's loop divides stays as it is, unless its rate is above what to allows: then it
+// begins with the first share.
 //
 // Returns an error wrapping [ErrRebuild], and changes nothing, if a qdisc or
 // class of to is not in from, a kind differs, or a parameter does that the

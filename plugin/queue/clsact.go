@@ -53,7 +53,7 @@ func (p Place) parent() shaping.TCHandle {
 	return hookIngress
 }
 
-// holds says that a filter stands there.
+// holds says that a filter is at the place.
 func (p Place) holds(f *Filter) bool {
 	return f.Hook == p.Hook && f.Pref == p.Pref && f.Handle == p.Handle
 }

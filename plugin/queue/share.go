@@ -23,7 +23,7 @@ type Share struct {
 	class   shaping.TCHandle
 	request []byte
 	take    func([]byte)
-	// change is a request that changes the class: the numbers of it are its last bytes.
+	// change is the request that changes the class. Its last classParmsLen bytes are the struct tc_htb_opt.
 	change []byte
 
 	stats Stats
@@ -32,9 +32,9 @@ type Share struct {
 
 // NewShare returns the queue below a class of a device, which need not be there.
 func NewShare(h *hostif.Handle, ifindex int, class shaping.TCHandle) *Share {
-	// The counters are the root's: those of a class with others below it do not have what waits. Kernels before
-	// 6.7 answer only whoever wants to hear of its own changes (NLM_F_ECHO), and tell all who watch, too: the
-	// handle shall be quiet.
+	// Stats reads the root's counters: those of a class with classes below it lack what waits. Kernels before
+	// 6.7 answer only requests with NLM_F_ECHO, and send the answer to all that watch, too. So the handle
+	// should be a quiet one.
 	req := nl.NewNetlinkRequest(unix.RTM_GETQDISC, unix.NLM_F_ECHO)
 	req.AddData(&nl.TcMsg{Family: unix.AF_UNSPEC, Ifindex: int32(ifindex), Handle: uint32(class & majorMask), Parent: uint32(shaping.RootParent)})
 	s := &Share{handle: h, ifindex: ifindex, class: class, request: req.Serialize()}
@@ -65,7 +65,7 @@ func (s *Share) Stats() (Stats, error) {
 // refilled. What waits goes on at the new rate.
 func (s *Share) Change(c *shaping.Class) error {
 	var err error
-	if c.Handle != s.class || max(c.Rate, c.Ceil) > math.MaxUint32 { // seldom, or with more attributes
+	if c.Handle != s.class || max(c.Rate, c.Ceil) > math.MaxUint32 { // a class below the share changes seldom; a rate above 32 bits takes more attributes
 		err = setClass(s.handle, s.ifindex, c, 0)
 	} else if err = s.prepare(c); err == nil {
 		putClass(s.change[len(s.change)-classParmsLen:], c)
@@ -92,7 +92,7 @@ func (s *Share) prepare(c *shaping.Class) error {
 	return nil
 }
 
-// read takes what the kernel tells of the root.
+// read parses the kernel's answer about the root.
 func (s *Share) read(m []byte) {
 	if len(m) < nl.SizeofTcMsg {
 		return

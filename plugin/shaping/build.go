@@ -19,7 +19,7 @@ const (
 	firstBand  TCHandle = 1
 	secondBand TCHandle = 2
 	dropBand   TCHandle = 3
-	// shareBand is the class above both of an HTB that holds a share.
+	// shareBand is the class that holds a share, above both bands' classes of an HTB.
 	shareBand TCHandle = 4
 	// htbDirect is answered for HTB's direct queue, which has no shaper.
 	htbDirect TCHandle = 0

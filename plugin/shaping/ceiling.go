@@ -50,10 +50,10 @@ const (
 	// groupExcess is by how much the ceiling of a group exceeds its limit: what divides the
 	// limit lets out all of it, and looks at other counters.
 	groupExcess units.PerMille = 5
-	// groupBurst is what a group may have at once behind its queues, in time at its limit. All
-	// queues have dividedBucket of their shares, and lightBucket of a part of that, whoever sent less
-	// has share.Credit, and what is parked comes on top for a tick. With the excess a second holds at
-	// most 1.017 of the limit.
+	// groupBurst is what a group may send at once behind its queues, in time at its limit. Each queue
+	// has a burst of dividedBucket of its share and of lightBucket of a part of it. A group that sent
+	// less has share.Credit, and parked shares come on top for a tick. With groupExcess a second holds
+	// at most 1.017 of the limit.
 	groupBurst = 12 * time.Millisecond
 )
 

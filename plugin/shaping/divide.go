@@ -12,13 +12,14 @@ import (
 )
 
 const (
-	// dividedSegment is the largest packet that goes whole below a share: at a small share one of
-	// 64 KiB would exceed it for long.
+	// dividedSegment is the largest packet, in bytes, that is not cut below a share. At a small share
+	// a packet of 64 KiB would exceed the share for long.
 	dividedSegment = terms.SharePacket
 	// dividedBucket is the burst of a share, in time at the share. The bursts of all pods of a
 	// group come on top of its limit.
 	dividedBucket = 5 * time.Millisecond
-	// lightBucket is the burst of the light packets' own rate, which comes on top, too.
+	// lightBucket is the burst of the light packets' own rate, in time at that rate. It comes on top
+	// of the limit, too.
 	lightBucket = time.Millisecond
 	// startPart of its group's limit is what a pod has until the agent divides.
 	startPart = 80
@@ -51,8 +52,8 @@ func (b *builder) noShare() string {
 // buildDivided makes HTB with one class that holds the share, and below that one for each band.
 //
 // HTB lets out a packet as soon as the share has any credit, and the next one when the share has paid for
-// it: 3 ms for 9.6 kB at 25 Mbit/s. Light packets do not wait for that. They have a rate of their own within
-// the share, and it is the heavy ones that pay for what they use. Heavy packets have what the share has left.
+// the first: after 3 ms for 9.6 kB at 25 Mbit/s. Light packets do not wait for that: they have their own rate
+// within the share. What they use is taken from the heavy packets, which have the rest of the share.
 func (b *builder) buildDivided() error {
 	p := b.params
 	root, err := b.qdisc(Qdisc{Kind: KindHTB, Parent: RootParent, DefaultClass: uint32(secondBand)})
@@ -85,7 +86,8 @@ func (b *builder) buildDivided() error {
 	return nil
 }
 
-// dividedBand makes the queue of a band. Its TBF cuts large packets; the share is less than its limit.
+// dividedBand makes the queue of a band. Its TBF has the pod's limit and is there to cut large packets: the share
+// below that limit decides the rate.
 func (b *builder) dividedBand(class TCHandle, depth units.Bytes) error {
 	tbf, err := b.qdisc(Qdisc{
 		Kind: KindTBF, Parent: class, Rate: b.limit.Rate.ByteRate(), Burst: b.params.BurstBytes, Segment: dividedSegment,
@@ -101,8 +103,8 @@ func (b *builder) startShare() units.BitRate {
 	return max(min(b.limit.Rate, b.limit.Group/startPart), units.MinRate)
 }
 
-// sharesAt are the classes that change with the share, its own first. To change the rate of a class
-// refills nothing; a TBF that is changed has a full bucket.
+// sharesAt returns the classes that change with the share, that of the share itself first. The share is in
+// classes because a changed class keeps its tokens, and a changed TBF has a full bucket.
 func sharesAt(rate units.ByteRate, l *Limit, root TCHandle) []Class {
 	burst := rate.Bytes(dividedBucket)
 	share := []Class{{Handle: root | shareBand, Parent: root, Rate: rate, Ceil: rate, Burst: burst, CeilBurst: burst, Divided: true}}
@@ -116,8 +118,9 @@ func sharesAt(rate units.ByteRate, l *Limit, root TCHandle) []Class {
 	})
 }
 
-// lightRate is what light packets have of a share however much it owes. It is a power of two, so that it
-// seldom changes: a change takes the kernel some microseconds, and a share has up to 50 in a second.
+// lightRate is the rate that light packets have within a share even while the share owes. It is a power of two,
+// so that it seldom changes: a change takes the kernel some microseconds, and a share changes up to 50 times a
+// second.
 func lightRate(share units.ByteRate, part units.PerMille) units.ByteRate {
 	return 1 << (bits.Len64(uint64(max(share.BitRate().Share(part).ByteRate(), 1))) - 1)
 }
@@ -132,8 +135,8 @@ func (b *builder) measure() {
 	_, b.params.Datapath = d.At(b.startShare().ByteRate())
 }
 
-// Divider computes what a direction has at a share of its group's limit: classes of HTB and
-// the numbers of the dataplane. All else stays as it is.
+// Divider computes the classes of HTB and the numbers of the dataplane that a direction has at a
+// share of its group's limit. All else does not depend on the share.
 type Divider struct {
 	limit  Limit
 	facts  Facts
@@ -146,8 +149,8 @@ func NewDivider(cfg *Config, f Facts, p *Params) *Divider {
 	return &Divider{limit: *cfg.part(p.Direction), facts: f, params: *p}
 }
 
-// At returns the classes, that of the share itself first, and the dataplane at a share, at least
-// [units.MinRate].
+// At returns the classes, that of the share itself first, and the dataplane at a share in bytes per
+// second. A share below [units.MinRate] counts as that.
 func (d *Divider) At(share units.ByteRate) ([]Class, Datapath) {
 	limit, params := d.limit, d.params
 	limit.Rate = max(share.BitRate(), units.MinRate)

@@ -38,7 +38,8 @@ const (
 	// processor has a tenth less to do, and 2 to 3 % of the responses of 16 web clients at
 	// 100 Mbit/s wait for a timer, where 1 % do (measured: docs/contributing/fair-bands.md).
 	pacedTold units.Bytes = 36_000
-	// pacedSpare is what packets of BBR leave of that: those have two segments at least, and BBR keeps three under way.
+	// pacedSpare is the part of pacedTold that BBR does not need: its packets have at least two segments, and it keeps
+	// three packets in flight.
 	pacedSpare = pacedTold / 2
 )
 

@@ -130,7 +130,7 @@ type Datapath struct {
 	// FairEach is how long heavy packets shall wait for every flow that is active, but
 	// at least FairLeast and at most FairMost.
 	FairEach, FairLeast, FairMost MeterTime
-	// FairSpare is by how much FairEach may become shorter beside a sender that does not slow down.
+	// FairSpare is by how much FairEach may become shorter, beside a sender that does not slow down.
 	FairSpare MeterTime
 	// LightLeast and LightMost are estimates: a flow is held for its fair share
 	// within these, and becomes heavy a quarter above that. FrameEstimate is what

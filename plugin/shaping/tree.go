@@ -99,8 +99,8 @@ func (t *Tree) BandPackets() int {
 	return 0
 }
 
-// Share is the class of a tree that holds a share of a group's limit as it is in another one, nil if
-// that has none. The kernel tells classes in no order.
+// Share returns from the tree in the class that holds t's share of a group's limit, nil if in lacks it.
+// The kernel lists classes in no order.
 func (t *Tree) Share(in *Tree) *Class {
 	at := slices.IndexFunc(in.Classes, func(c Class) bool { return c.Handle == t.Classes[0].Handle })
 	if at < 0 {
@@ -109,8 +109,8 @@ func (t *Tree) Share(in *Tree) *Class {
 	return &in.Classes[at]
 }
 
-// Below says that the limit of a tree with a share is below a rate. No class of a share may have more:
-// each band has the limit by itself, and only the share is of both.
+// Below says that the limit of a tree with a share is below a rate. A share must not exceed the limit:
+// each band's TBF holds the limit alone, and only the share holds both bands together.
 func (t *Tree) Below(rate units.ByteRate) bool {
 	return slices.ContainsFunc(t.Qdiscs, func(q Qdisc) bool { return q.Kind == KindTBF && q.Rate < rate })
 }

@@ -9,36 +9,37 @@ import (
 	"github.com/podweir/podweir/plugin/units"
 )
 
-// fullFrame is what a class of HTB may send beyond its tokens, in bytes: one packet, here of Ethernet's
-// usual MTU. Of larger ones it is more, until [Follower.Is] tells.
+// fullFrame is what a class of HTB is assumed to send beyond its tokens, in bytes: one packet. For
+// larger packets [Follower.Is] corrects the count.
 const fullFrame = 1514
 
-// Follower follows what leaves a queue with a share by what comes to it, so that the kernel need
-// not be asked at each tick: the class lets out its share while anything waits. Where that is not
-// so, because the processor came late or the queue dropped something, [Follower.Is] puts it right.
-// It is not safe for concurrent use.
+// Follower estimates what leaves a queue from what comes to it, so that the kernel need not be
+// asked at each tick. It assumes that the class lets out its share while anything waits. If the
+// processor was late or the queue dropped packets, [Follower.Is] corrects the estimate. It is not
+// safe for concurrent use.
 type Follower struct {
 	rate  units.ByteRate
 	burst int64
 	// tokens is what may leave at once, in bytes; less than 0 after a packet that was larger.
 	tokens  int64
 	waiting units.Bytes
-	// left is what left the queue by all that is known, told the most that [Follower.Sent] returned.
+	// left is the estimate of what left the queue, told the most that [Follower.Sent] returned.
 	left, told units.Bytes
-	// total is the kernel's counter when it was asked, and sure what had left by then.
+	// total is the kernel's counter when the kernel was last asked, and sure what had left by then.
 	total, sure units.Bytes
 	asked       bool
 	unsure      bool
 }
 
-// Share says that the queue lets out so much from now on, and at once after a pause.
+// Share sets the rate of the queue, in bytes per second, and how many bytes it lets out at once after
+// a pause.
 func (f *Follower) Share(rate units.ByteRate, burst units.Bytes) {
 	f.rate, f.burst = rate, int64(burst)
 	f.tokens = min(f.tokens, f.burst)
 }
 
-// Came takes what came to the queue in a time. It says whether the kernel should be asked at
-// once: it seems that packets begin to wait.
+// Came adds what came to the queue in the time passed. It says whether the kernel should be asked
+// at once, because packets seem to begin to wait or it was never asked.
 func (f *Follower) Came(came units.Bytes, passed time.Duration) (ask bool) {
 	before := f.waiting
 	refill := int64(min(f.rate.Bytes(passed), 1<<40))
@@ -51,8 +52,8 @@ func (f *Follower) Came(came units.Bytes, passed time.Duration) (ask bool) {
 	return before == 0 && f.waiting > 0 || !f.asked
 }
 
-// Is takes what the kernel says: what left the queue since it was made, and what waits in it. Less
-// than before has left a new queue. What had left when it is called first is not counted.
+// Is takes the kernel's counters: what left the queue since it was made, and what waits in it. A
+// total that fell is that of a new queue. What had left at the first call is not counted.
 func (f *Follower) Is(total, waiting units.Bytes) {
 	switch {
 	case !f.asked:
@@ -65,11 +66,11 @@ func (f *Follower) Is(total, waiting units.Bytes) {
 	f.left, f.total, f.waiting, f.unsure = f.sure, total, waiting, waiting > 0
 }
 
-// Unsure says that the kernel should be asked now and then: something waits, or seemed to.
+// Unsure says that the kernel should be asked now and then: packets wait, or seemed to.
 func (f *Follower) Unsure() bool { return f.unsure }
 
-// Sent is what left the queue since it was followed. It never becomes less: what seemed to leave and did
-// not leaves later.
+// Sent is what left the queue since the first call of [Follower.Is]. It never falls: what was counted too
+// early leaves later.
 func (f *Follower) Sent() units.Bytes {
 	f.told = max(f.told, f.left)
 	return f.told

@@ -44,16 +44,16 @@ const (
 	mostDebt = 200 * time.Millisecond
 	// leastBudgetPart of the limit is divided however large the debt is.
 	leastBudgetPart = 2
-	// tooMuchPart of a share is a difference that is not worth a change to a smaller one, tooLittlePart to a larger
-	// one: the credit of the ledger alone, which comes and goes with each burst of others, is none.
+	// A share becomes smaller only by more than a tooMuchPart-th of it, and larger only by more than a
+	// tooLittlePart-th: the ledger's credit, which comes and goes with each burst of others, is less.
 	tooMuchPart, tooLittlePart = 33, 20
 	// headroomPart of what comes to a member is added, so that it can send more.
 	headroomPart = 4
-	// halving is in what time the rate of a member that stops counts half as much. What it has too
-	// much meanwhile nobody uses.
+	// halving is the time after which the rate of a member that stopped counts half as much. Until then
+	// a part of its share is unused.
 	halving = 10 * time.Millisecond
-	// averaged is the time of a member's average. Bursts and pauses are brief that last two ticks, or briefly; in a pause
-	// at most littlePart of the average comes, or of the share if that is less.
+	// averaged is the time constant of a member's average. Bursts and pauses of at most briefly are brief: two ticks and a
+	// half. A member pauses while at most a littlePart-th of its average comes, or of its share if that is less.
 	averaged, briefly, littlePart = 100 * time.Millisecond, 50 * time.Millisecond, 4
 	// longestTick bounds the time between two ticks in what is computed.
 	longestTick = time.Minute
@@ -87,8 +87,8 @@ type Member struct {
 	waiting, waitedBefore units.Bytes
 	seen                  bool
 	recent, average       units.ByteRate
-	// phase is how long packets have been coming, or, if less than 0, how long none have. lastBurst is how long they came
-	// before the pause.
+	// phase is how long the burst lasts already, or, if less than 0, the pause. lastBurst is how long the last complete
+	// burst took.
 	phase, lastBurst time.Duration
 	// brief says that the member sends in brief bursts with brief pauses.
 	brief   bool
@@ -112,9 +112,8 @@ func (g *Group) SetLimit(limit units.BitRate) { g.limit = max(limit, units.MinRa
 // not change the slice.
 func (g *Group) Members() []*Member { return g.members }
 
-// Join adds a member. One without a share gets the parked one; another one keeps its share
-// until the next tick, as a queue does that was there before, but no more than its own limit,
-// which may be lower by now.
+// Join adds a member. A member without a share gets the parked share. Any other keeps its share
+// until the next tick, but no more than its own limit, which may be lower by now.
 func (g *Group) Join(m *Member) {
 	g.members = append(g.members, m)
 	if m.Share == 0 {
@@ -139,10 +138,10 @@ func (g *Group) Equal() units.ByteRate {
 	return max(g.limit/units.ByteRate(max(len(g.members), 1)), 1)
 }
 
-// Saw tells what has left the member's queue since the queue was made, and what waits in it.
-// Less than before has left a new queue.
+// Saw takes what has left the member's queue since the queue was made, and what waits in it. If
+// sent fell, the queue is a new one.
 func (m *Member) Saw(sent, waiting units.Bytes) {
-	if !m.seen { // what a queue sends by that was there before; a tick takes three quarters of it
+	if !m.seen { // a queue that was there before may send its share: after a tick a quarter of recent counts
 		m.recent = 4 * m.Share
 	}
 	if !m.seen || sent < m.sentBefore {
@@ -181,7 +180,7 @@ func (g *Group) Divide(now time.Duration) []*Member {
 	return g.changed()
 }
 
-// enter writes a tick into the ledger, and takes what came to each member for what it wants.
+// enter writes a tick into the ledger, and sets what each member wants by what came to it.
 func (g *Group) enter(passed time.Duration) {
 	var sent units.Bytes
 	halved := max((passed+halving/2)/halving, 1)
@@ -205,8 +204,8 @@ func (g *Group) enter(passed time.Duration) {
 	g.balance = min(max(g.balance, -int64(g.limit.Bytes(mostDebt))), int64(g.limit.Bytes(Credit)))
 }
 
-// follow takes the rate at which packets came since the last tick for the average, and for whether the member sends in
-// brief bursts.
+// follow updates the average, and whether the member sends in brief bursts, by the rate at which packets came since the
+// last tick.
 func (m *Member) follow(came units.ByteRate, passed time.Duration) {
 	switch comes := came > min(m.average, m.Share)/littlePart; {
 	case comes && m.phase < 0:
@@ -224,8 +223,8 @@ func (m *Member) follow(came units.ByteRate, passed time.Duration) {
 	m.average = units.ByteRate(float64(m.average) + part*(float64(came)-float64(m.average)))
 }
 
-// want sets what the member asks for, by what comes to it and waits. One that sends in brief bursts asks for its average,
-// in its pauses, too: a burst is over before a tick could answer it, and what waits leaves in the pause.
+// want sets the demand of the member by what comes to it and waits. A member with brief bursts demands its average, in its
+// pauses, too: a burst is over before a tick can react to it, and what waits leaves in the pause.
 func (m *Member) want() {
 	gone := rateOf(m.waiting, Tick)
 	switch {
@@ -264,9 +263,9 @@ func (g *Group) budget() units.ByteRate {
 	return units.ByteRate(max(budget, int64(g.limit)/parkedPart))
 }
 
-// divide sets what each member gets by max-min: who wants less than an equal part of what
-// is left gets what it wants, until an equal part is what each of the others gets. What nobody
-// wants stays with those who have it: one that pauses has it when it goes on.
+// divide sets what each member gets by max-min. A member that wants less than an equal part of
+// what is left gets what it wants. When no such member is left, each of the others gets an equal
+// part. What no member wants stays with those that have it: a member that pauses can go on with it.
 func (g *Group) divide(left units.ByteRate) {
 	count := units.ByteRate(0)
 	for _, m := range g.members {
@@ -303,8 +302,8 @@ func (g *Group) changed() []*Member {
 	parked := g.Parked()
 	for _, m := range g.members {
 		want := m.atMost(max(m.demand, parked))
-		// A share that cannot become larger is exact: nothing would ever make up for the rest.
-		// Nor is one of a member that has enough, and hardly more than others that send nothing.
+		// A share at the member's own limit is set exactly: no later change would add the rest.
+		// A share is not changed for a member that has enough, and at most a parked share too much.
 		enough := m.waiting == 0 && want <= m.Share && m.Share <= want+parked
 		near := want <= m.Share+m.Share/tooLittlePart && want >= m.Share-m.Share/tooMuchPart
 		if m.Outside || enough || near && want != m.Most || want == m.Share {

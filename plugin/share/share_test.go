@@ -75,7 +75,7 @@ func pulses(on, turn time.Duration, seed uint64) load {
 type queue struct {
 	*share.Member
 	offered load
-	// out says that it is as deep as out of a pod: by its share, and half as deep as others at most.
+	// out says that the queue is as deep as one out of a pod: by its share, at most half of the others' depth.
 	out     bool
 	waiting float64
 	credit  time.Duration
@@ -103,12 +103,12 @@ func run(g *share.Group, last time.Duration, loads ...load) []*queue {
 	return runEvery(perTick, g, last, loads...)
 }
 
-// runEvery is run with so many steps from one tick to the next: on a busy node the agent comes late.
+// runEvery is run with perTick steps from one tick to the next: on a busy node the agent comes late.
 func runEvery(perTick int, g *share.Group, last time.Duration, loads ...load) []*queue {
 	return runQueues(perTick, g, last, false, loads...)
 }
 
-// runQueues is runEvery with queues out of pods, or others.
+// runQueues is runEvery with queues out of pods if out is true.
 func runQueues(perTick int, g *share.Group, last time.Duration, out bool, loads ...load) []*queue {
 	queues := make([]*queue, len(loads))
 	for i := range loads {
@@ -244,7 +244,7 @@ func TestBriefBursts(t *testing.T) {
 	}
 }
 
-// What pods with brief bursts keep for the next one others have soon after the last one.
+// Pods with brief bursts keep a share for the next burst. Soon after the last burst others have it.
 func TestBriefBurstsEnd(t *testing.T) {
 	t.Parallel()
 	loads := []load{bulk(0, time.Hour)}
@@ -319,7 +319,7 @@ func TestOwnLimitAndOutsiders(t *testing.T) {
 		sent[2] += large.Share.Bytes(tick)
 	}
 	if small.Share != 1_000_000 || outside.Share != 12345 {
-		t.Errorf("shares %v of who has a limit of 1 MB/s and %v of who is outside", small.Share, outside.Share)
+		t.Errorf("shares %v of the member with a limit of 1 MB/s and %v of the member outside", small.Share, outside.Share)
 	}
 	if large.Share < 1_000_000 || large.Share > 2_200_000 {
 		t.Errorf("share %v after 0.1 s, want the 2 MB/s that the others leave of 10, or less", large.Share)
@@ -414,7 +414,7 @@ func TestDebtHasABound(t *testing.T) {
 	}
 }
 
-// While nobody else wants it, a pod that pauses keeps what it had; who begins gets half of it at the next tick.
+// A pod that pauses keeps its share while no other pod wants it. A pod that begins gets half of it at the next tick.
 func TestPauseCostsNothing(t *testing.T) {
 	t.Parallel()
 	pauses := bursts(60*time.Millisecond, 60*time.Millisecond, 1)

@@ -23,18 +23,18 @@ const (
 	// mostChanges is how many shares are changed in a second at most. Larger ones wait: what
 	// others had before they get them must be gone.
 	mostChanges = 3000
-	// asksPerTick are the queues of which the kernel is asked at a tick, in turns, though nothing
-	// begins to wait in them. Of 40 queues with bulk each is asked in 400 ms.
+	// asksPerTick is how many of the queues that are [Queue.Unsure] the kernel is asked about at
+	// each tick, in turns. With 40 such queues each has its turn every 400 ms.
 	asksPerTick = 2
-	// idleLooks are the looks, a second of them, after which a queue through which nothing goes is looked at
-	// every other tick: what one look reads of a queue is in no cache of the processor.
+	// idleLooks is after how many looks (one second) an idle queue is looked at only every other tick.
+	// A look at an idle queue is slow: what it reads is in no cache of the processor.
 	idleLooks = 50
 )
 
 // Queue is one direction of a pod.
 type Queue interface {
-	// Look returns what has left the queue since it was found, and what waits in it, as of a time.
-	// It has the kernel asked if ask is true.
+	// Look returns how many bytes have left the queue since it was found, and how many wait in it,
+	// at the time now. If ask is true, it asks the kernel.
 	Look(now time.Duration, ask bool) (sent, waiting units.Bytes, err error)
 	// Unsure says that the kernel should be asked now and then.
 	Unsure() bool
@@ -59,10 +59,10 @@ type member struct {
 	seen, told     units.Bytes
 	seenAt, toldAt time.Duration
 	looked         bool
-	// idle are the looks since anything left the queue or waited in it.
+	// idle counts the looks since anything left the queue or waited in it.
 	idle int
 	// lost says that the queue cannot be looked at or changed any more, changed that another process
-	// changed it, ask that it is its turn to be asked.
+	// changed it, ask that the next look asks the kernel.
 	lost, changed, ask bool
 	group              *group
 }
@@ -78,11 +78,12 @@ type Loop struct {
 	log     *slog.Logger
 	groups  map[string]*group
 	members map[string]*member
-	// ring are all members, in the order in which the kernel is asked about them; next is whose turn it is.
+	// ring has all members, in the order in which the kernel is asked about them. next is the index of
+	// the one that was considered last.
 	ring []*member
 	next int
-	// ticks counts them, changed is what one of them changes, idle says that nothing went through any queue
-	// for a second.
+	// ticks counts the ticks. changed are the members whose share a tick changes. idle says that nothing
+	// went through any queue for a second.
 	ticks   int
 	changed []*member
 	idle    bool
@@ -189,8 +190,8 @@ func (l *Loop) Divide(now time.Duration) {
 	l.apply(l.changed, int(mostChanges*Tick/time.Second))
 }
 
-// Next is when Divide is to be called again: at the next tick, or the one after that if nothing went through any
-// queue for a second.
+// Next returns the time until Divide is to be called again: a tick, or two if nothing went through any queue for a
+// second.
 func (l *Loop) Next() time.Duration {
 	if l.idle {
 		return 2 * Tick
@@ -198,7 +199,7 @@ func (l *Loop) Next() time.Duration {
 	return Tick
 }
 
-// takeTurns chooses the queues of which the kernel is asked at this tick.
+// takeTurns chooses the queues that the kernel is asked about at this tick.
 func (l *Loop) takeTurns() {
 	asks := 0
 	for range l.ring {
@@ -214,7 +215,8 @@ func (l *Loop) takeTurns() {
 	}
 }
 
-// divide looks at the queues of a group, at all of them if it was called late because all were idle, and divides its limit.
+// divide looks at the queues of a group and divides its limit. It skips idle queues at every other tick, unless wasIdle:
+// then ticks come half as often already.
 func (l *Loop) divide(g *group, now time.Duration, wasIdle bool) {
 	for i, m := range g.members {
 		if m.lost {

@@ -65,12 +65,12 @@ type running struct {
 	// groups are the groups as tell recorded them at the time told, zero if there were none.
 	groups map[key]*mailbox.Group
 	told   time.Time
-	// dropped is what the ceiling of each limit had dropped then.
+	// dropped is what the ceiling of each limit had dropped at the time told.
 	dropped map[ceiling]drops
 }
 
-// ceiling is a limit that queues joined a group with, drops what its ceiling dropped, in packets
-// and wire bytes.
+// ceiling names the ceiling of one limit of a group: queues may have joined it with different
+// limits. drops is what a ceiling dropped, in packets and wire bytes.
 type ceiling struct {
 	key
 	limit units.BitRate
@@ -151,7 +151,7 @@ func (j *joined) lost(l *Loop) bool {
 			return true
 		}
 	}
-	for name := range j.outside { // not all of them joined
+	for name := range j.outside { // those that did not join have no member
 		if m := l.members[name]; m != nil && m.lost {
 			return true
 		}

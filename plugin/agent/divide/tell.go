@@ -52,8 +52,8 @@ func (r *running) tell(now time.Time) {
 	}
 }
 
-// drop adds what a ceiling dropped since it was read last, to a sum that never falls: a limit
-// that no queue has any more takes its counter with it.
+// drop adds to a group's sum what a ceiling dropped since it was last read. The counter of a
+// ceiling goes with the last queue that has its limit, but the sum must never fall.
 func (r *running) drop(g *mailbox.Group, c ceiling, now drops) {
 	was := r.dropped[c]
 	if now.packets < was.packets {
