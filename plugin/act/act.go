@@ -287,8 +287,8 @@ func (i *Interface) givePacingBack(c *attach.Choice) error {
 	return i.pace(c.GivenBack(*now))
 }
 
-// pace makes TCP in the pod size its packets by what should be there. Connections that are open
-// do so, too.
+// pace sets the two sysctls by which TCP in the pod sizes its packets. They apply to open
+// connections, too.
 func (i *Interface) pace(want shaping.Pacing) error {
 	pod, err := i.Devices.Device(i.Record, terms.SidePod)
 	if pod == nil || err != nil || pod.NS.Same(i.NodeNS) {

@@ -83,8 +83,8 @@ type Executor struct {
 	// Skipped is told of an interface that was named and is not shaped, although others of
 	// the attachment are. Nil does nothing.
 	Skipped func(name string, why error)
-	// Held returns an attachment, other than id, that shapes one of its interfaces. It is
-	// called for a [Want.Free].
+	// Held returns an attachment, other than id, that shapes one of the interfaces. It is
+	// called if [Want.Free] is set.
 	Held func(id attach.ID, interfaces []attach.Interface) (holder attach.ID, held bool, err error)
 	// Now is the time, for how long something is degraded; nil means [time.Now].
 	Now func() time.Time
@@ -148,11 +148,11 @@ type Want struct {
 	Existing bool
 }
 
-// HeldError says that an attachment shapes an interface already: two would take each other's
-// place on the hooks.
+// HeldError says that the attachment By shapes an interface already: two attachments would
+// replace each other's programs on the hooks.
 type HeldError struct{ By attach.ID }
 
-func (e *HeldError) Error() string { return "it is shaped as " + e.By.String() }
+func (e *HeldError) Error() string { return "an interface is shaped already, as " + e.By.String() }
 
 // DriftError says how an interface differs from what it should be.
 type DriftError struct {
@@ -178,8 +178,8 @@ func (e *DriftError) Error() string {
 // [Executor.Skipped]. What only stands in for the pod's interface, as the device of the
 // same name in the pod of a virtual machine, is replaced by the pair that it stands in
 // for. The error wraps [ErrGone] if no interface is there, and [ErrStandIn] if there is
-// none that leads out of the pod. The attachment may have been made for a network of another
-// name: w has its ID then.
+// none that leads out of the pod. If the attachment was made for a network of another name,
+// Ensure writes that ID into w.
 func (e *Executor) Ensure(ctx context.Context, w *Want) ([]*attach.Desired, error) {
 	id, err := e.Kept(w.ID)
 	if err != nil {
@@ -199,7 +199,7 @@ func (e *Executor) Ensure(ctx context.Context, w *Want) ([]*attach.Desired, erro
 		return nil, fmt.Errorf("%v: %w", w.ID, ErrNotAttached)
 	}
 	found := e.search(w, priors)
-	if w.Free { // what cannot be found out, the steps say
+	if w.Free { // the steps below return the error if Held fails
 		if holder, held, _ := e.Held(w.ID, found.interfaces()); held {
 			return nil, &HeldError{holder}
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/podweir/podweir/plugin/terms"
 )
 
-// A degradation tells since when it lasts, whoever looks later.
+// A degradation keeps the time since which it lasts, however late status is read.
 func TestDegradedSince(t *testing.T) {
 	w := newWorld()
 	foreignRoot(w, terms.SidePod)
@@ -32,7 +32,7 @@ func TestDegradedSince(t *testing.T) {
 	}
 }
 
-// inKernelOrder is how package queue tells of a tree: what is nearer to the root first.
+// inKernelOrder sorts a tree as package queue reads it: what is nearer to the root comes first.
 func inKernelOrder(tree *shaping.Tree) {
 	made := slices.Clone(tree.Qdiscs)
 	depth := func(q shaping.Qdisc) (n int) {
@@ -49,7 +49,7 @@ func inKernelOrder(tree *shaping.Tree) {
 	})
 }
 
-// A queue of podweir's that no record tells of stays, with what waits in it, whatever its shape.
+// A queue of podweir's without a record stays, with what waits in it, whatever its shape.
 func TestQueueWithoutARecordStays(t *testing.T) {
 	for name, change := range map[string]func(*shaping.Config){
 		"alone":    func(*shaping.Config) {},

@@ -116,7 +116,7 @@ func (in *Inspection) decide(prior *Prior) error {
 	return nil
 }
 
-// whyMoved says why a direction is limited in another way than before.
+// whyMoved returns the reason why a direction is limited in another way than before.
 func whyMoved(was, is *Choice) string {
 	switch {
 	case is.Degraded() && is.Note != was.Note:

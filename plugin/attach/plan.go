@@ -113,20 +113,20 @@ func Plan(want *Desired, obs *Observed) []Action {
 		plan = append(plan, p.actions...)
 	}
 	if !slices.ContainsFunc(plan, func(a Action) bool { return !a.Kind.makes() }) {
-		// A queue before the clsact qdisc of the same device, which the other direction may have a use for: each
-		// change of a device that has one waits for RCU, with RTNL held.
+		// Queues are made before the clsact qdisc of the same device, which may be for the other direction.
+		// While a device has clsact, each change of its queue waits for RCU, with RTNL held.
 		slices.SortStableFunc(plan, func(a, b Action) int { return cmp.Compare(a.Kind.stage(), b.Kind.stage()) })
 	}
 	return plan
 }
 
-// makes says that a step makes something new and changes nothing, so that those of the two directions can
-// be taken in any order.
+// makes says that a step makes something new and changes nothing. Such steps of the two directions can be
+// taken in any order.
 func (k ActionKind) makes() bool {
 	return k == LoadDataplane || k == BuildTree || k == LimitOffload || k == PaceTCP || k.stage() > 0
 }
 
-// stage is 1 for what is put on a hook, which needs what was made before.
+// stage is 1 for a step that puts a program on a hook, which needs what the other steps make, else 0.
 func (k ActionKind) stage() int {
 	if k == AttachHook || k == AttachGuard || k == AttachCeiling {
 		return 1
@@ -240,9 +240,9 @@ func (p *directionPlan) planSlot(have *Dataplane, wrong string) {
 	}
 }
 
-// treeStands says that the queue and its share are kept. A new one begins with the first share, as does one
-// whose share is more than the limit of the pod itself is now, and so does its slot: the agent's loop sees that,
-// and sets both.
+// treeStands says that the queue and its share are kept. A new queue begins with the first share. So does a
+// queue whose share is above the pod's own limit now. Its slot begins with that share, too, and the agent's loop
+// sets both again.
 func (p *directionPlan) treeStands() bool {
 	want, is := p.state.Params.Tree, &p.obs.Device(p.state.Params.Side).Tree
 	diff, inPlace := TreeDiff(want, is)

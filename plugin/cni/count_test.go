@@ -19,10 +19,10 @@ import (
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
-// counts are what a process asks of the kernel.
+// counts are system calls of a process and bytes that it reads.
 type counts struct {
-	// calls are those of counted, bytes what the kernel answered with netlink messages and
-	// names of files.
+	// calls are the calls that counted lists. bytes are the sizes of netlink messages and of
+	// names of files that the kernel returned.
 	calls, bytes int
 	by           map[uint64]int
 }
@@ -33,13 +33,13 @@ var counted = []uint64{
 	unix.SYS_OPENAT, unix.SYS_GETDENTS64, unix.SYS_READLINKAT, unix.SYS_BPF, unix.SYS_SENDTO, unix.SYS_RECVFROM, unix.SYS_SETNS,
 }
 
-// ADD of one more pod asks no more of the kernel than that of the first: not a call for each
-// other pod, nor so much as its name. Times tell that only on an idle machine.
+// ADD of one more pod makes no system call for each other pod, and does not even read their names.
+// Calls are counted because times differ on a busy machine.
 func TestPrivilegedAddAsksNothingOfOtherPods(t *testing.T) {
 	const (
-		// running are other pods with devices, recorded such that only have a record and a slot.
+		// running is how many other pods have devices, recorded how many have a record only.
 		running, recorded = 8, 120
-		// nameBytes is the least that the kernel tells of a file in a directory.
+		// nameBytes is the least that the kernel returns for a file in a directory.
 		nameBytes = 24
 	)
 	testutil.RequireQdisc(t, "tbf")
@@ -155,7 +155,7 @@ func (c *counts) trace(pid int) error {
 	}
 }
 
-// note takes the beginning or the end of a call.
+// note counts a call at its beginning, and what it returned at its end.
 func (c *counts) note(thread int, under map[int]uint64) error {
 	var info callInfo
 	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_GET_SYSCALL_INFO, uintptr(thread), unsafe.Sizeof(info), uintptr(unsafe.Pointer(&info)), 0, 0)

@@ -61,8 +61,8 @@ func TestPrivilegedFallsBackFromAnIFB(t *testing.T) {
 	}
 }
 
-// A queue of podweir's that another party changed goes like any other when ingress moves away
-// from it: it would hold the pod to what the other party set.
+// When ingress moves away from a queue of podweir's, the queue is removed even if another party
+// changed it: it would go on limiting the pod to the other party's rate.
 func TestPrivilegedChangedQueueGoesWithAMove(t *testing.T) {
 	testutil.RequireQdisc(t, "tbf", "clsact", "ifb")
 	p := newNode(t).newPod(t)

@@ -18,8 +18,8 @@ import (
 
 var errNodeNS = errors.New("podweir does not limit the node")
 
-// ownNetNS is a namespace that a pod has of its own: a limit in the node's would be the node's. The
-// error wraps errNodeNS.
+// ownNetNS returns the namespace at a path. It refuses the node's own, with an error that wraps
+// errNodeNS: a limit there would limit the node.
 func (k *kernel) ownNetNS(netnsPath string) (*podNS, error) {
 	p, err := k.pod(netnsPath)
 	if err == nil && p.ns.Same(k.hostNS) {

@@ -136,7 +136,7 @@ type place struct {
 	link hostif.Interface
 	// bare says that nobody has put a root qdisc there, as far as that is known.
 	bare bool
-	// majors are those that were drawn for the handles of podweir's queue there.
+	// majors are the major numbers that were drawn for the handles of podweir's queue there.
 	majors []uint16
 }
 
@@ -360,8 +360,8 @@ func (k *kernel) observeQueue(p *place) (*queue.Device, error) {
 	return queue.Observe(p.handle, p.index)
 }
 
-// ownTree says that a queue is of podweir's making: its handle or its shape is, or a program
-// of podweir's chooses its classes. On podweir's own ifb everything is.
+// ownTree says that podweir made a queue: the queue has a handle that podweir drew or podweir's
+// shape, or podweir's program chooses its classes. On podweir's own ifb every queue counts.
 func ownTree(q *queue.Device, dev *attach.Device, p *place) bool {
 	root := dev.Root()
 	if root == nil {

@@ -105,7 +105,7 @@ func (n *Node) Known() ([]attach.ID, error) {
 // runtime knows of.
 const ManualNetwork = "podweir-manual"
 
-// ManualID is the name of what is attached by hand to an interface of a namespace.
+// ManualID returns the ID of an attachment that is made by hand to an interface of a namespace.
 func ManualID(netnsInode uint64, ifName string) attach.ID {
 	return attach.ID{Network: ManualNetwork, ContainerID: fmt.Sprintf("netns-%d", netnsInode), IfName: ifName}
 }
@@ -125,7 +125,8 @@ func (n *Node) Holder(w *apply.Want, than attach.ID) (holder attach.ID, held boo
 // agent makes have this name, whatever their interfaces.
 const MainIfName = "eth0"
 
-// holder is [Node.Holder] for interfaces of one namespace; id is of its container.
+// holder is [Node.Holder] for interfaces of one namespace. id names an attachment of the
+// namespace's container.
 func (n *Node) holder(id, than attach.ID, interfaces []attach.Interface) (other attach.ID, held bool, err error) {
 	found, err := n.around(id, interfaces)
 	if err != nil {
@@ -149,9 +150,9 @@ func (n *Node) holder(id, than attach.ID, interfaces []attach.Interface) (other 
 	return attach.ID{}, false, nil
 }
 
-// around returns the attachments that may be in the namespace of another one: those of its container, which
-// have the name of one of its interfaces, and what was attached by hand. It lists no pods: else each ADD would
-// take longer than the one before. For what is attached by hand it has to, whose container is not known.
+// around returns the attachments that may be in the namespace of id: those of its container with the name of
+// one of its interfaces, and those made by hand. It does not list all pods: each ADD would take longer than
+// the one before. Only if id was made by hand, it lists all, because the container is not known.
 func (n *Node) around(id attach.ID, interfaces []attach.Interface) ([]pins.Key, error) {
 	if id.Network == ManualNetwork {
 		return n.store.pins.List()

@@ -99,8 +99,7 @@ func (n *Node) open() (*engine.Node, error) {
 	return node, err
 }
 
-// errOtherBPFFS means that the node has podweir's state, or may have, and this process does not
-// see it.
+// errOtherBPFFS means that the node may have limits of podweir's that this process cannot see.
 var errOtherBPFFS = errors.New("the node's BPF file system is not mounted at /sys/fs/bpf here: podweir's limits are out of sight")
 
 // Features tries each kind of queue in a namespace of its own.
@@ -381,7 +380,7 @@ func (n *Node) Flows(context.Context) ([]doctor.Flow, error) {
 		}
 		now := *a.Record()
 		now.Interface = a.Interface
-		carried, err := node.Carried(&now) // the ifb gives packets back behind the point where the device counts
+		carried, err := node.Carried(&now) // counted once: the device counts before the ifb gives packets back
 		passed := map[terms.Direction]doctor.Count{
 			terms.Ingress: {Packets: carried.ReceivedPackets, Bytes: carried.ReceivedBytes}, terms.Egress: {Packets: carried.SentPackets, Bytes: carried.SentBytes},
 		}

@@ -17,8 +17,8 @@ import (
 type asked struct {
 	rate units.BitRate
 	by   *source
-	// unread is what the pod wrote where it has precedence over by, "" if that is a rate or
-	// nothing, and unreadIn where.
+	// unread is the text of the pod's own setting that has precedence over by and is not accepted,
+	// and unreadIn names that setting. Both are "" if there is none.
 	unread, unreadIn string
 }
 
@@ -97,7 +97,7 @@ func (p *parser) firstRate(d terms.Direction) (first asked, unread []*FieldError
 // runtime hands it over, or the annotation itself where it does not. nil if the pod
 // does not ask.
 func (p *parser) standardRate(dir string) *source {
-	// Named as the pod's author knows it.
+	// The name is the annotation, not the CNI's key: only the annotation is known to the pod's author.
 	s := p.value(p.bandwidth, dir+"Rate", "annotation kubernetes.io/"+dir+"-bandwidth", true)
 	if s != nil && !isZero(s) {
 		return s

@@ -54,8 +54,8 @@ func (s *Store) Lock(ctx context.Context, k Key) (unlock func(), err error) {
 	}
 }
 
-// tryLock returns the locked directory, -1 if another holds the lock or the
-// directory went away meanwhile.
+// tryLock returns the locked directory, -1 if another process holds the lock or the
+// directory was removed meanwhile.
 func (s *Store) tryLock(dir string) (fd int, err error) {
 	if err := mkdirAll(dir); err != nil {
 		return -1, err

@@ -156,7 +156,7 @@ func mkdirAll(dir string) error {
 	var err error
 	for range mkdirAttempts {
 		if err = unix.Mkdir(dir, 0o700); errors.Is(err, unix.EEXIST) {
-			return nil // a file in its place the next step finds
+			return nil // if it is a file, the next step fails
 		}
 		if errors.Is(err, unix.ENOENT) {
 			err = os.MkdirAll(dir, 0o700)
@@ -235,7 +235,7 @@ func (s *Store) Find(k Key) ([]Key, error) {
 	return found, err
 }
 
-// FindAny is [Store.Find] for several, in no order. It takes no longer beside more pods.
+// FindAny is [Store.Find] for several keys, in no order. Its time does not depend on the number of pods.
 func (s *Store) FindAny(keys []Key) (found []Key, err error) {
 	networks, err := readNames(s.root)
 	if err != nil {
@@ -286,11 +286,11 @@ func readNames(dir string) ([]string, error) {
 	}
 }
 
-// dirBytes is the room for what the kernel tells of a directory at a time.
+// dirBytes is the size of the buffer for the names in a directory, in bytes.
 const dirBytes = 8 << 10
 
-// openDir opens a directory. It is no [os.File]: the Go runtime would ask five times whether its
-// poller can wait for it.
+// openDir opens a directory. It avoids [os.File]: the Go runtime would make five system calls to find
+// out whether its poller can wait for the directory.
 func openDir(dir string) (fd int, err error) {
 	for {
 		fd, err = unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)

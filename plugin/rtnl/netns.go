@@ -279,9 +279,9 @@ type Sysctl struct {
 	Value int
 }
 
-// WriteSysctls sets sysctls of the namespace, each whatever becomes of the others. In a container
-// /proc/sys is read-only; then they are written through another procfs, which nobody else sees. That
-// takes CAP_SYS_ADMIN.
+// WriteSysctls sets sysctls of the namespace. If one fails, the others are still set. In a container
+// /proc/sys is read-only; then they are written through another procfs, which no other process sees.
+// That takes CAP_SYS_ADMIN.
 func (n *NetNS) WriteSysctls(all ...Sysctl) error {
 	return n.Do(func() error {
 		var failed error
@@ -309,8 +309,8 @@ func writeSysctl(name string, value int) error {
 	return os.NewSyscallError("write "+name, err)
 }
 
-// ReadFile is [os.ReadFile] without the poller of the Go runtime, of which a process that lives for some
-// milliseconds makes no other use: it takes seven calls for each file.
+// ReadFile is [os.ReadFile] without the poller of the Go runtime, which takes seven system calls for each
+// file. A process that runs for some milliseconds has no other use for the poller.
 func ReadFile(path string) ([]byte, error) {
 	fd, err := open(path, unix.O_RDONLY)
 	if err != nil {

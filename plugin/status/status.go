@@ -128,7 +128,7 @@ type Direction struct {
 	// within the limit or past it; a packet of many segments counts with one header.
 	DeviceBytes uint64 `json:"deviceBytes,omitempty"`
 
-	// passing is DeviceBytes and what came by podweir of it.
+	// passing is DeviceBytes, and how much of that went through podweir.
 	passing view.Passing
 
 	// CountersErr says why Counters could not be read; Notes have it too.
@@ -415,8 +415,8 @@ func attachment(node *engine.Node, queues *engine.Queues, r *apply.Record) Attac
 	return a
 }
 
-// seeAgain reads the queues at the host's side again. They come in one list, which was read
-// before the devices of all pods but one: what a device carried meanwhile did not go past podweir.
+// seeAgain reads the queues at the host's side again. They come in one list, and the first list was
+// read before most devices. What a device carried in between would seem to have gone past podweir.
 func seeAgain(node *engine.Node, all []Attachment) {
 	queues := node.Queues()
 	for i := range all {
@@ -492,8 +492,8 @@ func (a *Attachment) Record() *apply.Record { return a.record }
 // BySet is who decided a rate that `podweir set` changed.
 const BySet = "podweir set"
 
-// decision notes what a pod asks for in a direction, or what it wrote if that is not accepted,
-// and who decided that it has another rate.
+// decision sets in l what a pod requests in a direction, or what it wrote if that is not accepted,
+// and which setting decided on another rate.
 func decision(r *apply.Record, l *terms.Limit) {
 	d, wish := l.Direction.Is, &r.Config
 	if r.Asked != nil {

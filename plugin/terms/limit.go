@@ -17,9 +17,9 @@ type Limit struct {
 	Direction Named[Direction] `json:"direction"`
 	// Rate is the cap.
 	Rate units.BitRate `json:"rateBitsPerSecond"`
-	// Asked is what the pod asks for, 0 if that is nothing, AskedText what it wrote if that is
-	// not accepted, AskedIn where, and DecidedBy who decided that it has another one; "" if it
-	// has what it asks for.
+	// Asked is the rate that the pod requests, 0 for none. If what it wrote is not accepted,
+	// AskedText is the text and AskedIn the annotation or key. DecidedBy is the setting that
+	// decided on another rate, "" if the pod has what it requests.
 	Asked     units.BitRate `json:"askedBitsPerSecond,omitempty"`
 	AskedText string        `json:"askedText,omitempty"`
 	AskedIn   string        `json:"askedIn,omitempty"`
@@ -57,12 +57,12 @@ type Limit struct {
 // Observed says that nothing is held to the limit.
 func (l *Limit) Observed() bool { return l.Enforce.Is == EnforceObserve }
 
-// SharePacket is the largest packet that goes through a share whole, in bytes: a share has sent it as soon
-// as it has any credit, and pays for it later.
+// SharePacket is the largest packet that is not cut below a share, in bytes. HTB sends it as soon as the
+// share has any credit, and the share pays for it later.
 const SharePacket units.Bytes = 9_600
 
-// CoarseEach says that one packet of each pod is more than a twentieth of what a limit carries in 100 ms,
-// since so many pods have it together; "" if it is not.
+// CoarseEach returns a warning if one packet of each pod is more than a twentieth of what the pods' common
+// limit carries in 100 ms, else "".
 func CoarseEach(limit units.BitRate, pods int) string {
 	const most = 5
 	part := 100 * SharePacket * units.Bytes(pods) / max(limit.Bytes(100*time.Millisecond), 1)

@@ -384,7 +384,7 @@ func DidYouMean(word string, of []string) string {
 // Commands are those of podweir's program that texts tell a reader to run.
 var Commands = []string{"attach", "detach", "doctor", "explain", "gc", "install", "repair", "set", "status", "top", "uninstall"}
 
-// programRun is compiled when it is used: podweir-cni has no use for it, and starts for each pod.
+// programRun is compiled at its first use: podweir-cni does not need it, and starts anew for each pod.
 var programRun = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile("((?:^|[^a-z-])(?:kubectl |-- )?)podweir ((?:" + strings.Join(Commands, "|") + ")\\b)")
 })

@@ -371,7 +371,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// entryBeside holds podweir's entry on a node, with what is said of it, to the directions that it shapes.
+// entryBeside checks which directions podweir's entry on a node shapes, and its note and warning.
 func entryBeside(t *testing.T, node *detect.Node, defaults map[string]any, directions, note, warning string) []byte {
 	t.Helper()
 	b := beside{profile: node.Profile, others: node.OtherShapers()}

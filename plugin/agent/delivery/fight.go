@@ -35,7 +35,7 @@ type Fight struct {
 	Since time.Time `json:"since"`
 }
 
-// problem says that podweir no longer writes the file.
+// problem returns the text which says that podweir stopped writing the file.
 func (e *Fight) problem() string {
 	return fmt.Sprintf("another program changes %s back whenever podweir writes it: it %s. podweir wrote it %d times in a minute and stopped at %s; "+
 		"it tries once more every %v. Find the program that writes there, or take another delivery",

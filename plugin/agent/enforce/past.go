@@ -121,8 +121,8 @@ func (k *Devices) Passing(limits []*reconcile.KeptLimit) [][]view.Passing {
 			return err
 		}
 		defer node.Close()
-		// The queues at the host's side come in one list, which is not to be older than any device's
-		// counter: what that carried in between would seem to have gone past podweir.
+		// The queues at the host's side come in one list. All devices are read before it: what a
+		// device carried after the list would seem to have gone past podweir.
 		before := make([]*hostif.Traffic, len(limits))
 		for i, l := range limits {
 			if t, err := k.inPod(l, l.Interface.PodName); err == nil {
@@ -151,7 +151,8 @@ func (k *Devices) Passing(limits []*reconcile.KeptLimit) [][]view.Passing {
 	return all
 }
 
-// passed is one reading by each counter, after the device was read before; nil if something cannot be read.
+// passed returns a reading of each counter of podweir's for a limit, with the reading of the device from before it.
+// It returns nil if something cannot be read.
 func (k *Devices) passed(node *engine.Node, queues *engine.Queues, l *reconcile.KeptLimit, before *hostif.Traffic) []view.Passing {
 	records, err := node.Records(l.ID)
 	at := slices.IndexFunc(records, func(r *apply.Record) bool { return r.Interface.PodName == l.Interface.PodName })

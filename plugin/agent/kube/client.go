@@ -53,7 +53,8 @@ func NewClient(config *Config) (*Client, error) {
 // pause is how long to wait in place of d.
 func (c *Client) pause(d time.Duration) time.Duration { return d / c.hurry }
 
-// sleep ends after d, or sooner with the context or when wake, which may be nil, has something.
+// sleep returns after d, or earlier when the context ends or wake receives something. wake may be
+// nil.
 func sleep(ctx context.Context, wake <-chan struct{}, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

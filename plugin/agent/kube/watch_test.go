@@ -437,8 +437,8 @@ func TestNamespacesOfAServerThatRefuses(t *testing.T) {
 	expectTold(t, all, told{"a", netconf.Namespace{maxEgress: "2M"}, true})
 }
 
-// A cache that does not have the namespace yet has not answered: what was known stays as
-// well known as it was, and the next request comes soon, however long the time between two is.
+// A cache that does not have the namespace yet has not answered: what was known
+// stays in force, and the next request comes soon, however long the interval is.
 func TestNamespaceThatIsNotThereYet(t *testing.T) {
 	c := newCluster(t)
 	c.client.Hurry()

@@ -90,7 +90,7 @@ func (s *service) StateChange(ctx context.Context, e *api.StateChangeEvent) (*ap
 	return &api.Empty{}, err
 }
 
-// unasked answers what we do not ask for: a runtime that calls it all the same must not end the agent.
+// unasked answers calls that podweir does not subscribe to: a runtime that makes one must not end the agent.
 type unasked struct{}
 
 // Shutdown implements api.PluginService.

@@ -93,7 +93,7 @@ func (w *Watcher) Run(ctx context.Context) {
 	}
 }
 
-// rest waits between two attempts, the least after SIGTERM, which ends a long rest.
+// rest waits between two attempts. SIGTERM ends a long pause and leaves pauseMin.
 func (w *Watcher) rest(ctx context.Context, pause time.Duration) {
 	urgent := w.urgent
 	select {

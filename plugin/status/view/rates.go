@@ -186,18 +186,18 @@ const (
 	pastBytes = 128 << 10
 )
 
-// Passing are the bytes that a pod's device carried, read twice, and what of that came by
-// podweir: the first of Seen was read before the second of Device, and the second of Seen
-// after the first of Device. Seen is nil if no counter shows that.
+// Passing has two readings of the bytes that a pod's device carried, and two of those that went
+// through podweir. The first of Seen was read before the second of Device, and the second of Seen
+// after the first of Device. Seen is nil if no counter shows what went through podweir.
 type Passing struct {
 	Device [2]uint64
 	Seen   *[2]uint64
 }
 
-// Past is how many bytes a device carried between two looks that did not come by podweir,
-// 0 if they are too few to tell. Of the readings, those of podweir's counter are from before
-// those of the device at the first look, and from after them at the second: what passed
-// between two readings is taken for podweir's.
+// Past returns how many bytes a device carried between two looks that did not go through podweir,
+// 0 if they are too few to tell. It counts podweir's bytes from a reading before the device's at
+// the first look to one after the device's at the second. So what passed between two readings
+// counts as podweir's.
 func (is *Passing) Past(was *Passing) uint64 {
 	if was.Seen == nil || is.Seen == nil || is.Device[0] < was.Device[1] || is.Seen[1] < was.Seen[0] {
 		return 0
