@@ -35,16 +35,21 @@ func stock(ctx context.Context, r *Run) error {
 		return ctx.Err()
 	}
 	// A bucket that begins full takes the first load.
-	for _, peer := range []*workload.Pod{r.far, r.far, r.near} {
-		t, err := workload.Load{Pod: r.early, Peer: peer}.For(ctx, 4*time.Second)
+	for _, l := range []struct {
+		where  string
+		peer   *workload.Pod
+		during func(context.Context) error
+	}{
+		{"first, from the other node", r.far, workload.Wait(12 * time.Second)},
+		{"then, from the other node", r.far, r.noteAnswers},
+		{"on its node", r.near, r.noteAnswers},
+	} {
+		t, err := workload.Load{Pod: r.early, Peer: l.peer}.While(ctx, l.during)
 		if err != nil {
 			return err
 		}
-		where := "from the other node"
-		if peer == r.near {
-			where = "on its node"
-		}
-		r.note("%s: %s of %d Mbit/s in, %s of %d out", where, mbit(t.In.BitsPerSec()), capIn/1_000_000, mbit(t.Out.BitsPerSec()), capOut/1_000_000)
+		in, out := t.Directions(capIn, capOut)[0], t.Directions(capIn, capOut)[1]
+		r.note("%s: worst second %.2f of 20M in, %.2f of 10M out", l.where, in.WorstSecond(), out.WorstSecond())
 	}
 	return nil
 }
