@@ -123,7 +123,7 @@ export PODWEIR_TIER = $(TIER)
 
 .PHONY: rights
 rights:
-	@tools/rights.sh $(if $(filter gate test-all run-steps,$(MAKECMDGOALS)),cluster)
+	@tools/rights.sh $(firstword $(filter gate test-all,$(MAKECMDGOALS)) $(if $(filter run-steps,$(MAKECMDGOALS)),gate))
 
 .PHONY: steps
 steps:

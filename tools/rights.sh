@@ -5,9 +5,11 @@
 # Says in one line what this machine or container does not let the tests do, before
 # anything is built. Tries it where that is cheap and leaves nothing behind.
 #
-# rights.sh [cluster]     cluster: what dockerd and its nodes need, too
+# rights.sh [TARGET]      the target of make that wants them, "test" if it is not said; any
+#                         other has a cluster, too: dockerd and its nodes need more
 set -euo pipefail
 
+target=${1:-test}
 lacks=()
 
 # may NAME COMMAND...: NAME is what is missing if the command fails.
@@ -64,7 +66,7 @@ else
 	may "mounts of bpffs" unshare --mount bash -c 'mount -t bpf bpf /mnt'
 	may "a writable /proc/sys" unshare --net bash -c 'echo 1 >/proc/sys/net/ipv4/ip_forward'
 	may "a writable /run" test -w /run
-	if [ "${1:-}" = cluster ]; then
+	if [ "$target" != test ]; then
 		# What e2e/k8s/cluster gives a node: the first 38 without SYS_RESOURCE.
 		may "the capabilities of a cluster's node" has $(((1 << 38) - 1 - (1 << 24)))
 		may "a writable /sys/fs/cgroup" cgroup
@@ -77,6 +79,6 @@ fi
 
 if [ "${#lacks[@]}" -gt 0 ]; then
 	printf -v all '%s, ' "${lacks[@]}"
-	echo "the tests cannot run here, without ${all%, }. Run them as root; in a container: docker run --rm --privileged --cgroupns=host -v /var/lib/docker -v \"\$PWD:/src\" -w /src golang:1.26-bookworm make test" >&2
+	echo "the tests cannot run here, without ${all%, }. Run them as root; in a container: docker run --rm --privileged --cgroupns=host -v /var/lib/docker -v \"\$PWD:/src\" -w /src golang:1.26-bookworm make $target" >&2
 	exit 1
 fi

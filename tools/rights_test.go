@@ -5,6 +5,7 @@
 package tools
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"os/exec"
@@ -19,15 +20,15 @@ import (
 func TestRights(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
-		wantLacks(t, "root", "./rights.sh")
+		wantLacks(t, "root", "", "./rights.sh")
 		return
 	}
-	const cluster = "cluster"
 	for name, tt := range map[string]struct {
 		want string
 		// with runs the script and its arguments.
 		with []string
-		arg  string
+		// target is the script's argument.
+		target string
 	}{
 		"nobody":              {"root", []string{"setpriv", "--reuid=65534", "--clear-groups"}, ""},
 		"no SYS_ADMIN":        {"CAP_SYS_ADMIN, new network namespaces", without("sys_admin"), ""},
@@ -36,7 +37,7 @@ func TestRights(t *testing.T) {
 		"no SYS_NICE":         {"CAP_SYS_NICE", without("sys_nice"), ""},
 		"no SETPCAP":          {"CAP_SETPCAP", without("setpcap"), ""},
 		"root of a namespace": {"BPF programs", []string{"unshare", "--user", "--map-root-user"}, ""},
-		"a node's":            {"the capabilities of a cluster's node", without("mknod"), cluster},
+		"a node's":            {"the capabilities of a cluster's node", without("mknod"), "gate"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -44,10 +45,10 @@ func TestRights(t *testing.T) {
 				testutil.SkipFeature(t, strings.Join(tt.with, " ")) // or what is to be taken away is not there
 			}
 			args := append(tt.with[1:], "./rights.sh")
-			if tt.arg != "" {
-				args = append(args, tt.arg)
+			if tt.target != "" {
+				args = append(args, tt.target)
 			}
-			wantLacks(t, tt.want, tt.with[0], args...)
+			wantLacks(t, tt.want, tt.target, tt.with[0], args...)
 		})
 	}
 }
@@ -57,7 +58,8 @@ func without(capability string) []string {
 	return []string{"setpriv", "--bounding-set=-" + capability, "--inh-caps=-" + capability}
 }
 
-func wantLacks(t *testing.T, want, name string, args ...string) {
+// wantLacks runs a command, which is to name what is missing and the target of make.
+func wantLacks(t *testing.T, want, target, name string, args ...string) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
 	var exit *exec.ExitError
@@ -65,7 +67,8 @@ func wantLacks(t *testing.T, want, name string, args ...string) {
 		t.Errorf("%s %q: %v, want status 1", name, args, err)
 	}
 	lacks, run, _ := strings.Cut(string(out), ". ")
-	if !strings.Contains(lacks, want) || !strings.Contains(run, "docker run --rm --privileged") || strings.Count(string(out), "\n") != 1 {
+	if !strings.Contains(lacks, want) || !strings.Contains(run, "docker run --rm --privileged") ||
+		!strings.HasSuffix(run, " make "+cmp.Or(target, "test")+"\n") || strings.Count(string(out), "\n") != 1 {
 		t.Errorf("%s %q prints %q, want one line with %q and a command", name, args, out, want)
 	}
 }
