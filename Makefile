@@ -267,11 +267,7 @@ coexistence: build refplugins npa setup-kernels ## Every neighbour in every orde
 
 .PHONY: test-cluster
 test-cluster: setup-cluster image plugin bin/tools/gotestsum ## Install the chart in a real Kubernetes cluster of this machine and hold it to its promises (root).
-	: >bin/cluster.again
-	cd e2e/k8s && CGO_ENABLED=0 $(CURDIR)/bin/tools/gotestsum --format=standard-verbose --hide-summary=skipped,output \
-		--rerun-fails=1 --rerun-fails-max-failures=2 --rerun-fails-report=$(CURDIR)/bin/cluster.again --packages=. \
-		-- -count=1 -timeout $(if $(filter all,$(TIER)),90m,30m)
-	cat bin/cluster.again
+	cd e2e/k8s && CGO_ENABLED=0 $(CURDIR)/$(GOTESTSUM) --packages=. -- -count=1 -timeout $(if $(filter all,$(TIER)),90m,30m)
 
 # Directory for the logs of rows, also of those that pass.
 ROW_LOGS ?=
@@ -296,7 +292,7 @@ matrix-all: matrix
 
 .PHONY: matrix-fast
 matrix-fast: setup-cluster image matrix-command ## The same for the fast rows, without the page (root, 8 minutes).
-	bin/matrix -fast -again
+	bin/matrix -fast
 
 .PHONY: test-cilium
 test-cilium: setup setup-cluster image ## What the Cilium rows of the matrix do not show: settings of Cilium's changed under running pods, its bandwidth manager on and off, its agent deleted under load, the bandwidth plugin (root; Cilium is built once).

@@ -69,10 +69,6 @@ func runRows(ctx context.Context, o *options, chosen []*row.Row, keep func(row.R
 		began := time.Now()
 		say("%s: %s, %s, policy %s", r.Name, r.Version, r.Variant, r.Policy)
 		res, err := u.row(ctx, r)
-		if err != nil && o.again && ctx.Err() == nil {
-			say("%v\n%s: %s, and runs once more", err, r.Name, res.Verdict())
-			res, err = u.row(ctx, r)
-		}
 		if ctx.Err() == nil && (res.Steps != nil || res.Lacks != "") {
 			failed = append(failed, keep(res))
 		}

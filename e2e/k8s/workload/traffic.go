@@ -207,6 +207,17 @@ func (t Traffic) Err(ingress, egress uint64) error {
 	return errors.Join(errs...)
 }
 
+// TooLittle says whether a cap is not used, or a pod without one is slow, and no cap is exceeded:
+// then the machine may have been busy.
+func (t Traffic) TooLittle(ingress, egress uint64) bool {
+	for _, d := range t.Directions(ingress, egress) {
+		if d.Bits != 0 && d.Above() != nil {
+			return false
+		}
+	}
+	return t.Err(ingress, egress) != nil
+}
+
 func (d Direction) String() string {
 	if d.Bits == 0 {
 		return fmt.Sprintf("%s without a cap: %.1f Mbit/s", d.Name, d.Series.BitsPerSec()/1e6)

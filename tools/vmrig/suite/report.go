@@ -28,8 +28,6 @@ type Results struct {
 	// Troubles are what went wrong besides a test: a binary that did not end,
 	// a fault that the kernel itself reported.
 	Troubles []string
-	// Again are the tests that failed and ran once more; Tests has how they ended then.
-	Again []string
 }
 
 // count returns how many tests ended so.
@@ -54,11 +52,6 @@ func Report(w io.Writer, all []Results) []string {
 	for _, r := range all {
 		for _, feature := range r.missing() {
 			fmt.Fprintf(w, "%s has no %s, so it skipped %s\n", r.Kernel, feature, strings.Join(r.skippedFor(feature), ", "))
-		}
-	}
-	for _, r := range all {
-		for _, name := range r.Again {
-			fmt.Fprintf(w, "%s: %s failed and ran once more\n", r.Kernel, name)
 		}
 	}
 	return Faults(all)

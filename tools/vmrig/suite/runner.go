@@ -102,27 +102,16 @@ func (r *Runner) work(ctx context.Context, machines int, jobs <-chan job) error 
 }
 
 // kernel runs what a kernel has to run and adds what came of it to the results. Where a
-// machine ends too early, another one runs the rest. The tests that fail run once more,
-// as gotestsum does it on this machine's own kernel.
+// machine ends too early, another one runs the rest.
 func (r *Runner) kernel(ctx context.Context, j job) error {
 	for rest := j.binaries; len(rest) > 0; {
-		parts, err := r.boot(ctx, j.results, rest, ".log")
+		parts, err := r.boot(ctx, j.results, rest)
 		if err != nil {
 			return err
 		}
 		for i := range parts {
-			part := &parts[i]
-			if names := part.failed(); len(names) > 0 && len(names) <= mostAgain && len(part.Troubles) == 0 {
-				b := rest[i]
-				b.Run = exactly(names)
-				again, err := r.boot(ctx, j.results, []Binary{b}, ".again.log")
-				if err != nil {
-					return err
-				}
-				maps.Copy(part.Tests, again[0].Tests)
-				part.Again, part.Troubles = names, again[0].Troubles
-			}
-			j.results.add(part)
+			maps.Copy(j.results.Tests, parts[i].Tests)
+			j.results.Troubles = append(j.results.Troubles, parts[i].Troubles...)
 		}
 		rest = rest[len(parts):]
 	}
@@ -131,7 +120,7 @@ func (r *Runner) kernel(ctx context.Context, j job) error {
 
 // boot runs binaries on a machine of their own. It returns the results of those that
 // began, at least of the first.
-func (r *Runner) boot(ctx context.Context, kernel *Results, binaries []Binary, suffix string) ([]Results, error) {
+func (r *Runner) boot(ctx context.Context, kernel *Results, binaries []Binary) ([]Results, error) {
 	o := r.Machine
 	var out bytes.Buffer
 	o.Kernel, o.Accel, o.Dir, o.Stdout, o.Stderr = kernel.Kernel, kernel.Accel, "/", &out, &out
@@ -147,7 +136,7 @@ func (r *Runner) boot(ctx context.Context, kernel *Results, binaries []Binary, s
 	var parts []Results
 	for i, s := range sections(out.String(), len(binaries)) {
 		b := &binaries[i]
-		log := filepath.Join(r.Logs, o.Kernel+"_"+filepath.Base(b.Path)+suffix)
+		log := filepath.Join(r.Logs, o.Kernel+"_"+filepath.Base(b.Path)+".log")
 		if err := os.WriteFile(log, []byte(s.text), 0o644); err != nil {
 			return nil, err
 		}
