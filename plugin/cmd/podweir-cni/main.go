@@ -17,6 +17,8 @@ import (
 )
 
 func main() {
+	calm()
+	room(false)
 	p := cni.Plugin{Stdout: os.Stdout, Stderr: os.Stderr, Paths: engine.DefaultPaths}
 	about := "podweir-cni " + version.String() + ": chained plugin that enforces pod bandwidth annotations"
 	if err := skel.PluginMainFuncsWithError(p.Funcs(), cni.SupportedVersions, about); err != nil {
