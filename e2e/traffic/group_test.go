@@ -361,6 +361,65 @@ func TestPrivilegedGroupWhoseQueueIsMadeAnew(t *testing.T) {
 	})
 }
 
+// Light packets have less at once when their pod's share becomes smaller, or they would exceed it. They have more
+// when a larger share stays, and not with each one that follows a burst.
+func TestPrivilegedLightPacketsFollowAShareThatStays(t *testing.T) {
+	testutil.RequireQdisc(t, "htb", "tbf")
+	g := newGroup(t, newRig(t), groupLimit, groupLimit)
+	records, err := g.node.Records(g.ids[0])
+	must.OK(t, err)
+	shares, err := g.node.Shares(records[0])
+	must.OK(t, err)
+	var s *engine.Share
+	for _, of := range shares {
+		t.Cleanup(of.Close)
+		if of.Direction == terms.Ingress {
+			s = of
+		}
+	}
+	light := func() (rate uint64) {
+		must.OK(t, g.rig.Lab.Node().Do(func() error {
+			link, err := netlink.LinkByName(g.pods[0].HostIfName)
+			if err != nil {
+				return err
+			}
+			classes, err := netlink.ClassList(link, 0)
+			for _, c := range classes {
+				if class, ok := c.(*netlink.HtbClass); ok && class.Handle&0xffff == 1 {
+					rate = class.Rate
+				}
+			}
+			return err
+		}))
+		return rate
+	}
+	at := wiremeter.Now()
+	for i, step := range []struct {
+		after       time.Duration
+		share       units.ByteRate
+		again       bool // before it is set
+		least, most float64
+	}{
+		{0, 20_000_000, false, 0.4, 0.9},
+		{time.Second, 2_000_000, false, 0.4, 0.9},
+		{20 * time.Millisecond, 10_000_000, false, 0.08, 0.18},
+		{20 * time.Millisecond, 20_000_000, false, 0.04, 0.09},
+		{180 * time.Millisecond, 10_000_000, false, 0.08, 0.18},
+		{220 * time.Millisecond, 10_000_000, true, 0.4, 0.9},
+	} {
+		at += step.after
+		_, _, err := s.Look(at, false)
+		must.OK(t, err)
+		if again := s.Changed(); i > 0 && again != step.again {
+			t.Errorf("step %d: to be set again: %v, want %v", i, again, step.again)
+		}
+		must.OK(t, s.Set(step.share))
+		if part := float64(light()) / float64(step.share); part < step.least || part > step.most {
+			t.Errorf("step %d: light packets have %.3f of a share of %v, want from %v to %v", i, part, step.share, step.least, step.most)
+		}
+	}
+}
+
 // A pod with several networks has shares of several attachments, which come and go one by one.
 func TestPrivilegedSharesOfOnePodCloseAlone(t *testing.T) {
 	testutil.RequireQdisc(t, "htb", "tbf")

@@ -40,7 +40,11 @@ type Share struct {
 	divider *shaping.Divider
 	// classes are the classes as they were last set, that of the share itself first; nil if that is not known.
 	classes []shaping.Class
-	// looked is when the queue was looked at, and counted what the classifier had counted then.
+	// looked is when the queue was looked at, and counted what the classifier had counted then. rate is the share,
+	// which the queue has since so long, and behind says that its light packets have a smaller rate than at that share.
+	rate     units.ByteRate
+	since    time.Duration
+	behind   bool
 	looked   time.Duration
 	counted  uint64
 	followed share.Follower
@@ -194,7 +198,12 @@ func (s *Share) Unsure() bool { return s.followed.Unsure() }
 // ErrBusy says that another process of podweir is about to change the attachment.
 var ErrBusy = errors.New("the attachment is being changed")
 
-// Set gives the queue and its classifier another share, at least [units.MinRate]. The error
+// lightLater is how long a share is the same before light packets get a higher rate of their own within it. A share
+// that follows bursts is changed again before, and each class that changes takes the kernel some microseconds.
+const lightLater = 200 * time.Millisecond
+
+// Set gives the queue and its classifier another share, at least [units.MinRate]. The rate that light packets have
+// within it falls at once, and rises when Set is called again with the same share: see [Share.Changed]. The error
 // is [ErrBusy] if it is to be tried again.
 func (s *Share) Set(rate units.ByteRate) error {
 	if !s.turn.Take() {
@@ -209,6 +218,10 @@ func (s *Share) Set(rate units.ByteRate) error {
 	if s.slot.Changed() {
 		known = nil // another process may have made the queue again
 	}
+	s.behind = len(known) > 1 && rate != s.rate && known[1].Rate < classes[1].Rate
+	if s.behind {
+		classes[1] = known[1]
+	}
 	for i := range classes {
 		if i < len(known) && classes[i] == known[i] {
 			continue
@@ -219,7 +232,7 @@ func (s *Share) Set(rate units.ByteRate) error {
 		}
 	}
 	s.slot.Set(&dp)
-	s.classes = classes
+	s.classes, s.rate, s.since = classes, rate, s.looked
 	s.followed.Share(classes[0].Rate, classes[0].Burst)
 	return nil
 }
@@ -233,5 +246,8 @@ func (s *Share) Close() {
 	}
 }
 
-// Changed says that another process wrote the limits of the classifier since [Share.Set].
-func (s *Share) Changed() bool { return s.slot.Changed() }
+// Changed says that [Share.Set] is to be called again: another process wrote the limits of the classifier since,
+// or the share is the same for long enough to complete it.
+func (s *Share) Changed() bool {
+	return s.behind && s.looked-s.since >= lightLater || s.slot.Changed()
+}

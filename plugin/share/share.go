@@ -47,6 +47,9 @@ const (
 	// A share becomes smaller only by more than a tooMuchPart-th of it, and larger only by more than a
 	// tooLittlePart-th: the ledger's credit, which comes and goes with each burst of others, is less.
 	tooMuchPart, tooLittlePart = 33, 20
+	// nearlyOwnPart of a member's own limit may be missing for ownTicks ticks, where it shall have all of that: shares
+	// that follow the bursts of others come near it, and go.
+	nearlyOwnPart, ownTicks = 50, 25
 	// headroomPart of what comes to a member is added, so that it can send more.
 	headroomPart = 4
 	// halving is the time after which the rate of a member that stopped counts half as much. Until then
@@ -94,6 +97,8 @@ type Member struct {
 	brief   bool
 	demand  units.ByteRate
 	settled bool
+	// nearly counts the ticks at which little was missing to the member's own limit, which it shall have.
+	nearly int
 }
 
 // New returns a group without members. The limit is at least [units.MinRate].
@@ -302,11 +307,18 @@ func (g *Group) changed() []*Member {
 	parked := g.Parked()
 	for _, m := range g.members {
 		want := m.atMost(max(m.demand, parked))
-		// A share at the member's own limit is set exactly: no later change would add the rest.
+		// A share at the member's own limit is set exactly in the end: no later change would add the rest.
 		// A share is not changed for a member that has enough, and at most a parked share too much.
 		enough := m.waiting == 0 && want <= m.Share && m.Share <= want+parked
 		near := want <= m.Share+m.Share/tooLittlePart && want >= m.Share-m.Share/tooMuchPart
-		if m.Outside || enough || near && want != m.Most || want == m.Share {
+		switch {
+		case want != m.Most || want == m.Share:
+			m.nearly = 0
+		default:
+			m.nearly++
+			near = near && m.nearly < ownTicks && want <= m.Share+m.Share/nearlyOwnPart
+		}
+		if m.Outside || enough || near || want == m.Share {
 			continue
 		}
 		m.Share = want

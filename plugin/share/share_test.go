@@ -453,9 +453,21 @@ func TestSmallDifferencesAreNoChange(t *testing.T) {
 	}
 }
 
-// What is missing to the own limit is less than a change is worth, and would be for ever.
+// What is missing to the own limit is less than a change is worth, and would be for ever. A little of it can wait.
 func TestOwnLimitIsReached(t *testing.T) {
 	t.Parallel()
+	nearly := share.New(limit)
+	near := &share.Member{Share: 24_900_000, Most: limit.ByteRate()}
+	nearly.Join(near)
+	for n := range 28 {
+		near.Saw(near.Share.Bytes(time.Duration(n)*tick), long)
+		if changed := nearly.Divide(time.Duration(n) * tick); len(changed) != 0 && n < 20 {
+			t.Errorf("share %v in tick %d, want what misses little unchanged for half a second", near.Share, n)
+		}
+	}
+	if near.Share != limit.ByteRate() {
+		t.Errorf("share %v in the end, want the limit, %v", near.Share, limit.ByteRate())
+	}
 	g := share.New(limit)
 	m := &share.Member{Share: 24_500_000, Most: limit.ByteRate()}
 	g.Join(m)

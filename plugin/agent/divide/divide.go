@@ -41,7 +41,7 @@ type Queue interface {
 	// Set changes its share to a rate, in bytes per second. The error wraps [engine.ErrBusy] if it is to
 	// be tried at the next tick.
 	Set(rate units.ByteRate) error
-	// Changed says that another process changed what Set did.
+	// Changed says that Set is to be called again: another process changed what it did, or it did only a part.
 	Changed() bool
 }
 
@@ -61,8 +61,8 @@ type member struct {
 	looked         bool
 	// idle counts the looks since anything left the queue or waited in it.
 	idle int
-	// lost says that the queue cannot be looked at or changed any more, changed that another process
-	// changed it, ask that the next look asks the kernel.
+	// lost says that the queue cannot be looked at or changed any more, changed that it is to be set again, ask
+	// that the next look asks the kernel.
 	lost, changed, ask bool
 	group              *group
 }
