@@ -21,13 +21,19 @@ import (
 type Processors struct {
 	quit  atomic.Bool
 	count int
-	// longest is, for each processor that is no longer watched, the longest time
-	// that it was away.
-	longest chan time.Duration
+	// absences has those of each processor that is no longer watched.
+	absences chan absences
 }
 
-// awayPause is the time between two looks at a processor.
-const awayPause = time.Millisecond
+// absences are when one processor was away.
+type absences struct{ longest, sum time.Duration }
+
+const (
+	// awayPause is the time between two looks at a processor.
+	awayPause = time.Millisecond
+	// leastAway is the least time that is not the delay of a timer.
+	leastAway = time.Millisecond
+)
 
 // WatchProcessors starts a real-time thread on each processor that this process
 // may use: nothing but the kernel's interrupts and the machine below delays it.
@@ -37,7 +43,7 @@ func WatchProcessors() (*Processors, error) {
 	if err := unix.SchedGetaffinity(0, &all); err != nil {
 		return nil, fmt.Errorf("ask for the processors: %w", err)
 	}
-	p := &Processors{longest: make(chan time.Duration)}
+	p := &Processors{absences: make(chan absences)}
 	begun := make(chan error)
 	var errs []error
 	for cpu, left := 0, all.Count(); left > 0; cpu++ {
@@ -62,12 +68,19 @@ func WatchProcessors() (*Processors, error) {
 // Stop ends the watch and returns the longest time for which a processor was
 // away.
 func (p *Processors) Stop() time.Duration {
-	p.quit.Store(true)
-	longest := time.Duration(0)
-	for range p.count {
-		longest = max(longest, <-p.longest)
-	}
+	longest, _ := p.StopSum()
 	return longest
+}
+
+// StopSum is Stop, and returns also for how long the processor that was away most was so
+// in all.
+func (p *Processors) StopSum() (longest, sum time.Duration) {
+	p.quit.Store(true)
+	for range p.count {
+		a := <-p.absences
+		longest, sum = max(longest, a.longest), max(sum, a.sum)
+	}
+	return longest, sum
 }
 
 func (p *Processors) watch(cpu int, begun chan<- error) {
@@ -77,14 +90,18 @@ func (p *Processors) watch(cpu int, begun chan<- error) {
 		begun <- err
 		return
 	}
-	longest, last := time.Duration(0), wiremeter.Now()
+	var a absences
+	last := wiremeter.Now()
 	begun <- nil
 	for !p.quit.Load() {
 		_ = unix.Nanosleep(&unix.Timespec{Nsec: int64(awayPause)}, nil)
 		now := wiremeter.Now()
-		longest, last = max(longest, now-last-awayPause), now
+		away := now - last - awayPause
+		if last = now; away >= leastAway {
+			a.longest, a.sum = max(a.longest, away), a.sum+away
+		}
 	}
-	p.longest <- longest
+	p.absences <- a
 }
 
 // takeProcessor binds this thread to a processor, with a real-time priority.

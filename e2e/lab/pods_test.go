@@ -85,10 +85,12 @@ func TestPrivilegedProcessorsAreSeenToBeAway(t *testing.T) {
 	p, err := WatchProcessors()
 	must.OK(t, err)
 	took := make(chan error)
-	go func() { took <- keepProcessor(taken) }()
-	must.OK(t, <-took)
-	if longest := p.Stop(); longest < least {
-		t.Errorf("longest time away = %v, want %v or more", longest, least)
+	for range 2 {
+		go func() { took <- keepProcessor(taken) }()
+		must.OK(t, <-took)
+	}
+	if longest, sum := p.StopSum(); longest < least || sum < longest+least {
+		t.Errorf("away for %v at most and %v in all, want %v or more and %v more", longest, sum, least, least)
 	}
 }
 

@@ -73,8 +73,10 @@ type CapResult struct {
 	// Segments is the number of segments after the first 3 s, LateSeconds
 	// their time.
 	Segments, LateSeconds float64
-	// Away is the longest time for which a processor was away meanwhile.
+	// Away is the longest time for which a processor was away meanwhile, and Lost the sum of
+	// such times as a share of the duration.
 	Away time.Duration
+	Lost float64
 }
 
 // WorstShare is the worst second as a share of the cap.
@@ -116,9 +118,9 @@ func (r *CapResult) Err() error {
 		errs = append(errs, fmt.Errorf("%d bytes in a second, at most %d expected (%.4f of the cap, a processor was away for %v at most)",
 			r.Worst, allowed, r.WorstShare(), r.Away))
 	}
-	if least := r.leastUse(); r.Carried >= carriedEnough*float64(r.Cap) && r.Used < least {
-		errs = append(errs, fmt.Errorf("%.3f of the cap used, at least %.2f expected (unshaped %.0f Mbit/s)",
-			r.Used, least, r.Carried/1e6))
+	if least := r.leastUse() - r.Lost; r.Carried >= carriedEnough*float64(r.Cap) && r.Used < least {
+		errs = append(errs, fmt.Errorf("%.3f of the cap used, at least %.2f expected (unshaped %.0f Mbit/s, a processor was away for %.2f of the time)",
+			r.Used, least, r.Carried/1e6, r.Lost))
 	}
 	return errors.Join(errs...)
 }
@@ -149,7 +151,8 @@ func (r *Rig) measureOn(ctx context.Context, t *Target, c Case) (*CapResult, err
 		return nil, err
 	}
 	err = t.measure(ctx, res)
-	res.Away = processors.Stop()
+	away, sum := processors.StopSum()
+	res.Away, res.Lost = away, sum.Seconds()/c.Duration.Seconds()
 	return res, err
 }
 

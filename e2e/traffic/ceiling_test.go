@@ -160,17 +160,20 @@ func ordinary(t *testing.T, pod *Target, load Load, capacity uint64) {
 	offer, err := pod.Start(t.Context(), Egress, load, capacity, last)
 	must.OK(t, err)
 	light := pod.lightMiddle(t.Context(), capacity, last)
-	_, _, err = offer.Wait(context.WithoutCancel(t.Context()))
+	_, flood, err := offer.Wait(context.WithoutCancel(t.Context()))
 	if lightErr := <-light; err != nil || lightErr != nil {
 		t.Fatal(err, lightErr)
 	}
+	offered := flood == nil || offeredBits(flood) >= offeredEnough*float64(capacity)
 	wire, err := pod.Wire(Egress, offer.Started+time.Second, min(offer.Until, wiremeter.Now()))
 	must.OK(t, err)
 	// On a busy machine a load does not fill the cap all the time. What the ceiling
 	// may drop are packets that come close together.
 	fullest := 8 * float64(wire.Worst(fullFor)) / (float64(capacity) * fullFor.Seconds())
 	t.Logf("%.3f of the cap, %.3f in the fullest %v", wire.BitsPerSec()/float64(capacity), fullest, fullFor)
-	if fullest < 0.9 {
+	if !offered {
+		t.Log("not offered: the generator is slower than 1.2 times the cap")
+	} else if fullest < 0.9 {
 		t.Errorf("the fullest %v held %.3f of the cap: the load is not what it shall be", fullFor, fullest)
 	}
 	if dropped := egressCounter(t, pod, droppedCeiling) - before; dropped != 0 {

@@ -68,12 +68,15 @@ func TestCapResultErr(t *testing.T) {
 		load       Load
 		used       float64
 		carried    float64
+		lost       float64
 		ok         bool
 	}{
 		"exactly 1.01":                     {cap: 10 * mbit, worst: 1_262_500, load: TCP1, used: 1, carried: gbit, ok: true},
 		"one byte more":                    {cap: 10 * mbit, worst: 1_262_501, load: TCP1, used: 1, carried: gbit},
 		"1M takes a packet of 9,100":       {cap: mbit, worst: 125_000 + 1_250 + 9_100, load: TCP1, used: 1, carried: gbit, ok: true},
 		"1M takes no more":                 {cap: mbit, worst: 125_000 + 1_250 + 9_101, load: TCP1, used: 1, carried: gbit},
+		"a processor away for 2 %":         {cap: 10 * mbit, worst: 1_000_000, load: TCP1, used: 0.955, lost: 0.02, carried: gbit, ok: true},
+		"a flow that loses more":           {cap: 10 * mbit, worst: 1_000_000, load: TCP1, used: 0.945, lost: 0.02, carried: gbit},
 		"a flow that starves":              {cap: 10 * mbit, worst: 1_000_000, load: TCP1, used: 0.96, carried: gbit},
 		"a machine that cannot carry more": {cap: 10 * mbit, worst: 1_000_000, load: TCP1, used: 0.96, carried: 14 * mbit, ok: true},
 		"a flood may use less":             {cap: 10 * mbit, worst: 1_000_000, load: UDP, used: 0.96, carried: gbit, ok: true},
@@ -83,7 +86,7 @@ func TestCapResultErr(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := &CapResult{
 				Case:  Case{Cap: c.cap, Load: c.load, Duration: time.Second},
-				Worst: c.worst, Used: c.used, Carried: c.carried,
+				Worst: c.worst, Used: c.used, Carried: c.carried, Lost: c.lost,
 			}
 			if err := r.Err(); (err == nil) != c.ok {
 				t.Errorf("Err() = %v, want none: %v", err, c.ok)
