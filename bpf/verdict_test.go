@@ -196,6 +196,18 @@ func failOpen(t *testing.T, d *bpftest.Dataplane, cfg image.Config, program stri
 	}
 }
 
+// Without a slot packets pass, and the programs behind see them.
+func TestPrivilegedNoSlot(t *testing.T) {
+	d := bpftest.Load(t)
+	d.RemoveSlot()
+	p := bpftest.Packet{Data: bpftest.Corpus()["UDP with ECT(0)"]}
+	for program, allowed := range allowedVerdicts {
+		if r := d.MustRun(program, &p); r.Verdict != allowed[0] {
+			t.Errorf("%s answers %d without a slot, want %d", program, r.Verdict, allowed[0])
+		}
+	}
+}
+
 // A process that sets skb->priority to a class of our qdisc does not choose
 // its band; what is no class stays.
 func TestPrivilegedGuard(t *testing.T) {

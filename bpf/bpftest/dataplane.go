@@ -139,6 +139,12 @@ func (d *Dataplane) change(by func(s *image.Slot)) {
 	d.must(d.Map("pw_chunk").Put(uint32(FirstSlot%chunkSlots), s))
 }
 
+// RemoveSlot has the programs find none, as when their pod has gone.
+func (d *Dataplane) RemoveSlot() {
+	d.tb.Helper()
+	d.must(d.Map("pw_slab").Delete(uint32(FirstSlot / chunkSlots)))
+}
+
 // Config is what the slot has of a configuration.
 func Config(dp *shaping.Datapath) image.Config {
 	rate := func(r shaping.FixedRate) image.Rate {
