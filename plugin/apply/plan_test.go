@@ -18,6 +18,7 @@ import (
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil/must"
+	"github.com/podweir/podweir/plugin/units"
 )
 
 // rich is a world in which every kind of thing is attached: egress with a filter
@@ -266,32 +267,47 @@ func plansOfOne(t *testing.T, tests []difference) {
 	}
 }
 
-// A share of a group's limit is no difference, whatever it is by now, and all else is.
+// share gives egress another share, as the agent's loop does.
+func share(w *world, rate units.ByteRate) {
+	cfg, pod := &shaping.Config{Egress: limit(rate.BitRate())}, w.devices[terms.SidePod]
+	divider := shaping.NewDivider(cfg, w.facts, &shaping.Params{Direction: terms.Egress, Tree: &pod.Tree})
+	classes, dp := divider.At(rate)
+	copy(pod.Tree.Classes, classes)
+	w.dataplanes[terms.Egress].Datapath.TotalRate = dp.TotalRate
+}
+
+// A share of a group's limit is no difference if queue and slot have the same, whatever it is by now. All else is one.
 func TestPlanOfAShare(t *testing.T) {
 	for name, tt := range map[string]struct {
 		break_ func(w *world)
 		want   []string
 	}{
 		"the share moved": {func(w *world) {
-			c := &w.devices[terms.SidePod].Tree.Classes[0]
-			c.Rate, c.Ceil, c.Burst, c.CeilBurst, c.Divided = 7_000_000, 7_000_000, 35_000, 35_000, false
+			share(w, 7_000_000)
 			d := &w.dataplanes[terms.Egress].Datapath
-			d.TotalRate.Mult, d.SketchRate.Mult, d.TotalBurst, d.LightMost = 5, 6, 7, 8
+			d.SketchRate.Mult, d.TotalBurst, d.LightMost = 6, 7, 8
 		}, []string{}},
-		"the slot chooses other bands":   {func(w *world) { w.dataplanes[terms.Egress].Datapath.HeavyPriority++ }, []string{"egress update"}},
-		"the slot has limits of nobody":  {func(w *world) { w.dataplanes[terms.Egress].Datapath = shaping.Datapath{} }, []string{"egress update"}},
-		"the pod's own limit is another": {func(w *world) { w.devices[terms.SidePod].Tree.Qdiscs[1].Rate++ }, []string{"egress change-queue"}},
+		"the pod raised its share": {func(w *world) {
+			c := &w.devices[terms.SidePod].Tree.Classes[0]
+			c.Rate, c.Ceil = 12_000_000, 12_000_000
+		}, []string{"egress change-queue"}},
+		"the pod raised what its light packets have of it": {func(w *world) {
+			w.devices[terms.SidePod].Tree.Classes[1].Rate *= 64
+		}, []string{"egress change-queue"}},
+		"the pod raised the burst of its share": {func(w *world) { w.devices[terms.SidePod].Tree.Classes[0].CeilBurst = 1 << 20 }, []string{"egress change-queue"}},
+		"the slot chooses other bands":          {func(w *world) { w.dataplanes[terms.Egress].Datapath.HeavyPriority++ }, []string{"egress update"}},
+		"the slot has limits of nobody":         {func(w *world) { w.dataplanes[terms.Egress].Datapath = shaping.Datapath{} }, []string{"egress update"}},
+		"the pod's own limit is another":        {func(w *world) { w.devices[terms.SidePod].Tree.Qdiscs[1].Rate++ }, []string{"egress change-queue"}},
 		"the pod's own limit was higher, and so was its share": {func(w *world) {
-			tree := &w.devices[terms.SidePod].Tree
-			tree.Qdiscs[1].Rate, tree.Classes[0].Rate = 20_000_000, 20_000_000
-			w.dataplanes[terms.Egress].Datapath.TotalRate.Mult++
+			w.devices[terms.SidePod].Tree.Qdiscs[1].Rate = 20_000_000
+			share(w, 20_000_000)
 		}, []string{"egress update", "egress change-queue"}},
 		"large packets are not cut": {func(w *world) { w.devices[terms.SidePod].Tree.Qdiscs[1].Segment = 0 }, []string{"egress change-queue"}},
 		"the class is gone":         {func(w *world) { w.devices[terms.SidePod].Tree.Classes = nil }, []string{"egress build-queue"}},
 		// The queue begins with the first share, and who divides sees by the slot that it has to set it.
 		"the class is gone, whose share moved": {func(w *world) {
+			share(w, 7_000_000)
 			w.devices[terms.SidePod].Tree.Classes = nil
-			w.dataplanes[terms.Egress].Datapath.TotalRate.Mult++
 		}, []string{"egress update", "egress build-queue"}},
 		"the queue belongs to no group": {func(w *world) {
 			tree := &w.devices[terms.SidePod].Tree

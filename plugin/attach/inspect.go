@@ -103,6 +103,7 @@ func (in *Inspection) decide(prior *Prior) error {
 	if err != nil {
 		return err
 	}
+	in.keepShares(want)
 	in.Want, in.Choices, in.Unheld = want, choices, want.unheld(in.Observed)
 	in.Steps = Plan(want, in.Observed)
 	for d, is := range choices {
@@ -114,6 +115,17 @@ func (in *Inspection) decide(prior *Prior) error {
 	}
 	in.Plan = append(in.remakes(prior), in.Steps...)
 	return nil
+}
+
+// keepShares gives what is wanted the shares that directions have of their groups' limits now. A new queue begins
+// with the first share, and so does its slot: the agent's loop sees by the slot that it has to set both.
+func (in *Inspection) keepShares(want *Desired) {
+	for d, ds := range want.Directions {
+		p, have := ds.Params, in.Observed.Dataplanes[d]
+		if p.Divided && have != nil && have.ProgramName == p.ProgramName() && p.Tree.Share(&in.Observed.Device(p.Side).Tree) != nil {
+			shaping.NewDivider(in.request.Config, in.request.Facts, p).Keep(p, &have.Datapath)
+		}
+	}
 }
 
 // whyMoved returns the reason why a direction is limited in another way than before.
@@ -295,9 +307,6 @@ func classesDiff(want, got *shaping.Tree) string {
 				continue
 			}
 			found = true
-			if w.Divided {
-				continue
-			}
 			if g.Rate != w.Rate || g.Ceil != w.Ceil || g.Prio != w.Prio {
 				return fmt.Sprintf("class %s has rate %v ceil %v prio %d, want %v, %v, %d",
 					handle(w.Handle), g.Rate.BitRate(), g.Ceil.BitRate(), g.Prio, w.Rate.BitRate(), w.Ceil.BitRate(), w.Prio)

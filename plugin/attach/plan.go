@@ -219,10 +219,6 @@ func (p *directionPlan) wrong(have *Dataplane) string {
 
 func (p *directionPlan) planSlot(have *Dataplane, wrong string) {
 	params, ifb := p.state.Params, p.obs.Device(terms.SideIFB)
-	want := params.Datapath
-	if params.Divided && have.Datapath.TotalRate != (shaping.FixedRate{}) && p.treeStands() {
-		want = want.AtShareOf(&have.Datapath)
-	}
 	switch {
 	case p.moves(have):
 		p.add(UpdateDataplane, "%v is limited on the %v side, want the %v side", p.direction, have.Side, params.Side)
@@ -233,20 +229,11 @@ func (p *directionPlan) planSlot(have *Dataplane, wrong string) {
 		p.add(LoadDataplane, "no slot for %s", cmp.Or(params.ProgramName(), "the ceiling"))
 	case have.Datapath == (shaping.Datapath{}):
 		p.add(UpdateDataplane, "the slot has no limits of this build")
-	case datapathDiff(&want, &have.Datapath) != "":
-		p.add(UpdateDataplane, "%s", datapathDiff(&want, &have.Datapath))
+	case datapathDiff(&params.Datapath, &have.Datapath) != "":
+		p.add(UpdateDataplane, "%s", datapathDiff(&params.Datapath, &have.Datapath))
 	case params.Redirect && (!ifb.Exists || ifb.Index != have.RedirectIndex):
 		p.add(UpdateDataplane, "redirect goes to ifindex %d, which is not the ifb", have.RedirectIndex)
 	}
-}
-
-// treeStands says that the queue and its share are kept. A new queue begins with the first share. So does a
-// queue whose share is above the pod's own limit now. Its slot begins with that share, too, and the agent's loop
-// sets both again.
-func (p *directionPlan) treeStands() bool {
-	want, is := p.state.Params.Tree, &p.obs.Device(p.state.Params.Side).Tree
-	diff, inPlace := TreeDiff(want, is)
-	return inPlace && (diff == "" || !want.Below(want.Share(is).Rate))
 }
 
 func (p *directionPlan) planTree(have *Dataplane) {

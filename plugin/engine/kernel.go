@@ -15,6 +15,7 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/pins"
 	"github.com/podweir/podweir/plugin/queue"
 	"github.com/podweir/podweir/plugin/rtnl"
 	"github.com/podweir/podweir/plugin/shaping"
@@ -190,11 +191,52 @@ func (k *kernel) recordedPlace(r *apply.Record, s terms.Side) (*place, error) {
 	return &place{device: device{p.handle, ifb.Index}, ns: p.ns, side: s, link: ifb}, nil
 }
 
+// Who divides a group's limit writes a share into the queue and then into the slot: between the two a look waits
+// so long, and so often at most.
+const (
+	sharePause = 4 * time.Millisecond
+	shareLooks = 5
+)
+
 // Observe implements [apply.Kernel].
 func (k *kernel) Observe(r *apply.Record) (*attach.Observed, error) {
 	if _, err := k.store.dir(r); err != nil {
 		return nil, err
 	}
+	obs, err := k.observe(r)
+	if err != nil || !unlikeSlots(r, obs) {
+		return obs, err
+	}
+	turn, err := k.store.pins.Turn(pins.Key(r.ID))
+	if err != nil {
+		return nil, err
+	}
+	defer turn.Close()
+	for range shareLooks {
+		alone := turn.Take() // not if this process has the lock itself: then nobody divides
+		obs, err = k.observe(r)
+		turn.Give()
+		if alone || err != nil || !unlikeSlots(r, obs) {
+			break
+		}
+		<-time.After(sharePause)
+	}
+	return obs, err
+}
+
+// unlikeSlots says that the queue of a direction has another share than its slot.
+func unlikeSlots(r *apply.Record, obs *attach.Observed) bool {
+	return slices.ContainsFunc(terms.Directions[:], func(d terms.Direction) bool {
+		limit, dp := r.Config.Limit(d), obs.Dataplanes[d]
+		if limit == nil || limit.Group == 0 || dp == nil {
+			return false
+		}
+		share, classes := dp.Datapath.Share(), obs.Device(dp.Side).Tree.Classes
+		return len(classes) > 0 && !slices.ContainsFunc(classes, func(c shaping.Class) bool { return c.Rate == share })
+	})
+}
+
+func (k *kernel) observe(r *apply.Record) (*attach.Observed, error) {
 	obs := &attach.Observed{
 		Devices:    make(map[terms.Side]*attach.Device),
 		Dataplanes: make(map[terms.Direction]*attach.Dataplane),

@@ -210,9 +210,6 @@ func RemoveForeignRoot(h *hostif.Handle, ifindex int) error {
 // and what waits leaves at the new rate from the next packet on that comes or
 // was due at the old rate. from may be what was observed.
 //
-// A class that the agent's loop divides stays as it is, unless its rate is above what to allows: then it
-// begins with the first share.
-//
 // Returns an error wrapping [ErrRebuild], and changes nothing, if a qdisc or
 // class of to is not in from, a kind differs, or a parameter does that the
 // kernel cannot change in place.
@@ -270,7 +267,7 @@ func changes(from, to *shaping.Tree) (qdiscs []shaping.Qdisc, classes []shaping.
 		if i < 0 {
 			return nil, nil, fmt.Errorf("no class %s: %w", handleString(want.Handle), ErrRebuild)
 		}
-		if !want.Divided && want != from.Classes[i] || want.Divided && to.Below(from.Classes[i].Rate) {
+		if want != from.Classes[i] {
 			classes = append(classes, want)
 		}
 	}

@@ -443,25 +443,6 @@ func TestWhatIsPlannedInPlaceIsChangedInPlace(t *testing.T) {
 	}
 }
 
-// A share that is more than a pod's new limit would let both bands have that limit: it begins anew.
-func TestShareBeyondTheLimitBeginsAnew(t *testing.T) {
-	for share, want := range map[units.ByteRate][]shaping.TCHandle{12_500_000: nil, 12_500_001: {handle(0x21, 4)}} {
-		from, to := dividedTree(share), dividedTree(10_000)
-		to.Classes[0].Divided, to.Classes[1].Divided = true, true
-		_, classes, err := queue.Changes(&from, &to)
-		must.OK(t, err)
-		var changed []shaping.TCHandle
-		for _, c := range classes {
-			if changed = append(changed, c.Handle); c.Rate != 10_000 {
-				t.Errorf("class %x gets %v, want the first share", c.Handle, c.Rate)
-			}
-		}
-		if !slices.Equal(changed, want) {
-			t.Errorf("share %v below a limit of 12.5 MB/s: classes %x change, want %x", share, changed, want)
-		}
-	}
-}
-
 // disturb changes one thing of a tree.
 func disturb(rnd *rand.Rand, tree *shaping.Tree) {
 	if len(tree.Qdiscs) == 0 {
@@ -536,15 +517,6 @@ func TestPrivilegedChangeOfAShareRefillsNothing(t *testing.T) {
 	// The burst, and two packets: the kernel lets one out that it has not all credit for.
 	if most := share.Bytes(time.Since(begun)) + 5_000 + 2*1_500; sent > most || sent < share.Bytes(time.Second)/2 {
 		t.Errorf("%v left in %v with %d changes, want at most %v", sent, time.Since(begun), changes, most)
-	}
-	// Whoever changes the rest leaves the share as it is.
-	was := d.observe(t).Tree
-	to := dividedTree(share / 2)
-	to.Classes[0].Divided, to.Qdiscs[1].Rate = true, 1_000_000
-	must.OK(t, queue.Change(d.Handle, d.index, &was, &to))
-	got := d.observe(t).Tree
-	if *to.Share(&got) != *to.Share(&was) || got.Qdiscs[1].Rate != 1_000_000 {
-		t.Errorf("class %+v above a limit of %v, want %+v and the limit changed", to.Share(&got), got.Qdiscs[1].Rate, to.Share(&was))
 	}
 }
 

@@ -4,6 +4,7 @@
 package shaping
 
 import (
+	"math"
 	"math/bits"
 	"time"
 
@@ -107,14 +108,14 @@ func (b *builder) startShare() units.BitRate {
 // classes because a changed class keeps its tokens, and a changed TBF has a full bucket.
 func sharesAt(rate units.ByteRate, l *Limit, root TCHandle) []Class {
 	burst := rate.Bytes(dividedBucket)
-	share := []Class{{Handle: root | shareBand, Parent: root, Rate: rate, Ceil: rate, Burst: burst, CeilBurst: burst, Divided: true}}
+	share := []Class{{Handle: root | shareBand, Parent: root, Rate: rate, Ceil: rate, Burst: burst, CeilBurst: burst}}
 	if l.Policy == terms.PolicyFlat {
 		return share
 	}
 	light := lightRate(rate, l.LightShare)
 	return append(share, Class{
 		Handle: root | firstBand, Parent: root | shareBand, Rate: light, Ceil: units.MaxRate.ByteRate(),
-		Burst: light.Bytes(lightBucket), CeilBurst: openDepth, Divided: true,
+		Burst: light.Bytes(lightBucket), CeilBurst: openDepth,
 	})
 }
 
@@ -163,8 +164,28 @@ func (d *Divider) At(share units.ByteRate) ([]Class, Datapath) {
 	return classes, params.Datapath
 }
 
-// AtShareOf returns d with all that goes by the share as it is in another one.
-func (d *Datapath) AtShareOf(other *Datapath) Datapath {
+// Keep gives the parameters of a direction the share that its slot has: the agent divides, and writes each share
+// into the queue and then into the slot, which nothing in the pod can change. Without a share in the slot, or with
+// one that is beyond the limit by now, the parameters keep the first share. The bands together have the share alone:
+// each of them could send up to the limit.
+func (d *Divider) Keep(p *Params, slot *Datapath) {
+	share := slot.Share()
+	if share == 0 || share > d.limit.Rate.ByteRate() {
+		return
+	}
+	classes := sharesAt(share, &d.limit, p.Tree.Qdiscs[0].Handle)
+	p.Tree.Classes = append(classes, p.Tree.Classes[len(classes):]...)
+	p.Datapath = p.Datapath.atShareOf(slot)
+}
+
+// Share is the rate in bytes per second that the dataplane was computed for, 0 if there is none. It is exact:
+// a [FixedRate] has more digits than a rate.
+func (d *Datapath) Share() units.ByteRate {
+	return units.ByteRate(math.Round(d.TotalRate.bitsPerSecond() / 8))
+}
+
+// atShareOf returns d with all that goes by the share as it is in another one.
+func (d *Datapath) atShareOf(other *Datapath) Datapath {
 	out := *other
 	out.Policy, out.Direction, out.L3Only, out.SubnetsMode = d.Policy, d.Direction, d.L3Only, d.SubnetsMode
 	out.CeilingRate, out.CeilingBurst = d.CeilingRate, d.CeilingBurst

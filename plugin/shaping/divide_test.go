@@ -4,6 +4,7 @@
 package shaping_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -155,13 +156,24 @@ func TestDividerAt(t *testing.T) {
 		if got.CeilingRate != p.Datapath.CeilingRate || got.CeilingBurst != p.Datapath.CeilingBurst {
 			t.Errorf("%v: the ceiling follows the share", d)
 		}
-		if p.Datapath.AtShareOf(&got) != got || got.AtShareOf(&p.Datapath) != p.Datapath {
-			t.Errorf("%v: two shares of one pod differ in more than the share", d)
+		if got.Share() != class.Rate {
+			t.Errorf("%v: the classifier is for a share of %d, want %d", d, got.Share(), class.Rate)
+		}
+		_, kept := grouped(t, strict(100e6, inGroup(200e6)), d, here)
+		if divider.Keep(kept, &got); kept.Datapath != got || !slices.Equal(kept.Tree.Classes[:2], classes) || len(kept.Tree.Classes) != len(p.Tree.Classes) {
+			t.Errorf("%v: kept %+v and classes %+v, want those of the share", d, kept.Datapath, kept.Tree.Classes)
 		}
 		other := got
 		other.LightPriority++
-		if p.Datapath.AtShareOf(&other) == other {
+		if divider.Keep(kept, &other); kept.Datapath == other {
 			t.Errorf("%v: a priority that differs is taken for a share", d)
+		}
+		_, beyond := divider.At(units.BitRate(100e6).ByteRate() + 1)
+		for name, slot := range map[string]*shaping.Datapath{"no share": {}, "a share beyond the limit": &beyond} {
+			_, kept := grouped(t, strict(100e6, inGroup(200e6)), d, here)
+			if divider.Keep(kept, slot); !cmp.Equal(kept, p) {
+				t.Errorf("%v: with %s in the slot (-want +got):\n%s", d, name, cmp.Diff(p, kept))
+			}
 		}
 	}
 	cfg, p := grouped(t, strict(100e6, inGroup(200e6)), terms.Ingress, here)

@@ -59,12 +59,19 @@ func meanLife(halfLife uint32) time.Duration {
 // BitRate is the rate of a meter that charges by r, rounded to six digits, for
 // people; 0 for no rate.
 func (r FixedRate) BitRate() units.BitRate {
+	rate := r.bitsPerSecond()
+	if rate == 0 {
+		return 0
+	}
+	unit := math.Pow10(max(0, int(math.Log10(rate))-5))
+	return units.BitRate(math.Round(rate/unit) * unit)
+}
+
+func (r FixedRate) bitsPerSecond() float64 {
 	if r.Mult == 0 {
 		return 0
 	}
-	rate := 8 * 64e9 * math.Exp2(float64(r.Shift)) / float64(r.Mult)
-	unit := math.Pow10(max(0, int(math.Log10(rate))-5))
-	return units.BitRate(math.Round(rate/unit) * unit)
+	return 8 * 64e9 * math.Exp2(float64(r.Shift)) / float64(r.Mult)
 }
 
 // cost of so many bytes, rounded up; at most what an estimate holds.

@@ -109,12 +109,6 @@ func (t *Tree) Share(in *Tree) *Class {
 	return &in.Classes[at]
 }
 
-// Below says that the limit of a tree with a share is below a rate. A share must not exceed the limit:
-// each band's TBF holds the limit alone, and only the share holds both bands together.
-func (t *Tree) Below(rate units.ByteRate) bool {
-	return slices.ContainsFunc(t.Qdiscs, func(q Qdisc) bool { return q.Kind == KindTBF && q.Rate < rate })
-}
-
 // Class is an HTB class.
 type Class struct {
 	Handle TCHandle
@@ -125,8 +119,6 @@ type Class struct {
 	Burst, CeilBurst units.Bytes
 	// Prio is HTB's priority, 0 first.
 	Prio uint32
-	// Divided says that whoever divides a group's limit changes the rates and bursts.
-	Divided bool
 	Extras
 }
 

@@ -5,6 +5,7 @@ package main
 
 import (
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -74,6 +75,18 @@ var (
 	flat    = map[string]any{"policy": "flat"}
 	policed = map[string]any{"egressQueue": "none", "egressCeiling": "off"}
 )
+
+// inGroup are settings of a pod whose first share of a group's limit is noticeRate, beside others.
+func inGroup(more map[string]any) map[string]any {
+	conf := map[string]any{"egressRate": "64M", "ingressRate": "64M", "namespaceRate": "64M"}
+	maps.Copy(conf, more)
+	return conf
+}
+
+// raiseShare gives the class that holds the share on a device the whole limit of the group, in a shell.
+func raiseShare(device string) string {
+	return "h=" + rootOf(device) + "; tc class change dev " + device + " parent $h classid ${h}4 htb rate 64mbit"
+}
 
 // ifbName is the name of the ifb in the pod, in a shell.
 const ifbName = `$(ip -o link | sed -n 's/.*: \(podweir[0-9]*\):.*/\1/p')`
@@ -217,6 +230,20 @@ func queueNotices() []notice {
 			name: "the policer's program was removed", conf: policed, make: inPod("tc", "filter", "del", "dev", "eth0", "egress"),
 			truth: unlimited + ", " + limited, check: []string{"pw_police is not on the egress hook"}, status: []string{"DIFFERS default/web", "egress attach"}, doctor: "PW602",
 			dry: []string{"would repair egress attach"}, repair: []string{"repaired egress attach"}, after: same, then: inOrder,
+		},
+		{
+			name: "the pod raised its share of its group's limit", conf: inGroup(flat), needs: []string{"htb"},
+			make:  inPod("sh", "-c", raiseShare("eth0")),
+			truth: unlimited + ", " + limited, check: []string{"4 has rate 64 Mbit/s"},
+			status: []string{"DIFFERS default/web", "egress change-queue", "4 has rate 64 Mbit/s ceil 64 Mbit/s prio 0, want 800 kbit/s"}, doctor: "PW602 PW614",
+			dry: []string{"would repair egress change-queue"}, repair: []string{"repaired egress change-queue"}, after: same, then: inOrder,
+		},
+		{
+			name: "the pod raised its share of its group's limit on the ifb", conf: inGroup(map[string]any{"ingressPlace": "ifb", "policy": "flat"}), needs: []string{"htb"},
+			make:  inPod("sh", "-c", raiseShare(ifbName)),
+			truth: limited + ", " + unlimited, check: []string{"4 has rate 64 Mbit/s"},
+			status: []string{"DIFFERS default/web", "ingress change-queue", "4 has rate 64 Mbit/s ceil 64 Mbit/s prio 0, want 800 kbit/s"}, doctor: "PW602 PW614",
+			dry: []string{"would repair ingress change-queue"}, repair: []string{"repaired ingress change-queue"}, after: same, then: inOrder,
 		},
 	}
 }

@@ -430,7 +430,7 @@ A limit that is *degraded* is enforced in another way than configured; every rep
 
 func confOf(conf map[string]any) string {
 	var all []string
-	for _, key := range []string{"ingressPlace", "egressQueue", "ingressQueue", "egressCeiling", "hostHook", "policy"} {
+	for _, key := range []string{"ingressPlace", "egressQueue", "ingressQueue", "egressCeiling", "hostHook", "policy", "namespaceRate"} {
 		if v, ok := conf[key]; ok {
 			all = append(all, fmt.Sprintf("`%s: %v`", key, v))
 		}
