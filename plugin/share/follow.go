@@ -69,6 +69,10 @@ func (f *Follower) Is(total, waiting units.Bytes) {
 // Unsure says that the kernel should be asked now and then: packets wait, or seemed to.
 func (f *Follower) Unsure() bool { return f.unsure }
 
+// Still says that nothing waits or seemed to, and that the queue may send as much at once as it ever may:
+// as long as nothing comes, time changes nothing.
+func (f *Follower) Still() bool { return f.asked && !f.unsure && f.tokens == f.burst }
+
 // Sent is what left the queue since the first call of [Follower.Is]. It never falls: what was counted too
 // early leaves later.
 func (f *Follower) Sent() units.Bytes {

@@ -135,3 +135,26 @@ func FuzzFollower(f *testing.F) {
 		}
 	})
 }
+
+// A queue is still when it may send its whole burst again, and not before: until then time changes what it lets out.
+func TestFollowerIsStill(t *testing.T) {
+	t.Parallel()
+	f := &share.Follower{}
+	f.Share(100_000, 2000)
+	if f.Still() {
+		t.Error("still, and the kernel was never asked")
+	}
+	f.Is(0, 0)
+	for i, c := range []struct {
+		came  units.Bytes
+		still bool
+	}{{0, true}, {3000, false}, {0, true}, {9000, false}, {0, false}} { // 2,000 bytes come back in 20 ms
+		if f.Came(c.came, tick); f.Still() != c.still {
+			t.Errorf("tick %d: still: %v, want %v", i, f.Still(), c.still)
+		}
+	}
+	f.Is(9000, 0)
+	if f.Came(0, time.Second); !f.Still() {
+		t.Error("not still when a second has passed")
+	}
+}

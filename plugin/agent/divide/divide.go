@@ -26,8 +26,7 @@ const (
 	// asksPerTick is how many of the queues that are [Queue.Unsure] the kernel is asked about at
 	// each tick, in turns. With 40 such queues each has its turn every 400 ms.
 	asksPerTick = 2
-	// idleLooks is after how many looks (one second) an idle queue is looked at only every other tick.
-	// A look at an idle queue is slow: what it reads is in no cache of the processor.
+	// idleLooks is after how many looks (one second) without a packet a queue is idle.
 	idleLooks = 50
 )
 
@@ -36,6 +35,8 @@ type Queue interface {
 	// Look returns how many bytes have left the queue since it was found, and how many wait in it,
 	// at the time now. If ask is true, it asks the kernel.
 	Look(now time.Duration, ask bool) (sent, waiting units.Bytes, err error)
+	// Still says that Look would return the same as before. It stands for a look.
+	Still(now time.Duration) bool
 	// Unsure says that the kernel should be asked now and then.
 	Unsure() bool
 	// Set changes its share to a rate, in bytes per second. The error wraps [engine.ErrBusy] if it is to
@@ -59,8 +60,9 @@ type member struct {
 	seen, told     units.Bytes
 	seenAt, toldAt time.Duration
 	looked         bool
-	// idle counts the looks since anything left the queue or waited in it.
-	idle int
+	// idle counts the looks since anything left the queue or waited in it. still says that nothing did since the last one.
+	idle  int
+	still bool
 	// lost says that the queue cannot be looked at or changed any more, changed that it is to be set again, ask
 	// that the next look asks the kernel.
 	lost, changed, ask bool
@@ -82,9 +84,7 @@ type Loop struct {
 	// the one that was considered last.
 	ring []*member
 	next int
-	// ticks counts the ticks. changed are the members whose share a tick changes. idle says that nothing
-	// went through any queue for a second.
-	ticks   int
+	// changed are the members whose share a tick changes. idle says that nothing went through any queue for a second.
 	changed []*member
 	idle    bool
 }
@@ -176,11 +176,12 @@ func (l *Loop) Sent() map[string]Sent {
 // Divide does one tick. now is of any monotonic clock.
 func (l *Loop) Divide(now time.Duration) {
 	l.takeTurns()
-	l.ticks++
-	wasIdle := l.idle
+	for _, m := range l.ring { // one after the other: the processor waits for the memory of several at once
+		m.still = m.idle > 0 && !m.ask && !m.lost && m.queue.Still(now)
+	}
 	l.changed, l.idle = l.changed[:0], true
 	for _, g := range l.groups {
-		l.divide(g, now, wasIdle)
+		l.divide(g, now)
 		for _, m := range g.members {
 			if !m.lost && !m.Outside && (!m.written || m.set != m.Share || m.changed) {
 				l.changed = append(l.changed, m)
@@ -215,36 +216,41 @@ func (l *Loop) takeTurns() {
 	}
 }
 
-// divide looks at the queues of a group and divides its limit. It skips idle queues at every other tick, unless wasIdle:
-// then ticks come half as often already.
-func (l *Loop) divide(g *group, now time.Duration, wasIdle bool) {
-	for i, m := range g.members {
+// divide looks at the queues of a group and divides its limit.
+func (l *Loop) divide(g *group, now time.Duration) {
+	for _, m := range g.members {
 		if m.lost {
 			continue
 		}
-		if m.idle > idleLooks && !wasIdle && (l.ticks+i)%2 == 0 {
+		if m.idle++; !m.still && !l.look(m, now) {
 			continue
 		}
-		sent, waiting, err := m.queue.Look(now, m.ask)
-		m.ask = false
-		if err != nil {
-			l.lose(m, err)
-			continue
-		}
-		m.Saw(sent, waiting)
-		if m.idle++; sent != m.seen || waiting > 0 {
-			m.idle = 0
-		}
+		m.seenAt = now
 		l.idle = l.idle && m.idle > idleLooks
 		if m.idle%idleLooks == 0 {
 			m.changed = m.queue.Changed()
 		}
-		if !m.looked || sent < m.seen { // what a queue sent before, and what one in its place did
-			m.told, m.toldAt = sent, now
-		}
-		m.seen, m.seenAt, m.looked = sent, now, true
 	}
 	g.shares.Divide(now)
+}
+
+// look looks at a queue, and says whether it is there.
+func (l *Loop) look(m *member, now time.Duration) bool {
+	sent, waiting, err := m.queue.Look(now, m.ask)
+	m.ask = false
+	if err != nil {
+		l.lose(m, err)
+		return false
+	}
+	m.Saw(sent, waiting)
+	if sent != m.seen || waiting > 0 {
+		m.idle = 0
+	}
+	if !m.looked || sent < m.seen { // what a queue sent before, and what one in its place did
+		m.told, m.toldAt = sent, now
+	}
+	m.seen, m.looked = sent, true
+	return true
 }
 
 // apply changes so many shares at most, those that become smaller first.
