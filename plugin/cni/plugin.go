@@ -84,6 +84,7 @@ func (p *Plugin) open() (*engine.Node, error) {
 	node, err := engine.Open(p.Paths)
 	if err == nil {
 		node.Step = p.Step
+		node.Single()
 	}
 	return node, err
 }
@@ -173,7 +174,7 @@ func (p *Plugin) Check(args *skel.CmdArgs) error {
 	id := idOf(cfg, args)
 	ctx, cancel := context.WithTimeout(context.Background(), verbTimeout)
 	defer cancel()
-	node, err := engine.Open(p.Paths)
+	node, err := p.open()
 	if err != nil {
 		return shapeError(err)
 	}

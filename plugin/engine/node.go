@@ -82,6 +82,10 @@ func (n *Node) Close() { n.kernel.close() }
 // takes 25 ms.
 func (n *Node) LeaveIFB() { n.kernel.leaveIFB = true }
 
+// Single has the node read no more with more pods: see [hostif.Handle]. It is for a process
+// that looks at one pod.
+func (n *Node) Single() { n.kernel.host.Single = true }
+
 // List returns every attachment of the node, of all networks.
 func (n *Node) List() ([]attach.ID, error) { return n.store.list() }
 

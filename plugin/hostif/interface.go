@@ -353,7 +353,14 @@ var (
 
 // Handle reads and changes the devices of one network namespace. It is safe for
 // concurrent use.
-type Handle struct{ *rtnl.Conn }
+type Handle struct {
+	*rtnl.Conn
+
+	// Single has the qdiscs of a device read one by one, whatever other devices have. Kernels
+	// before 6.7 send them to whoever watches the qdiscs, too, so it is not for a process
+	// that looks because of what such a watch told.
+	Single bool
+}
 
 // NewHandle opens a handle on the devices of ns; nil means the namespace of the calling
 // thread: see [rtnl.Dial].
@@ -362,5 +369,5 @@ func NewHandle(ns *rtnl.NetNS) (*Handle, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Handle{c}, nil
+	return &Handle{Conn: c}, nil
 }

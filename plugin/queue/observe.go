@@ -31,7 +31,12 @@ const (
 // [hostif.ErrNoDevice] if there is no such device.
 func Observe(h *hostif.Handle, ifindex int) (*Device, error) {
 	qdiscs, err := wholeList(
-		func() ([]Qdisc, error) { return listQdiscs(h, ifindex) },
+		func() ([]Qdisc, error) {
+			if h.Single {
+				return walkQdiscs(h, ifindex)
+			}
+			return listQdiscs(h, ifindex)
+		},
 		func() error { _, err := h.InterfaceByIndex(ifindex); return err },
 	)
 	if err != nil {
@@ -94,6 +99,43 @@ func ObserveBare(h *hostif.Handle, ifindex int) (*Device, error) {
 		return &Device{Index: ifindex}, nil
 	}
 	return Observe(h, ifindex)
+}
+
+// walkQdiscs is [listQdiscs] without a list of all qdiscs of the node: it asks for the root, for
+// that of the hooks, and for what is below the classes.
+func walkQdiscs(h *hostif.Handle, ifindex int) ([]Qdisc, error) {
+	classes, err := dump(h, unix.RTM_GETTCLASS, unix.RTM_NEWTCLASS, ifindex, 0)
+	if err != nil {
+		return nil, err
+	}
+	ask := []nl.TcMsg{{Parent: uint32(shaping.RootParent)}, {Parent: uint32(clsactParent)}}
+	for i := range classes {
+		if classes[i].Info != 0 { // the handle of what is below
+			ask = append(ask, nl.TcMsg{Parent: classes[i].Handle})
+		}
+	}
+	var out []Qdisc
+	for i := range ask {
+		ask[i].Family, ask[i].Ifindex = unix.AF_UNSPEC, int32(ifindex)
+		// Kernels before 6.7 answer who asks only if it wants what all watches get.
+		req := nl.NewNetlinkRequest(unix.RTM_GETQDISC, unix.NLM_F_ACK|unix.NLM_F_ECHO)
+		req.AddData(&ask[i])
+		msgs, err := dumpFor(h, req, unix.RTM_NEWQDISC, func([]byte) bool { return true })
+		if errors.Is(err, unix.ENOENT) {
+			continue // there is none, or it has gone
+		}
+		if err != nil {
+			return nil, unread(h, ifindex, err)
+		}
+		for j := range msgs {
+			q, err := parseQdisc(&msgs[j])
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, q)
+		}
+	}
+	return out, nil
 }
 
 // Listing is every qdisc of a namespace as it was at one time. The kernel lists those
@@ -318,13 +360,17 @@ func dump(h *hostif.Handle, get, answer uint16, ifindex int, parent shaping.TCHa
 	// The kernel has no list of the qdiscs of one device, only of all: of more
 	// than a thousand, on a node full of pods.
 	msgs, err := dumpFor(h, req, answer, func(msg []byte) bool { return get != unix.RTM_GETQDISC || ofDevice(msg, ifindex) })
-	if errors.Is(err, unix.ENODEV) {
-		return nil, fmt.Errorf("ifindex %d in %s: %w", ifindex, h.Where(), hostif.ErrNoDevice)
-	}
 	if err != nil {
-		return nil, fmt.Errorf("list tc objects of ifindex %d in %s: %w", ifindex, h.Where(), err)
+		return nil, unread(h, ifindex, err)
 	}
 	return msgs, nil
+}
+
+func unread(h *hostif.Handle, ifindex int, err error) error {
+	if errors.Is(err, unix.ENODEV) {
+		err = hostif.ErrNoDevice
+	}
+	return fmt.Errorf("read tc objects of ifindex %d in %s: %w", ifindex, h.Where(), err)
 }
 
 func dumpFor(h *hostif.Handle, req *nl.NetlinkRequest, answer uint16, wanted func(msg []byte) bool) ([]message, error) {

@@ -130,6 +130,11 @@ func (d *device) observe(tb testing.TB) *queue.Device {
 	tb.Helper()
 	got, err := queue.Observe(d.Handle, d.index)
 	must.OK(tb, err)
+	single := *d.Handle
+	single.Single = true
+	if alone, err := queue.Observe(&single, d.index); err != nil || !cmp.Equal(alone.Tree, got.Tree) || alone.HookQdisc != got.HookQdisc {
+		tb.Errorf("read one by one the device has %+v, %v, want %+v", alone, err, got)
+	}
 	return got
 }
 
