@@ -338,9 +338,9 @@ func (b *builder) explain() {
 		return
 	}
 	if b.fair() {
-		b.note("pfifo_fast bounds packets, not bytes: a meter bounds its bytes, and %d packets each band",
+		b.note("pfifo_fast counts packets, not bytes: a meter limits the bytes that wait, and each band holds %d packets",
 			b.bandPackets())
 	} else {
-		b.note("pfifo_fast bounds packets, not bytes: the depth is %d packets", b.bandPackets())
+		b.note("pfifo_fast counts packets, not bytes: the queue holds %d packets", b.bandPackets())
 	}
 }

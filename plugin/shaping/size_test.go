@@ -90,7 +90,7 @@ func TestComputeSizes(t *testing.T) {
 		},
 		"pfifo_fast": {
 			limit: strict(10e6), facts: here, burst: 9_100, depth: 250_000, wait: 2552 * time.Millisecond,
-			note: "pfifo_fast bounds packets, not bytes: a meter bounds its bytes, and 256 packets each band",
+			note: "pfifo_fast counts packets, not bytes: a meter limits the bytes that wait, and each band holds 256 packets",
 		},
 	} {
 		p := compute(t, tc.limit, tc.facts)

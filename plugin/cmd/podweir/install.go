@@ -221,6 +221,8 @@ func newUninstall(o *options) *cobra.Command {
 			if o.v.GetBool("dry-run") {
 				return planUninstall(cmd.Context(), o, m, cmd.OutOrStdout())
 			}
+			// What is to be done only says what was: an error in it is Remove's to report.
+			steps, _ := m.PlanRemove(cmd.Context())
 			// First the chain, so that no pod gets a limit that nobody takes off.
 			err = m.Remove(cmd.Context())
 			if errors.Is(err, delivery.ErrRunning) {
@@ -229,6 +231,9 @@ func newUninstall(o *options) *cobra.Command {
 			detached, detachErr := detachAll(cmd.Context(), o)
 			for _, id := range detached {
 				fmt.Fprintf(cmd.ErrOrStderr(), "detached %v\n", id)
+			}
+			if err == nil && !o.machine() {
+				printSteps(cmd.OutOrStdout(), "done  ", steps, len(detached) == 0)
 			}
 			return errors.Join(err, unlessMounted(o.paths(), detachErr))
 		},
@@ -319,11 +324,17 @@ func planUninstall(ctx context.Context, o *options, m *delivery.Manager, w io.Wr
 	for _, id := range plan.Detach {
 		fmt.Fprintf(w, "to do  detach %v\n", id)
 	}
-	for i := range plan.Steps {
-		fmt.Fprintf(w, "to do  %s\n", plan.Steps[i].String())
-	}
-	if len(plan.Detach)+len(plan.Steps) == 0 {
-		fmt.Fprintln(w, "to do  nothing")
-	}
+	printSteps(w, "to do ", plan.Steps, len(plan.Detach) == 0)
 	return nil
+}
+
+// printSteps prints a line for each step, each behind verb. Without steps it prints that
+// nothing is done, if alone says that nothing else is.
+func printSteps(w io.Writer, verb string, steps []delivery.Step, alone bool) {
+	for i := range steps {
+		fmt.Fprintf(w, "%s %s\n", verb, steps[i].String())
+	}
+	if len(steps) == 0 && alone {
+		fmt.Fprintln(w, verb+" nothing")
+	}
 }

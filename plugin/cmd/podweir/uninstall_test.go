@@ -153,8 +153,10 @@ func TestPrivilegedUninstall(t *testing.T) {
 	if rep := parse[status.Report](t, c, "status"); len(rep.Attachments) != 2 {
 		t.Fatalf("after uninstall --dry-run: %+v, want two pods", rep)
 	}
-	for range 2 {
-		c.must(t, "uninstall", "--root", root)
+	for _, said := range []string{"done   remove " + filepath.Join(confDir, "00-podweir-10-x"), "done   nothing"} {
+		if out := c.must(t, "uninstall", "--root", root); !strings.Contains(out, said) {
+			t.Errorf("uninstall prints %s, want %q in it", out, said)
+		}
 		if diff := cmp.Diff(before, devices(t, c.node, c.pod, second)); diff != "" {
 			t.Errorf("devices (-before +after):\n%s", diff)
 		}
