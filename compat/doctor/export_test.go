@@ -14,3 +14,6 @@ var Together = together
 
 // InOrder is [inOrder].
 var InOrder = inOrder
+
+// Shorten is [shorten].
+var Shorten = shorten

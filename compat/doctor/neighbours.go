@@ -163,9 +163,10 @@ func (f *Facts) podDevices(further func([]Device) Finding) Finding {
 	return further(f.Devices)
 }
 
-// shorten lists the first few of many findings.
+// shorten lists the first few of many findings, in the same order at each look.
 func shorten(list []string) string {
 	const shown = 5 // that many fit a screen
+	list = slices.Sorted(slices.Values(list))
 	if len(list) <= shown {
 		return strings.Join(list, "; ")
 	}

@@ -360,3 +360,13 @@ func asking(s doctor.Sandbox) func(*node) {
 	s.ContainerID, s.Pod = "c9", "default/asks"
 	return func(n *node) { n.kernel.asking = []doctor.Sandbox{s} }
 }
+
+// A list that changes from look to look hides that nothing else did.
+func TestShortenedListsKeepTheirOrder(t *testing.T) {
+	const want = "a; b; c; d; e; and 1 more"
+	for _, seen := range [][]string{{"c", "f", "a", "b", "e", "d"}, {"f", "e", "d", "c", "b", "a"}} {
+		if got := doctor.Shorten(seen); got != want {
+			t.Errorf("Shorten(%v) = %q, want %q", seen, got, want)
+		}
+	}
+}
