@@ -295,7 +295,7 @@ matrix-fast: setup-cluster image matrix-command ## The same for the fast rows, w
 	bin/matrix -fast
 
 .PHONY: test-cilium
-test-cilium: setup setup-cluster image ## What the Cilium rows of the matrix do not show: settings of Cilium's changed under running pods, its bandwidth manager on and off, its agent deleted under load, the bandwidth plugin (root; Cilium is built once).
+test-cilium: setup setup-cluster image ## What the Cilium rows of the matrix do not show: its bandwidth manager on and off, podweir's chain handed over, the bandwidth plugin (root; Cilium is built once).
 	cd e2e/k8s && CGO_ENABLED=0 go test -v -count=1 -timeout 40m -run '^TestPrivileged' ./cilium
 
 .PHONY: outdated

@@ -38,7 +38,7 @@ func (h *hostile) title() string {
 
 func (h *hostile) arrive(t *testing.T) {
 	t.Helper()
-	prog := policyProgram(t, "hostile", "", answer(answerPass))
+	prog := policyProgram(t, "hostile")
 	// tc(8) names a filter after the pin of its program.
 	pin := filepath.Join(h.bpffs, h.pod.container, "hostile")
 	if h.filters {

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/netip"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -33,7 +32,7 @@ import (
 
 // rig is a node that routes between a client and its pods:
 //
-//	client eth0 ── uplink, node, lxc… or eni… ── eth0 pod
+//	client eth0 ── uplink, node, veth… or eni… ── eth0 pod
 type rig struct {
 	node, client     *testutil.NetNS
 	uplink, clientIf hostif.Interface
@@ -180,9 +179,8 @@ const (
 // Offsets: of struct __sk_buff, and in an Ethernet frame with an IPv4 header
 // without options.
 const (
-	skbProtocol  = 16
-	frameIPv4Dst = 14 + 16
-	frameUDPDst  = 14 + 20 + 2
+	skbProtocol = 16
+	frameUDPDst = 14 + 20 + 2
 )
 
 // network is a number as a load of its bytes in network order gives it.
@@ -190,58 +188,23 @@ func network16(n uint16) int32 {
 	return int32(binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, n)))
 }
 
-// answer ends a program with a constant.
-func answer(verdict int32) asm.Instructions {
-	return asm.Instructions{asm.Mov.Imm(asm.R0, verdict), asm.Return()}
-}
-
-// toPeer ends a program with bpf_redirect_peer to the pod behind a device.
-func toPeer(ifindex int) asm.Instructions {
-	return asm.Instructions{
-		asm.Mov.Imm(asm.R1, int32(ifindex)), asm.Mov.Imm(asm.R2, 0),
-		asm.FnRedirectPeer.Call(), asm.Return(),
-	}
-}
-
-// toNeighbour ends a program with bpf_redirect_neigh out of a device.
-func toNeighbour(ifindex int) asm.Instructions {
-	return asm.Instructions{
-		asm.Mov.Imm(asm.R1, int32(ifindex)), asm.Mov.Imm(asm.R2, 0), asm.Mov.Imm(asm.R3, 0), asm.Mov.Imm(asm.R4, 0),
-		asm.FnRedirectNeigh.Call(), asm.Return(),
-	}
-}
-
-// policyProgram drops UDP packets to the denied port and ends as it is told for
-// other IPv4 packets to an address, any if it is "". For the rest it answers 0.
-func policyProgram(t *testing.T, name, to string, allow asm.Instructions) *ebpf.Program {
+// policyProgram drops UDP packets to the denied port, and answers 0 for all others.
+func policyProgram(t *testing.T, name string) *ebpf.Program {
 	t.Helper()
-	load := func(offset, size int32) asm.Instructions {
-		return asm.Instructions{
-			asm.Mov.Reg(asm.R1, asm.R6), asm.Mov.Imm(asm.R2, offset),
-			asm.Mov.Reg(asm.R3, asm.R10), asm.Add.Imm(asm.R3, -8), asm.Mov.Imm(asm.R4, size),
-			asm.FnSkbLoadBytes.Call(),
-			asm.JNE.Imm(asm.R0, 0, "pass"),
-		}
-	}
-	ins := asm.Instructions{
+	return loadProgram(t, name, asm.Instructions{
 		asm.Mov.Reg(asm.R6, asm.R1),
 		asm.LoadMem(asm.R2, asm.R6, skbProtocol, asm.Word),
 		asm.JNE.Imm(asm.R2, network16(unix.ETH_P_IP), "pass"),
-	}
-	if to != "" {
-		a := netip.MustParseAddr(to).As4()
-		ins = append(ins, load(frameIPv4Dst, 4)...)
-		ins = append(ins, asm.LoadMem(asm.R2, asm.R10, -8, asm.Word),
-			asm.JNE.Imm32(asm.R2, int32(binary.NativeEndian.Uint32(a[:])), "pass"))
-	}
-	ins = append(ins, load(frameUDPDst, 2)...)
-	ins = append(ins, asm.LoadMem(asm.R2, asm.R10, -8, asm.Half),
-		asm.JEq.Imm(asm.R2, network16(deniedPort), "drop"))
-	ins = append(ins, allow...)
-	drop, pass := answer(answerDrop), answer(answerPass)
-	drop[0] = drop[0].WithSymbol("drop")
-	pass[0] = pass[0].WithSymbol("pass")
-	return loadProgram(t, name, append(append(ins, drop...), pass...))
+		asm.Mov.Reg(asm.R1, asm.R6), asm.Mov.Imm(asm.R2, frameUDPDst),
+		asm.Mov.Reg(asm.R3, asm.R10), asm.Add.Imm(asm.R3, -8), asm.Mov.Imm(asm.R4, 2),
+		asm.FnSkbLoadBytes.Call(),
+		asm.JNE.Imm(asm.R0, 0, "pass"),
+		asm.LoadMem(asm.R2, asm.R10, -8, asm.Half),
+		asm.Mov.Imm(asm.R0, answerDrop),
+		asm.JEq.Imm(asm.R2, network16(deniedPort), "end"),
+		asm.Mov.Imm(asm.R0, answerPass).WithSymbol("pass"),
+		asm.Return().WithSymbol("end"),
+	})
 }
 
 func loadProgram(t *testing.T, name string, ins asm.Instructions) *ebpf.Program {

@@ -170,12 +170,12 @@ func (c *caller) run(epoll int, quit <-chan struct{}) (*Latencies, error) {
 	close(over)
 	a := <-got
 	rec := &recorder{}
-	for i, took := range a.took[:sent] {
+	for _, took := range a.took[:sent] {
 		// What comes later is of no use to a call.
 		if took == 0 || took >= callPatience {
 			rec.add(callPatience, errNoAnswer)
 		} else {
-			rec.addDue(due(i), took, nil)
+			rec.add(took, nil)
 		}
 	}
 	return rec.result(elapsed), a.err

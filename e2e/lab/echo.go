@@ -237,7 +237,7 @@ func echoRead(fd, total int, due func(int) time.Duration, rec *recorder, frameBy
 		if errors.Is(err, unix.EAGAIN) {
 			err = errNoResponse
 		}
-		rec.addDue(due(i), max(monotonic()-due(i), 0), err)
+		rec.add(max(monotonic()-due(i), 0), err)
 	}
 }
 

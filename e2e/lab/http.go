@@ -127,16 +127,6 @@ func (r *recorder) add(latency time.Duration, err error) {
 	}
 }
 
-// addDue is add of a request that had to be sent at a time.
-func (r *recorder) addDue(due, latency time.Duration, err error) {
-	r.add(latency, err)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if latency > r.out.Worst.Took {
-		r.out.Worst = Request{Due: due, Took: latency}
-	}
-}
-
 func (r *recorder) result(elapsed time.Duration) *Latencies {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -21,17 +21,6 @@ type Latencies struct {
 	Errors map[string]int
 	// Elapsed is the time from the first due request to the end of the load.
 	Elapsed time.Duration
-	// Worst is the slowest request of a kept connection; zero for other loads.
-	Worst Request
-}
-
-// Request is one request and its time, so that what was slow at the same moment
-// can be found.
-type Request struct {
-	// Due is when it had to be sent, on the monotonic clock of the machine.
-	Due time.Duration
-	// Took is as in [Latencies.Samples].
-	Took time.Duration
 }
 
 // Failed is the number of requests without a complete response.
@@ -72,9 +61,6 @@ func Merge(runs ...*Latencies) *Latencies {
 	for _, r := range runs {
 		out.Samples = append(out.Samples, r.Samples...)
 		out.Elapsed += r.Elapsed
-		if r.Worst.Took > out.Worst.Took {
-			out.Worst = r.Worst
-		}
 		for reason, n := range r.Errors {
 			out.Errors[reason] += n
 		}

@@ -14,31 +14,6 @@ import (
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
-// TestPrivilegedSwitched changes how Cilium gets packets to pods and whether it
-// is exclusive, under running pods, and deletes its agent under a flood. What
-// does not change has rows in e2e/matrix.
-func TestPrivilegedSwitched(t *testing.T) {
-	bring(t, cilium.Legacy)
-	p := underPolicy(t, "shaped")
-	install(t)
-	t.Cleanup(func() { uninstall(t) })
-	p.limited(t, "legacy host routing", "drop-in", "host")
-	p.agentDeleted(t, "host")
-
-	bring(t, cilium.BPF)
-	p.limited(t, "BPF host routing", "drop-in", "ifb")
-	p.agentDeleted(t, "ifb")
-
-	shared := cilium.BPF
-	shared.Exclusive = false
-	bring(t, shared)
-	p.limited(t, "not exclusive", "drop-in", "ifb")
-	bring(t, cilium.BPF)
-	p.limited(t, "exclusive again", "drop-in", "ifb")
-	bring(t, cilium.Legacy)
-	p.limited(t, "legacy host routing again", "drop-in", "host")
-}
-
 // policed are a pod with limits and a policy, and those that it is asked by.
 type policed struct{ shaped, near, far, foe *workload.Pod }
 
