@@ -8,7 +8,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-# What runs side by side, tools/steps starts.
+# What runs side by side, tools/steps.sh starts.
 .NOTPARALLEL:
 
 # The build does not ask git for a revision (a checkout owned by somebody else
@@ -95,27 +95,27 @@ ALL   = setup tools runsc lint,lint-nested+chart-test-all check-generate test-un
 	test-cluster matrix-all test-cilium check-image bench
 
 .PHONY: quick
-quick: steps ## Vet, unit tests that do not wait, and the rendered chart (no root, 10 seconds).
-	bin/tools/steps -make '$(MAKE)' $(QUICK)
+quick: ## Vet, unit tests that do not wait, and the rendered chart (no root, 10 seconds).
+	tools/steps.sh -m '$(MAKE)' $(QUICK)
 
 .PHONY: test
-test: rights steps ## What a change must pass: linters, unit tests, the chart, the kernel, real traffic (root, installs what it needs, ten minutes; longer the first time).
-	TIER=test bin/tools/steps -make '$(MAKE)' $(TEST)
+test: rights ## What a change must pass: linters, unit tests, the chart, the kernel, real traffic (root, installs what it needs, ten minutes; longer the first time).
+	TIER=test tools/steps.sh -m '$(MAKE)' $(TEST)
 
 # "gate" is what .ci/run calls.
 .PHONY: gate
-gate: rights steps ## test, then more of it on other kernels, a real cluster and the fast rows of the CNI matrix (root, half an hour; longer the first time).
-	TIER=gate bin/tools/steps -make '$(MAKE)' $(GATE)
+gate: rights ## test, then more of it on other kernels, a real cluster and the fast rows of the CNI matrix (root, half an hour; longer the first time).
+	TIER=gate tools/steps.sh -m '$(MAKE)' $(GATE)
 
 .PHONY: test-all
-test-all: rights steps ## Everything, on every kernel, with long fuzzing, every row and benchmarks; its result is written to docs/contributing/testing.md (root, hours).
-	TIER=all bin/tools/steps -k -make '$(MAKE)' -record docs/contributing/testing.md $(ALL)
+test-all: rights ## Everything, on every kernel, with long fuzzing, every row and benchmarks; its result is written to docs/contributing/testing.md (root, hours).
+	TIER=all tools/steps.sh -k -m '$(MAKE)' -r docs/contributing/testing.md $(ALL)
 
 # Some steps, such as STEPS="setup lint"; ci.yml has the gate in jobs.
 STEPS ?=
 .PHONY: run-steps
-run-steps: rights steps
-	TIER=gate bin/tools/steps -make '$(MAKE)' $(STEPS)
+run-steps: rights
+	TIER=gate tools/steps.sh -m '$(MAKE)' $(STEPS)
 
 # The tier that a step is run for: test, gate or all.
 TIER ?= test
@@ -124,10 +124,6 @@ export PODWEIR_TIER = $(TIER)
 .PHONY: rights
 rights:
 	@tools/rights.sh $(firstword $(filter gate test-all,$(MAKECMDGOALS)) $(if $(filter run-steps,$(MAKECMDGOALS)),gate))
-
-.PHONY: steps
-steps:
-	CGO_ENABLED=0 go build -o bin/tools/steps ./tools/steps
 
 # What several steps need that run side by side.
 .PHONY: tools

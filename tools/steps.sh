@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Copyright Authors of podweir
+#
+# steps.sh [-k] [-m MAKE] [-r PAGE] TARGETS...
+#
+# Runs targets of make and prints how long each took, at the end also where one failed.
+# Those joined by + run side by side, those joined by a comma one after the other: a,b+c
+# runs c beside both. -k goes on after a failure, -m names the program that runs a target,
+# and -r writes date, commit and result into PAGE, from which release.sh reads them.
+set -euo pipefail
+
+go_on='' make=make page='' ended=''
+while getopts km:r: flag; do
+	case $flag in
+	k) go_on=yes ;;
+	m) make=$OPTARG ;;
+	r) page=$OPTARG ;;
+	*) exit 2 ;;
+	esac
+done
+shift $((OPTIND - 1))
+
+# A file for each target that ran: outcome, seconds, seconds of processor time.
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+# The terminal sends the signal to the targets, too; the table comes after them.
+trap 'ended=yes' INT TERM
+TIMEFORMAT='%R %U %S'
+exec 3>&1
+
+# chain A,B [beside] runs the targets in order, and says whose lines are whose if others
+# run beside it.
+chain() {
+	local name outcome all=passed
+	for name in ${1//,/ }; do
+		outcome=passed
+		if [ -n "${2:-}" ]; then
+			{ time "$make" "$name" 2>&1 | sed -u -e "s/^/$name: /" -e "\$a\\" >&3; } 2>"$dir/time.$name" || outcome=FAILED
+		else
+			{ time "$make" "$name" >&3 2>&1; } 2>"$dir/time.$name" || outcome=FAILED
+		fi
+		awk -v outcome=$outcome 'END { printf "%s %.0f %.0f\n", outcome, $1, $2 + $3 }' "$dir/time.$name" >"$dir/$name"
+		echo "step $name: $outcome after $(cut -d' ' -f2 "$dir/$name") s" >&3
+		[ $outcome = passed ] || all=FAILED
+		if [ $all = FAILED ] && [ -z "$go_on" ]; then break; fi
+	done
+	[ $all = passed ]
+}
+
+began=$SECONDS result=passed
+for group; do
+	if [ -n "$ended" ] || { [ $result = FAILED ] && [ -z "$go_on" ]; }; then break; fi
+	if [[ $group != *+* ]]; then
+		chain "$group" || result=FAILED
+		continue
+	fi
+	chains=()
+	for names in ${group//+/ }; do
+		# In the background a shell ignores the terminal's signal.
+		(trap - INT && chain "$names" beside) &
+		chains+=($!)
+	done
+	for pid in "${chains[@]}"; do wait "$pid" || result=FAILED; done
+done
+[ -z "$ended" ] || result=FAILED
+
+printf '\n%7s  %17s  %-7s  %s\n' seconds 'processor seconds' outcome step
+processor=0
+for group; do
+	for name in ${group//[+,]/ }; do
+		outcome='not run' took=0 used=0
+		[ ! -e "$dir/$name" ] || read -r outcome took used <"$dir/$name"
+		processor=$((processor + used))
+		[[ $group != *+* ]] || beside=' (side by side)'
+		printf '%7s  %17s  %-7s  %s\n' "$took" "$used" "$outcome" "$name${beside:-}"
+		unset beside
+		echo "| \`$name\` | $outcome, $took s, $used s of processor |" >>"$dir/record"
+	done
+done
+printf '%7s  %17s  %-7s  %s\n' $((SECONDS - began)) $processor $result 'all steps'
+
+if [ -n "$page" ]; then
+	# A checkout with changes has no commit, so its run counts for no release.
+	commit=$(git rev-parse HEAD)
+	git diff --quiet HEAD || commit='none: changed files in the checkout'
+	{
+		printf '| %s |\n' 'what | value' '--- | ---' "date | $(date -u +%F)" "commit | \`$commit\`" "result | $result"
+		cat "$dir/record"
+	} >"$dir/page"
+	sed -i -e '/^<!-- run: begin/,/^<!-- run: end/{//!d}' -e "/^<!-- run: begin/r $dir/page" "$page"
+fi
+[ $result = passed ]
