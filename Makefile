@@ -91,7 +91,7 @@ QUICK = vet+test-short+chart-render
 TEST  = setup tools check-generate lint+test-functional+test-kernels test-unit+chart-test+check-figures test-timed
 GATE  = test setup-cluster image+components+test-nested test-cluster,matrix-fast+test-kernels-rest test-coverage
 ALL   = setup tools runsc lint,lint-nested+chart-test-all check-generate test-unit+test-nested+check-figures \
-	test-functional+test-kernels test-timed test-coverage long-fuzz test-perf-vm \
+	test-functional+test-kernels test-timed test-coverage long-fuzz \
 	test-cluster matrix-all test-cilium check-image bench
 
 .PHONY: quick
@@ -364,9 +364,6 @@ PROFILE ?= costs
 perf: perfrig ## Take the campaign of PROFILE (root, 20 minutes to hours; goes on where it was interrupted).
 	bin/perfrig run -profile '$(PROFILE)'
 
-# The kernel of "make perf-vm".
-PERF_KERNEL ?= 6.12
-
 # One baseline of each is kept: the new one takes the place of the old.
 DAY = $(shell date -u +%F)
 
@@ -377,17 +374,6 @@ perf-rivals: perfrig ## Take the campaign beside Cilium's and Calico's limits, a
 	mkdir docs/results/$(DAY)-netns-rivals
 	cp bin/perf/rivals/samples.jsonl docs/results/$(DAY)-netns-rivals/
 	$(MAKE) figures
-
-# A machine writes into its own memory, so the samples come by its output.
-.PHONY: perf-vm
-perf-vm: perfrig setup-kernels ## Take the campaign of PROFILE in an emulated machine, with qdiscs that other kernels have (root; in one go).
-	mkdir -p bin/perf/$(PROFILE)-vm
-	bin/vmrig run -accel tcg -timeout 168h -k '$(PERF_KERNEL)' -- \
-		sh -c 'bin/perfrig run -emulated -dir /tmp/perf -profile $(PROFILE) >&2; cat /tmp/perf/samples.jsonl' >bin/perf/$(PROFILE)-vm/samples.jsonl
-
-.PHONY: test-perf-vm
-test-perf-vm: perfrig setup-kernels ## Boot the machine of perf-vm and take a sample there (root, a minute).
-	bin/vmrig run -accel tcg -k '$(PERF_KERNEL)' -- bin/perfrig run -emulated -dir /tmp/perf -profile rivals -only latency-ingress/20M/cilium#00
 
 .PHONY: bench
 bench: perfrig ## Measure caps, latency, ADD, memory and cost per packet; fail if a target is missed (root, 20 minutes).

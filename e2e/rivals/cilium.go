@@ -16,11 +16,8 @@ import (
 	"github.com/podweir/podweir/e2e/lab"
 )
 
-// Fields of struct __sk_buff (linux/bpf.h).
-const (
-	skbTstamp  = 152
-	skbWireLen = 160
-)
+// skbWireLen is a field of struct __sk_buff (linux/bpf.h).
+const skbWireLen = 160
 
 // Verdicts of a classifier with direct action.
 const (
@@ -28,16 +25,7 @@ const (
 	drop = 2
 )
 
-const (
-	nanosPerSec = 1_000_000_000
-	// edtHorizon is DefaultDropHorizon of Cilium's pkg/maps/bwmap/bwmap.go:26, in ns.
-	edtHorizon = 2 * nanosPerSec
-	// edtShift: the time of a byte is kept in 1/1024 ns.
-	edtShift = 10
-	// fqPackets is more than two seconds of 10 Mbit/s in full packets hold, and
-	// all that a sender's window does above.
-	fqPackets = 100_000
-)
+const nanosPerSec = 1_000_000_000
 
 // CiliumIngress polices what a device sends, in bits per second, as Cilium's
 // bandwidth manager does with what a pod receives: a bucket of one second of the
@@ -50,32 +38,6 @@ const (
 // the bucket full, because the time since then is a huge number without a sign.
 func CiliumIngress(ns *lab.Netns, ifName string, bitsPerSec uint64) error {
 	return attach(ns, ifName, "rival_police", func(state int) asm.Instructions { return policer(state, bitsPerSec/8) })
-}
-
-// CiliumEgress makes a device send at departure times, as Cilium's bandwidth manager
-// does: every packet gets a time to leave, one after the other at the rate in bits
-// per second, which fq obeys; what would wait for more than two seconds is dropped.
-// There is no burst and no band. The double copies the effect of edt_sched_departure
-// in bpf/lib/edt.h:63-113 of Cilium 1.20.2. The error is [unix.ENOENT] if the kernel
-// has no fq.
-func CiliumEgress(ns *lab.Netns, ifName string, bitsPerSec uint64) error {
-	err := ns.Do(func() error {
-		dev, err := net.InterfaceByName(ifName)
-		if err != nil {
-			return fmt.Errorf("device %s: %w", ifName, err)
-		}
-		fq := netlink.NewFq(netlink.QdiscAttrs{LinkIndex: dev.Index, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(1, 0)})
-		// Its limits must not be met before the horizon.
-		fq.PacketLimit, fq.FlowPacketLimit = fqPackets, fqPackets
-		if err := netlink.QdiscAdd(fq); err != nil {
-			return fmt.Errorf("fq on %s: %w", ifName, err)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return attach(ns, ifName, "rival_edt", func(state int) asm.Instructions { return departures(state, bitsPerSec) })
 }
 
 // program is a classifier with its state: two numbers of 64 bits, zero at first.
@@ -175,35 +137,6 @@ func policer(state int, bytesPerSec uint64) asm.Instructions {
 		asm.StoreMem(asm.R8, 8, asm.R7, asm.DWord),
 		asm.Return(),
 		asm.Mov.Imm(asm.R0, next).WithSymbol(pass),
-		asm.Return(),
-	)
-}
-
-// departures: the state is the last departure. R9 is the packet's own. Two processors
-// may give two packets one time, as Cilium's may.
-func departures(state int, bitsPerSec uint64) asm.Instructions {
-	const pass, started, late = "pass", "started", "late"
-	return append(withState(state, pass),
-		// departure = last departure + time of this packet
-		asm.LoadMem(asm.R9, asm.R6, skbWireLen, asm.Word),
-		asm.LoadImm(asm.R1, int64(8*nanosPerSec<<edtShift/bitsPerSec), asm.DWord),
-		asm.Mul.Reg(asm.R9, asm.R1),
-		asm.RSh.Imm(asm.R9, edtShift),
-		asm.LoadMem(asm.R1, asm.R8, 0, asm.DWord),
-		asm.Add.Reg(asm.R9, asm.R1),
-		// A packet that may leave now begins the count again.
-		asm.JGT.Reg(asm.R9, asm.R7, started),
-		asm.StoreMem(asm.R8, 0, asm.R7, asm.DWord),
-		asm.Ja.Label(pass),
-		asm.Mov.Reg(asm.R1, asm.R9).WithSymbol(started),
-		asm.Sub.Reg(asm.R1, asm.R7),
-		asm.LoadImm(asm.R2, edtHorizon, asm.DWord),
-		asm.JGE.Reg(asm.R1, asm.R2, late),
-		asm.StoreMem(asm.R8, 0, asm.R9, asm.DWord),
-		asm.StoreMem(asm.R6, skbTstamp, asm.R9, asm.DWord),
-		asm.Mov.Imm(asm.R0, next).WithSymbol(pass),
-		asm.Return(),
-		asm.Mov.Imm(asm.R0, drop).WithSymbol(late),
 		asm.Return(),
 	)
 }

@@ -30,7 +30,7 @@ type Kept struct {
 // KeptBeside measures requests and responses on one kept connection of a pod
 // and, in turns, of the unlimited pod, while the first is loaded.
 func (t *Target) KeptBeside(ctx context.Context, d Direction, load Load, bitsPerSec uint64, turns int, turn time.Duration) (*Kept, error) {
-	last := bulkHead + time.Duration(2*turns)*(turn+t.rig.starting())
+	last := bulkHead + time.Duration(2*turns)*(turn+starting)
 	o, err := t.Start(ctx, d, load, bitsPerSec, last)
 	if err != nil {
 		return nil, err

@@ -136,7 +136,7 @@ func (r *Rig) Carried(ctx context.Context, d Direction, load Load, bitsPerSec ui
 		return rate, nil
 	}
 	const counted = 750 * time.Millisecond
-	last := counted + r.starting()
+	last := counted + starting
 	if err := r.Free.freshMeters(); err != nil {
 		return 0, err
 	}

@@ -6,7 +6,6 @@
 package traffic
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,9 +43,6 @@ type Rig struct {
 	// would take the processors from rigs beside this one: three times the limit,
 	// twice what the use of it is judged from.
 	SparesOthers bool
-	// Starting is how long it takes to start the two processes of a load; 0
-	// means 250 ms, which a machine that is not emulated never needs.
-	Starting time.Duration
 	// Free is a pod of a conflist without a shaper, the control of every
 	// measurement.
 	Free *Target
@@ -84,8 +80,8 @@ func NewRigWith(ctx context.Context, opts lab.Options) (*Rig, error) {
 	return r, nil
 }
 
-// starting is how long it takes to start the processes of a load.
-func (r *Rig) starting() time.Duration { return cmp.Or(r.Starting, 250*time.Millisecond) }
+// starting is how long it takes to start the two processes of a load, at most.
+const starting = 250 * time.Millisecond
 
 // Close removes everything.
 func (r *Rig) Close() error {

@@ -139,7 +139,6 @@ func runCommand(ctx context.Context, args []string, out io.Writer) (err error) {
 	var c choices
 	set := c.flags("run")
 	dir := set.String("dir", "", "directory of the campaign; bin/perf/PROFILE if empty")
-	emulated := set.Bool("emulated", false, "this machine is emulated: processes take long to start, and the record says so")
 	if err := set.Parse(args); err != nil {
 		return err
 	}
@@ -153,7 +152,6 @@ func runCommand(ctx context.Context, args []string, out io.Writer) (err error) {
 	}
 	defer restore()
 	here := netns.New(".")
-	here.Emulated = *emulated
 	machine, err := here.Machine(ctx)
 	if err != nil {
 		return err

@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// besideTail is the least of [ordinary.tail].
+	// besideTail is how much longer than planned the loads beside the calls last, since
+	// these begin late by the start of their processes.
 	besideTail = time.Second
 	// fetchShare is what a response is to one of the clients of a closed loop, in
 	// seconds of the cap: 30 kB at 10 Mbit/s.
@@ -81,7 +82,7 @@ func (l *ordinary) startBeside(ctx context.Context, d traffic.Direction, from, t
 			}
 		}
 		run, err := l.rig.Lab.StartElephant(ctx, lab.Elephant{
-			From: bulk.from, To: bulk.to, CongestionControl: of.Congestion, Flows: of.Flows, Duration: 2 * (l.head() + loadLast),
+			From: bulk.from, To: bulk.to, CongestionControl: of.Congestion, Flows: of.Flows, Duration: 2 * (loadHead + loadLast),
 		})
 		if err != nil {
 			return nil, err
@@ -98,7 +99,7 @@ func (l *ordinary) startBeside(ctx context.Context, d traffic.Direction, from, t
 		if l.mix.FloodTimes != 0 {
 			load.Times, rate = 1, uint64(l.mix.FloodTimes*float64(rate))
 		}
-		b.flood, err = l.pod.Start(ctx, d, load, rate, l.head()+loadLast+l.tail())
+		b.flood, err = l.pod.Start(ctx, d, load, rate, loadHead+loadLast+besideTail)
 		if err != nil {
 			return nil, err
 		}
@@ -112,7 +113,7 @@ func (l *ordinary) startRequests(ctx context.Context, from, to *lab.Host, b *bes
 	if l.mix.Fetch {
 		b.pages, err = l.rig.Lab.StartHTTP(ctx, lab.HTTPLoad{
 			From: to, To: from, Concurrency: spec.Fetchers, ResponseBytes: bytesIn(fetchShare),
-			Duration: l.head() + loadLast + l.tail(), Timeout: giveUp,
+			Duration: loadHead + loadLast + besideTail, Timeout: giveUp,
 		})
 		if err != nil {
 			return err
@@ -121,7 +122,7 @@ func (l *ordinary) startRequests(ctx context.Context, from, to *lab.Host, b *bes
 	if l.mix.Stream {
 		b.stream, err = l.rig.Lab.StartEcho(ctx, lab.EchoLoad{
 			From: to, To: from, FrameBytes: frameBytes, PerSecond: perSecond,
-			Delay: l.head(), Duration: loadLast + l.tail(), Timeout: giveUp,
+			Delay: loadHead, Duration: loadLast + besideTail, Timeout: giveUp,
 		})
 		if err != nil {
 			return err

@@ -51,13 +51,6 @@ type ordinary struct {
 	mix      *spec.Mix
 }
 
-// head is when the calls begin: an emulated machine takes its time to start the bulk.
-func (l *ordinary) head() time.Duration { return loadHead + l.rig.Starting }
-
-// tail is how much longer than planned the loads beside the calls last, since these
-// begin late by the start of their processes: two for each of up to three.
-func (l *ordinary) tail() time.Duration { return max(besideTail, 3*l.rig.Starting) }
-
 func (l *ordinary) measure(ctx context.Context) error {
 	d := l.direction()
 	from, to := l.pod.Ends(d)
@@ -66,7 +59,7 @@ func (l *ordinary) measure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := wiremeter.Until(ctx, start+l.head()); err != nil {
+	if err := wiremeter.Until(ctx, start+loadHead); err != nil {
 		return err
 	}
 	marksDone, err := l.countMarks(d)
@@ -74,7 +67,7 @@ func (l *ordinary) measure(ctx context.Context) error {
 		return err
 	}
 	err = errors.Join(l.calls(ctx, from, to, b), marksDone())
-	end := start + l.head() + loadLast
+	end := start + loadHead + loadLast
 	// Bulk is last: what is measured beside it must not outlast it.
 	return errors.Join(err, l.besideDone(ctx, b), l.bulkDone(ctx, b.bulk, end), l.steadyWire(d, end-loadLast, end))
 }

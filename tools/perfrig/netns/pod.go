@@ -37,9 +37,8 @@ func (r *run) pod(ctx context.Context, rig *traffic.Rig) (*traffic.Target, error
 	if err != nil {
 		return nil, err
 	}
-	pod, node := end{t.Netns, t.IfName}, end{rig.Lab.Node(), t.HostIfName}
 	if r.cell.Phase.Kind == spec.Qdisc {
-		err = r.trees(pod, node)
+		err = doubles[r.cell.Phase.Discipline](end{rig.Lab.Node(), t.HostIfName}, r.cell.Rate)
 	}
 	if err := errors.Join(err, r.said.err()); err != nil {
 		return nil, errors.Join(err, t.Close(ctx))
@@ -73,42 +72,14 @@ func podweirKeys(p *spec.Phase) map[string]any {
 	return keys
 }
 
-// needs are the kinds of qdisc in a tree.
-var needs = map[string][]string{
-	"cilium": {"fq"},
-	"calico": {"tbf"},
-}
-
 // end is a device at an end of the pod's veth.
 type end struct {
 	ns     *lab.Netns
 	ifName string
 }
 
-// doubles are the disciplines, by what they do with the ends of the pod's veth, the
-// pod's and the node's.
-var doubles = map[string]func(r *run, pod, node end) error{
-	"cilium": func(r *run, pod, node end) error {
-		err := rivals.CiliumIngress(node.ns, node.ifName, r.cell.Rate)
-		if !ingressAlone(r.cell) {
-			err = errors.Join(err, rivals.CiliumEgress(pod.ns, pod.ifName, r.cell.Rate))
-		}
-		return err
-	},
-	"calico": func(r *run, _, node end) error { return rivals.Calico(node.ns, node.ifName, r.cell.Rate) },
-}
-
-// ingressAlone says that a workload does not depend on the limit of egress, which is
-// then left out: not every kernel has what it needs.
-func ingressAlone(c *spec.Cell) bool {
-	return c.Phase.Discipline == "cilium" && c.Workload.Direction == "ingress"
-}
-
-// trees puts a discipline on the pod's veth.
-func (r *run) trees(pod, node end) error {
-	double, ok := doubles[r.cell.Phase.Discipline]
-	if !ok {
-		return fmt.Errorf("no discipline %q", r.cell.Phase.Discipline)
-	}
-	return double(r, pod, node)
+// doubles are the disciplines, by what they do with the node's end of the pod's veth.
+var doubles = map[string]func(node end, bitsPerSec uint64) error{
+	"cilium": func(node end, bitsPerSec uint64) error { return rivals.CiliumIngress(node.ns, node.ifName, bitsPerSec) },
+	"calico": func(node end, bitsPerSec uint64) error { return rivals.Calico(node.ns, node.ifName, bitsPerSec) },
 }

@@ -18,7 +18,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -37,16 +36,11 @@ const (
 // Substrate is this machine.
 type Substrate struct {
 	root string
-	// Emulated says that the machine's processors are: two processes take a second
-	// to start.
-	Emulated bool
-	// lacks are the qdiscs that were requested, and whether they are missing.
-	lacks map[string]bool
 }
 
 // New returns the substrate of a checkout; root is its directory.
 func New(root string) *Substrate {
-	return &Substrate{root: root, lacks: map[string]bool{}}
+	return &Substrate{root: root}
 }
 
 // Machine describes the machine, and the plugin that is measured.
@@ -58,9 +52,6 @@ func (s *Substrate) Machine(ctx context.Context) (*record.Machine, error) {
 	m := &record.Machine{
 		Substrate: "netns", Kernel: unix.ByteSliceToString(u.Release[:]), CPU: lab.Processor(),
 		CPUs: runtime.NumCPU(), Commit: "unknown",
-	}
-	if s.Emulated {
-		m.Substrate = record.SubstrateVM
 	}
 	clang, err := os.ReadFile(filepath.Join(s.root, "bpf/CLANG_VERSION"))
 	if err != nil {
@@ -98,25 +89,24 @@ var workloads = map[spec.WorkloadKind]func(*run, context.Context) error{
 
 // run is one sample being taken.
 type run struct {
-	root     string
-	emulated bool
-	cell     *spec.Cell
-	into     *record.Sample
-	opts     lab.Options
-	said     *pluginLog
+	root string
+	cell *spec.Cell
+	into *record.Sample
+	opts lab.Options
+	said *pluginLog
 }
 
 // Run takes one sample in a lab of its own, or says in it why it cannot.
-func (s *Substrate) Run(ctx context.Context, r *spec.Run, into *record.Sample) (err error) {
+func (s *Substrate) Run(ctx context.Context, r *spec.Run, into *record.Sample) error {
 	work, ok := workloads[r.Cell.Workload.Kind]
 	if !ok {
 		return fmt.Errorf("workload %s is not one of this substrate", r.Cell.Workload.Kind)
 	}
-	if into.Unavailable, err = s.unavailable(ctx, &r.Cell); err != nil || into.Unavailable != "" {
-		return err
+	if into.Unavailable = s.unavailable(&r.Cell); into.Unavailable != "" {
+		return nil
 	}
 	into.Metrics = map[string]float64{}
-	one := &run{root: s.root, emulated: s.Emulated, cell: &r.Cell, into: into, opts: s.labOptions(), said: &pluginLog{}}
+	one := &run{root: s.root, cell: &r.Cell, into: into, opts: s.labOptions(), said: &pluginLog{}}
 	one.opts.PluginLog = one.said
 	return work(one, ctx)
 }
@@ -130,9 +120,6 @@ func (r *run) inRig(ctx context.Context, f func(*traffic.Rig, *traffic.Target) e
 	rig, err := traffic.NewRigWith(ctx, r.opts)
 	if err != nil {
 		return err
-	}
-	if r.emulated {
-		rig.Starting = time.Second
 	}
 	defer func() { err = errors.Join(err, rig.Close()) }()
 	pod, err := r.pod(ctx, rig)

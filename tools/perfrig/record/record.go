@@ -12,8 +12,7 @@ import (
 	"github.com/podweir/podweir/tools/perfrig/spec"
 )
 
-// SubstrateVM is the substrate of emulated machines, whose absolute times and
-// rates mean little.
+// SubstrateVM is the substrate of emulated machines, of which one campaign is kept.
 const SubstrateVM = "vm"
 
 // Machine is where samples were taken. All of it must be the same for a

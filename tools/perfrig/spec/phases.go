@@ -29,8 +29,7 @@ var (
 	bandwidthTuned = Phase{Name: "bandwidth-1.9-tuned", Kind: Bandwidth, BurstBits: tunedBurst}
 
 	// What users have who do not chain a plugin, by the doubles of package rivals:
-	// Cilium's policer of ingress and departure times of egress, which need fq,
-	// and Calico's token bucket.
+	// Cilium's policer of ingress, and Calico's token bucket.
 	cilium = Phase{Name: "cilium", Kind: Qdisc, Discipline: "cilium"}
 	calico = Phase{Name: "calico", Kind: Qdisc, Discipline: "calico"}
 

@@ -25,8 +25,7 @@ const (
 	Bandwidth Kind = "bandwidth-1.9"
 	// Podweir is this project's plugin.
 	Podweir Kind = "podweir"
-	// Qdisc is a queueing discipline put on both ends of the pod's veth by
-	// hand, which a kernel may lack.
+	// Qdisc is a double of another's limit, put on the pod's veth by hand.
 	Qdisc Kind = "qdisc"
 )
 
@@ -40,7 +39,7 @@ type Phase struct {
 	BurstBits uint64 `json:"burstBits,omitempty"`
 	// Keys are further keys of podweir's conflist entry.
 	Keys map[string]string `json:"keys,omitempty"`
-	// Discipline names the tree of a Qdisc phase.
+	// Discipline names the double of a Qdisc phase.
 	Discipline string `json:"discipline,omitempty"`
 }
 
