@@ -8,9 +8,11 @@ package repocheck
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -49,75 +51,26 @@ func Rules() []Rule {
 	}
 }
 
-// Load reads the tree below root. It skips .git, and what .gitignore's plain
-// patterns (no "!", no "**") name.
+// Load reads the tree below root, which has to be a checkout of git.
 func Load(root string) (*Tree, error) {
-	ignore, err := ignored(filepath.Join(root, ".gitignore"))
+	names, err := exec.Command("git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("list the files of %s: %w", root, err)
 	}
 	t := &Tree{}
-	err = filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(root, name)
-		if err != nil {
-			return err
-		}
-		rel = filepath.ToSlash(rel)
-		if rel == ".git" || ignore(rel, d.IsDir()) {
-			if d.IsDir() {
-				return filepath.SkipDir
-			}
-			return nil
-		}
-		if !d.Type().IsRegular() {
-			return nil
-		}
-		f := File{Path: rel}
+	for name := range strings.SplitSeq(strings.TrimSuffix(string(names), "\x00"), "\x00") {
+		f := File{Path: name}
 		if f.Is("*.md", "*.c", "*.h", "Makefile", "chart/*.json") {
-			if f.Data, err = os.ReadFile(name); err != nil {
-				return err
+			// One that is deleted, and not yet for git, is no file of the tree.
+			if f.Data, err = os.ReadFile(filepath.Join(root, name)); errors.Is(err, fs.ErrNotExist) {
+				continue
+			} else if err != nil {
+				return nil, err
 			}
 		}
 		t.Files = append(t.Files, f)
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read the tree %s: %w", root, err)
 	}
 	return t, nil
-}
-
-// ignored reads the patterns of a .gitignore.
-func ignored(file string) (func(rel string, dir bool) bool, error) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	var patterns []string
-	for line := range strings.Lines(string(data)) {
-		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
-			patterns = append(patterns, line)
-		}
-	}
-	return func(rel string, dir bool) bool {
-		for _, p := range patterns {
-			if onlyDir := strings.HasSuffix(p, "/"); onlyDir && !dir {
-				continue
-			}
-			p = strings.TrimSuffix(p, "/")
-			name := path.Base(rel)
-			if strings.HasPrefix(p, "/") {
-				p, name = p[1:], rel
-			}
-			if ok, err := path.Match(p, name); err == nil && ok {
-				return true
-			}
-		}
-		return false
-	}, nil
 }
 
 // Get returns the file of that path, nil if there is none.
