@@ -70,11 +70,3 @@ func TestScatter(t *testing.T) {
 		t.Error("a series without a number is in the chart")
 	}
 }
-
-// TestNothingToDraw is an error, not an empty picture.
-func TestNothingToDraw(t *testing.T) {
-	c := &figures.Scatter{Panels: []figures.Panel{{Title: "p", Dots: []figures.Dot{{Name: "a", X: 1}}}}}
-	if err := c.WriteSVG(io.Discard); err == nil {
-		t.Errorf("%+v was drawn", c)
-	}
-}

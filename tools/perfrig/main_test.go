@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"errors"
 	"flag"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -56,38 +55,6 @@ func TestReport(t *testing.T) {
 			if !strings.Contains(out.String(), want) {
 				t.Errorf("%s: the report lacks %q:\n%s", name, want, out.String())
 			}
-		}
-	}
-}
-
-// TestQuoteCheckFailsUntilQuoted: the check names the page and leaves it.
-func TestQuoteCheckFailsUntilQuoted(t *testing.T) {
-	root := t.TempDir()
-	page := filepath.Join(root, "README.md")
-	const stale = "<!-- figures: begin bars from netns -->\nold\n<!-- figures: end -->\n"
-	must.OK(t, errors.Join(os.Mkdir(filepath.Join(root, "docs"), 0o755), os.WriteFile(page, []byte(stale), 0o644)))
-	check := func() error { return command(t.Context(), []string{"quote", "-check", "-C", root}, &bytes.Buffer{}) }
-	if err := check(); err == nil || !strings.Contains(err.Error(), "README.md") {
-		t.Errorf("quote -check of a stale figure = %v, want an error that names the page", err)
-	}
-	if raw, err := os.ReadFile(page); err != nil || string(raw) != stale {
-		t.Errorf("quote -check wrote %q, %v", raw, err)
-	}
-	var out bytes.Buffer
-	if err := command(t.Context(), []string{"quote", "-C", root}, &out); err != nil || out.String() != "README.md\n" {
-		t.Errorf("quote = %v, printed %q, want the page", err, out.String())
-	}
-	if err := check(); err != nil {
-		t.Errorf("quote -check after quote = %v", err)
-	}
-}
-
-func TestPlanIsPrinted(t *testing.T) {
-	var out bytes.Buffer
-	must.OK(t, command(t.Context(), []string{"plan", "-profile", "rivals", "-only", "^mixed/.*strict#00"}, &out))
-	for _, want := range []string{"mixed/10M/podweir-strict#00\n", ": 1 runs, about 15s"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("plan lacks %q:\n%s", want, out.String())
 		}
 	}
 }

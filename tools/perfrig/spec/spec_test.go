@@ -77,21 +77,6 @@ func TestPlanHoldsEverySampleOfEveryCellOnce(t *testing.T) {
 	}
 }
 
-func ids(plan []Run) []string {
-	var out []string
-	for i := range plan {
-		out = append(out, plan[i].ID())
-	}
-	return out
-}
-
-// TestPlanIsTheSameAgain: a resumed campaign must have the order that it began with.
-func TestPlanIsTheSameAgain(t *testing.T) {
-	if diff := cmp.Diff(ids(example().Plan()), ids(example().Plan())); diff != "" {
-		t.Errorf("two plans of one spec differ:\n%s", diff)
-	}
-}
-
 // TestPlanInterleaves: no round begins before the last has ended, and the
 // phases that are compared stand beside one another, in changing order.
 func TestPlanInterleaves(t *testing.T) {
@@ -126,24 +111,5 @@ func TestPlanInterleaves(t *testing.T) {
 	}
 	if len(firsts) < 2 {
 		t.Errorf("every round of latency-ingress begins with %v", slices.Collect(maps.Keys(firsts)))
-	}
-}
-
-func TestDigestChangesWithTheSpec(t *testing.T) {
-	s, other := example(), example()
-	other.Blocks[0].Rates[1]++
-	if s.Digest() == other.Digest() {
-		t.Error("specs with different rates have one digest")
-	}
-	if s.Digest() != example().Digest() {
-		t.Error("one spec has two digests")
-	}
-}
-
-func TestRateName(t *testing.T) {
-	for rate, want := range map[uint64]string{0: "uncapped", 100_000: "100k", 10 * mbit: "10M", 1500 * mbit: "1500M", 10 * gbit: "10G"} {
-		if got := RateName(rate); got != want {
-			t.Errorf("RateName(%d) = %q, want %q", rate, got, want)
-		}
 	}
 }
