@@ -40,9 +40,11 @@ const (
 	maxBurstTime = 10 * time.Second
 )
 
-// errBurst describes what a burst may be.
-var errBurst = fmt.Errorf("a burst of 1 to 4G bits, written as a Kubernetes quantity in bits, or a time from %v to %v "+
-	"that is not more at the rate", minBurstTime, maxBurstTime)
+// errBurst describes what a burst may be. It is no variable: to format one is a part of each ADD's start.
+func errBurst() error {
+	return fmt.Errorf("a burst of 1 to 4G bits, written as a Kubernetes quantity in bits, or a time from %v to %v "+
+		"that is not more at the rate", minBurstTime, maxBurstTime)
+}
 
 // source is a value as it was found.
 type source struct {
@@ -342,13 +344,13 @@ func burstOf(s *source, rate units.BitRate) (units.Bytes, error) {
 	if strings.HasSuffix(s.value, "s") {
 		d, err := units.ParseDuration(s.value, minBurstTime, maxBurstTime)
 		if err != nil || rate.Bytes(d) > units.MaxBurst {
-			return 0, errBurst
+			return 0, errBurst()
 		}
 		return max(rate.Bytes(d), 1), nil
 	}
 	v, err := units.ParseSize(s.value)
 	if err != nil {
-		return 0, errBurst
+		return 0, errBurst()
 	}
 	if s.runtime && v == dockerFiller {
 		return 0, nil
@@ -358,7 +360,7 @@ func burstOf(s *source, rate units.BitRate) (units.Bytes, error) {
 		if s.runtime {
 			return 0, nil // a filler: the runtime was not asked for a burst
 		}
-		return 0, errBurst
+		return 0, errBurst()
 	}
 	return size, nil
 }

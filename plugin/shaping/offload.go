@@ -159,12 +159,20 @@ func (b *builder) offload() {
 	most := segments*b.mtu() + senderHeaders
 	switch {
 	case most > maxOffload:
-	case b.facts.Pacing && b.limit.Rate >= pacedFrom && b.limit.Packets != PacketsDevice:
+	case b.facts.Pacing && b.limit.mayPace():
 		p.Paced = true
 	case !b.bypassed():
 		p.OffloadBytes = most
 	}
 }
+
+// MayPace says that TCP in the pod is to be paced if its namespace has the sysctls.
+func (c *Config) MayPace() bool {
+	limit := c.part(terms.Egress)
+	return limit != nil && limit.mayPace()
+}
+
+func (l *Limit) mayPace() bool { return l.Rate >= pacedFrom && l.Packets != PacketsDevice }
 
 // OwnOffload says that a size is one that podweir gives senders in a pod at this MTU,
 // whatever the rate. Nobody else has a reason to choose such a size.
