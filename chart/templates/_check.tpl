@@ -32,8 +32,7 @@ of what the earlier chart did not have. An absent list, label or bound of Kubern
 none; these mean nothing. */}}
 {{- define "podweir.checkPresent" -}}
 {{- range $path := regexFindAll "[.A-Za-z]+" `
-image image.pullPolicy delivery defaults namespaces namespaces.interval startupTaint
-startupTaint.enabled admissionPolicy admissionPolicy.enabled admissionPolicy.actions liftCalicoLimits
+image image.pullPolicy delivery defaults namespaces namespaces.interval admissionPolicy admissionPolicy.enabled admissionPolicy.actions liftCalicoLimits
 liftCalicoLimits.enabled liftCalicoLimits.apiVersion logLevel logFormat doctorInterval health
 health.port cluster cluster.enabled cluster.port metrics metrics.port metrics.profiles metrics.tls
 metrics.tls.enabled metrics.service metrics.service.enabled metrics.podMonitor metrics.serviceMonitor
@@ -188,7 +187,7 @@ with a message that names no value, and takes the last of others. */}}
 {{- $args := list }}
 {{- /* Settings whose value is not set are refused, too: what belongs to them, such as a volume or
 the scheme of a monitor, would be missing. */}}
-{{- range $key := list "address" "cluster-address" "cluster-reader" "cni-bin-dir" "cni-conf-dir" "config" "cri-socket" "daemonset" "default" "delivery" "doctor-interval" "health-address" "log-format" "log-level" "namespace-interval" "node-name" "nri-socket" "pod" "pprof" "root" "startup-taint" "tls" "tls-dir" }}
+{{- range $key := list "address" "cluster-address" "cluster-reader" "cni-bin-dir" "cni-conf-dir" "config" "cri-socket" "daemonset" "default" "delivery" "doctor-interval" "health-address" "log-format" "log-level" "namespace-interval" "node-name" "nri-socket" "pod" "pprof" "root" "tls" "tls-dir" }}
 {{- $env = append $env (printf "PODWEIR_%s" (replace "-" "_" $key | upper)) }}
 {{- $args = append $args (printf "--%s" $key) }}
 {{- end }}

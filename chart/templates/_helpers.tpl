@@ -58,9 +58,6 @@ pprof: {{ .Values.metrics.profiles }}
 daemonset: {{ .Release.Namespace }}/{{ include "podweir.name" . }}
 {{- end }}
 namespace-interval: {{ .Values.namespaces.interval }}
-{{- if .Values.startupTaint.enabled }}
-startup-taint: {{ include "podweir.startupTaint" . }}
-{{- end }}
 # Where the node's root directory is in the container. The agent puts it
 # before the paths of directories and of the NRI socket.
 root: /host
@@ -114,16 +111,9 @@ nodeSelector:
 {{- with .Values.affinity }}
 affinity: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- if or .Values.tolerations .Values.startupTaint.enabled }}
+{{- with .Values.tolerations }}
 tolerations:
-  {{- with .Values.tolerations }}
   {{- toYaml . | nindent 2 }}
-  {{- end }}
-  {{- if .Values.startupTaint.enabled }}
-  # The agent takes this taint away.
-  - key: {{ include "podweir.startupTaint" . }}
-    operator: Exists
-  {{- end }}
 {{- end }}
 {{- end }}
 
@@ -182,11 +172,6 @@ empty list of annotations is a value: pods may set none. */}}
 {{- end }}
 {{- end }}
 {{- end }}
-{{- end }}
-
-{{- /* The key of the taint that keeps pods off a node until its agent is ready. */}}
-{{- define "podweir.startupTaint" -}}
-podweir.io/agent-not-ready
 {{- end }}
 
 {{- define "podweir.confDir" -}}

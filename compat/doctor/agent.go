@@ -110,7 +110,7 @@ func checkUnenforced(f *Facts) Finding {
 	case held:
 		return warns(shorten(bad), "limits that stay in place", "podweir status", bad...).of(pods)
 	default:
-		return breaks(shorten(bad), "no pod beyond its limit", "podweir status, and podweir doctor --probe", bad...).of(pods)
+		return breaks(shorten(bad), "no pod beyond its limit", "podweir status; podweir explain PW612", bad...).of(pods)
 	}
 }
 

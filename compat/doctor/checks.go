@@ -69,7 +69,6 @@ var runs = map[string]func(*Facts) Finding{
 	"PW612": checkUnenforced,
 	"PW613": checkAgent,
 	"PW614": checkGroups,
-	"PW701": probed(checkFlows),
 }
 
 // sights are about what the doctor can see, and not about what is wrong on the node: their
@@ -79,7 +78,7 @@ var sights = map[string]bool{"PW107": true, "PW108": true}
 // onPage finds on a page what the doctor needs of it; docs/contributing/doctor-checks.md
 // has the form.
 var onPage = regexp.MustCompile(`(?s)^# PW\d{3}: ([^\n]+)\n\n\*\*(fail|warn)\*\*, (\w+)\.( Needs [^\n]+?\.md\)\.)?(?: Only where a CNI of the family ` + "`(\\w+)`" + ` is in force or runs\.)?\n\n` +
-	`It looks at [^\n]+\. Why: ([^\n]+)\.\n\n(?:Only with ` + "`podweir doctor --probe`" + `\. It touches ([^\n]+)\.\n\n)?\*\*Cure\*\*: [^\n]+\.\n(?:\nSources: [^\n]+\n)?$`)
+	`It looks at [^\n]+\. Why: ([^\n]+)\.\n\n\*\*Cure\*\*: [^\n]+\.\n(?:\nSources: [^\n]+\n)?$`)
 
 var needed = regexp.MustCompile(`\[(PW\d{3})\]`)
 
@@ -92,7 +91,7 @@ func Checks() []Check {
 		c := Check{Code: code, Page: string(text), Sight: sights[code], run: runs[code]}
 		if m := onPage.FindSubmatch(text); m != nil { // a test holds each page to it
 			c.Title, c.Severity, c.Category, c.Family = string(m[1]), Severity(m[2]), Category(m[3]), string(m[5])
-			c.Why, c.Touches = string(m[6]), string(m[7])
+			c.Why = string(m[6])
 			for _, n := range needed.FindAllSubmatch(m[4], -1) {
 				c.Needs = append(c.Needs, string(n[1]))
 			}
@@ -134,9 +133,6 @@ var together = [][2]string{
 	{"PW602", "PW603"},
 	{"PW602", "PW609"},
 	{"PW602", "PW611"},
-	// The probe says who takes packets past the queue.
-	{"PW701", "PW506"},
-	{"PW701", "PW611"},
 	// A foreign file is in force: without it the rest is right.
 	{"PW201", "PW208"},
 	{"PW208", "PW202"},
@@ -189,7 +185,7 @@ func join(outcomes []Outcome) {
 		cause.Also = append(append(cause.Also, Also{other.Code, other.Seen}), other.Also...)
 		*other = Outcome{
 			Code: other.Code, Title: other.Title, Category: other.Category, Status: Skip, Seen: "part of " + cause.Code,
-			Touches: other.Touches, Page: other.Page,
+			Page: other.Page,
 		}
 	}
 }

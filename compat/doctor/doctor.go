@@ -55,10 +55,9 @@ const (
 	CategoryCNI      Category = "cni"
 	CategoryInstall  Category = "install"
 	CategoryDatapath Category = "datapath"
-	CategoryProbe    Category = "probe"
 )
 
-var categories = []Category{CategoryNode, CategoryCNI, CategoryInstall, CategoryDatapath, CategoryProbe}
+var categories = []Category{CategoryNode, CategoryCNI, CategoryInstall, CategoryDatapath}
 
 // Check is one thing that is looked at.
 type Check struct {
@@ -77,9 +76,6 @@ type Check struct {
 	Why string
 	// Page is all of it in Markdown: what is looked at, why, what to do, and sources.
 	Page string
-	// Touches says what the check makes or changes while it runs; only checks
-	// of a probe do. They are left out unless they are requested.
-	Touches string
 	// Sight says that it is about what the doctor can see, and not about what is wrong on the
 	// node: its finding comes last.
 	Sight bool
@@ -119,9 +115,8 @@ type Outcome struct {
 	Fix      string   `json:"fix,omitempty"`
 	Evidence []string `json:"evidence,omitempty"`
 	// Also are other checks that the same problem breaks.
-	Also    []Also `json:"also,omitempty"`
-	Touches string `json:"touches,omitempty"`
-	Page    string `json:"page"`
+	Also []Also `json:"also,omitempty"`
+	Page string `json:"page"`
 
 	about []string
 	sight bool
@@ -193,14 +188,11 @@ func last(o Outcome) int {
 	return 0
 }
 
-// outcomes runs every requested check.
+// outcomes runs every check.
 func outcomes(f *Facts) []Outcome {
 	var out []Outcome
 	status := map[string]Status{}
 	for _, c := range inOrder(Checks()) {
-		if c.Touches != "" && f.Probe == nil {
-			continue
-		}
 		o := c.outcome(f, status)
 		status[c.Code] = o.Status
 		out = append(out, o)
@@ -235,7 +227,7 @@ func (c *Check) outcome(f *Facts, status map[string]Status) Outcome {
 	}
 	o := Outcome{
 		Code: c.Code, Title: c.Title, Category: c.Category, Status: found.Status, Seen: terms.Runnable(found.Seen, f.run),
-		Expected: terms.Runnable(found.Expected, f.run), Fix: terms.Runnable(found.Fix, f.run), Evidence: found.Evidence, Touches: c.Touches, Page: Page(c.Code),
+		Expected: terms.Runnable(found.Expected, f.run), Fix: terms.Runnable(found.Fix, f.run), Evidence: found.Evidence, Page: Page(c.Code),
 		about: found.about, sight: c.Sight,
 	}
 	if o.Status == Fail || o.Status == Warn {
@@ -371,10 +363,8 @@ func (t *table) outcome(o *Outcome) {
 		t.part("expected", o.Expected)
 		t.part("why", o.Why)
 		t.part("fix", o.Fix)
-		t.part("touches", o.Touches)
 	case OK, Skip:
 		t.wrapped(fmt.Sprintf("%s %s ", mark, o.Code), len("✗ unknown PW000 ")-2, o.Title+": "+o.Seen)
-		t.part("touches", o.Touches)
 	}
 }
 

@@ -45,7 +45,6 @@ type node struct {
 	run     string
 	entry   func([]byte) error
 	fight   *doctor.Fight
-	prober  *prober
 	// told is podweir's entry as the node's settings make it, "" if they are not known.
 	told string
 	// inUse is the root of the report that is made.
@@ -185,9 +184,6 @@ func (n *node) facts(t *testing.T) *doctor.Facts {
 	opts := doctor.Options{
 		Run: n.run, Version: "v0.0.0-test", Entry: n.entry, Fight: n.fight, Settle: time.Millisecond,
 		Handed: func(*detect.Node) string { return n.told },
-	}
-	if n.prober != nil {
-		opts.Prober, opts.Watch = n.prober, time.Millisecond
 	}
 	if n.kernel != nil {
 		opts.Kernel = n.kernel

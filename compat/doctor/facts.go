@@ -198,8 +198,6 @@ type Facts struct {
 	fight        *Fight
 	Sandboxes    []Sandbox
 	SandboxesErr error
-	// Probe is what was tried, nil if nothing was to be.
-	Probe *Probe
 }
 
 // Options are what is given from outside.
@@ -207,10 +205,6 @@ type Options struct {
 	Version string
 	// Kernel may be nil.
 	Kernel Kernel
-	// Prober tries what a look does not tell; nil leaves that out.
-	Prober Prober
-	// Watch is how long the prober watches.
-	Watch time.Duration
 	// Settle is how long what looks wrong gets to come right, where pods that come
 	// and go look so; 0 is a second.
 	Settle time.Duration
@@ -289,9 +283,6 @@ func Gather(ctx context.Context, root fs.FS, node *detect.Node, opts Options) *F
 		settle := cmp.Or(opts.Settle, time.Second)
 		f.readQueues(ctx, k, settle)
 		f.forgetEnded(ctx, k, settle)
-	}
-	if opts.Prober != nil {
-		f.Probe = probe(ctx, &opts)
 	}
 	return f
 }

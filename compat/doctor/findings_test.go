@@ -552,7 +552,7 @@ func hookFindings() []finding {
 			n.kernel.unenforced = []doctor.Unenforced{
 				{What: "TAMPERED default/held", Held: true}, {What: "EXCEEDED default/greedy egress"},
 			}
-		}, want: doctor.Fail, seen: "EXCEEDED default/greedy egress", fix: "podweir doctor --probe"},
+		}, want: doctor.Fail, seen: "EXCEEDED default/greedy egress", fix: "podweir explain PW612"},
 		{name: "tampered but held", code: "PW612", node: aws, change: func(n *node) {
 			n.kernel.unenforced = []doctor.Unenforced{{What: "TAMPERED default/held", Held: true}}
 		}, want: doctor.Warn, seen: "TAMPERED default/held", fix: "podweir status"},
@@ -578,7 +578,7 @@ func hookFindings() []finding {
 		{name: "observed, enforced", code: "PW601", node: aws, change: func(n *node) { n.kernel.attached[0].Enforce = terms.Name(terms.EnforceObserve) }, want: doctor.OK, seen: "1 that are observed only, as is wanted"},
 		{name: "before the redirect", code: "PW506", node: cilium, change: func(n *node) {
 			n.kernel.attached[0].Ahead = []judge.Program{{Kind: terms.HookKindTCX, ProgramID: 9, Name: "tracer"}}
-		}, want: doctor.Warn, seen: "default/web ingress: tracer (program 9) before the redirect", fix: "--probe"},
+		}, want: doctor.Warn, seen: "default/web ingress: tracer (program 9) before the redirect", fix: "podweir status"},
 		{name: "before the redirect, with one answer", code: "PW506", node: cilium, change: func(n *node) {
 			n.kernel.attached[0].Ahead = []judge.Program{{Kind: terms.HookKindTCX, ProgramID: 9, Name: "tracer", Answer: judge.AnswerEnds}}
 		}, want: doctor.Fail, seen: "tracer (program 9) ends the chain for every packet, before the redirect", fix: "bpftool prog show"},
@@ -631,7 +631,7 @@ func hookFindings() []finding {
 // TestFindings breaks one thing at a time.
 func TestFindings(t *testing.T) {
 	all := slices.Concat(nodeFindings(), chainFindings(), deliveryFindings(), neighbourFindings(), shaperFindings(), modeFindings(), hookFindings(),
-		machineFindings(), probeFindings(), besideFindings())
+		machineFindings(), besideFindings())
 	bad := map[string]bool{}
 	for _, tc := range all {
 		t.Run(tc.code+" "+tc.name, func(t *testing.T) {

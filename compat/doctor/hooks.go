@@ -49,7 +49,7 @@ func checkAhead(f *Facts) Finding {
 			return found
 		case len(bad) > 0:
 			return breaks(shorten(bad)+" before the redirect to the ifb", "no program, or programs that answer TCX_NEXT (-1)",
-				"podweir doctor --probe shows whether packets bypass it; then ask its owner", bad...).of(pods)
+				"podweir status shows whether packets go past podweir (PAST); then ask its owner", bad...).of(pods)
 		case n == 0:
 			return holds("no limit waits on an ifb")
 		}

@@ -68,7 +68,6 @@ const head = `# Doctor codes
 
 ` + "`podweir doctor`" + ` checks whether podweir can work on a node, is wired in, and works beside everything else there. It changes nothing. It
 lists problems, and counts what is in order; ` + "`podweir doctor -v`" + ` lists that too. ` + "`podweir explain PW602`" + ` prints the page of a code.
-` + "`podweir doctor --probe`" + ` also watches the traffic of pods for some seconds (category probe).
 
 | result | meaning |
 | --- | --- |

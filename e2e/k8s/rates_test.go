@@ -97,36 +97,6 @@ func (p *pod) by(t *testing.T, status string) string {
 	return "nobody"
 }
 
-// TestPrivilegedStartupTaint taints a node as one that joins, and starts its agent again.
-func TestPrivilegedStartupTaint(t *testing.T) {
-	install(t, "startupTaint.enabled=true")
-	node := suite.Members[1]
-	kubectl(t, "taint", "node", node.Name, "podweir.io/agent-not-ready=:NoSchedule", "example.com/other=x:NoSchedule")
-	undo(t, "taint", "node", node.Name, "example.com/other-")
-	kubectl(t, "-n", namespace, "delete", "pod", agent(t, node))
-	eventually(t, 2*time.Minute, "startup taint of "+node.Name, func(context.Context) error {
-		taints := kubectl(t, "get", "node", node.Name, "-o", "jsonpath={.spec.taints[*].key}")
-		if strings.Contains(taints, "podweir.io/") {
-			return errors.New(taints)
-		}
-		return nil
-	})
-	if taints := kubectl(t, "get", "node", node.Name, "-o", "jsonpath={.spec.taints[*].key}"); !strings.Contains(taints, "example.com/other") {
-		t.Errorf("taints %q, want that another party's stays", taints)
-	}
-	green(t, node)
-	// The token of an agent is good for nothing else of the node, and for no other one.
-	for what, args := range map[string][]string{
-		"another node": {"annotate", "node", suite.Members[0].Name, "x=y"},
-		"a label":      {"label", "node", node.Name, "x=y"},
-	} {
-		as := []string{"--as=system:serviceaccount:" + namespace + ":podweir", "--as-group=system:serviceaccounts"}
-		if _, err := suite.Kubectl(t.Context(), "", append(as, args...)...); err == nil || !strings.Contains(err.Error(), "an agent of podweir may") {
-			t.Errorf("%s: %v, want the policy's refusal", what, err)
-		}
-	}
-}
-
 // TestPrivilegedAdmissionPolicy tries what a tenant may change of limits.
 func TestPrivilegedAdmissionPolicy(t *testing.T) {
 	install(t, "admissionPolicy.enabled=true")

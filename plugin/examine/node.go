@@ -33,7 +33,7 @@ import (
 )
 
 // Node is the node that is examined, in the namespaces that this process runs in. It
-// implements [doctor.Kernel], [doctor.Prober] and [detect.Live].
+// implements [doctor.Kernel] and [detect.Live].
 type Node struct {
 	Paths engine.Paths
 	// Root is the root directory of the node.
@@ -51,14 +51,11 @@ type Node struct {
 }
 
 // Doctor runs the doctor's checks on the node. Where and how to look comes from the
-// caller, who and what to ask from here; with a time to watch it probes too.
+// caller, who and what to ask from here.
 func (n *Node) Doctor(ctx context.Context, where detect.Options, how doctor.Options) *doctor.Report {
 	host := detect.HostRoot(n.Root)
 	where.Live = n
 	how.Version, how.Kernel, how.Entry = version.String(), n, checkEntry
-	if how.Watch > 0 {
-		how.Prober = n
-	}
 	return doctor.Run(doctor.Gather(ctx, host, detect.Read(ctx, host, where), how))
 }
 
@@ -359,54 +356,4 @@ func qdiscs(all []shaping.Qdisc, ours bool) []doctor.Qdisc {
 		out[i] = doctor.Qdisc{Kind: string(q.Kind), Root: q.Parent == shaping.RootParent, Ours: ours, BitsPerSec: uint64(q.Rate.BitRate())}
 	}
 	return out
-}
-
-// Flows reads the counters of every limit.
-func (n *Node) Flows(context.Context) ([]doctor.Flow, error) {
-	node, err := n.open()
-	if node == nil {
-		return nil, err
-	}
-	defer node.Close()
-	rep, err := status.Collect(node)
-	if err != nil {
-		return nil, err
-	}
-	var out []doctor.Flow
-	for i := range rep.Attachments {
-		a := &rep.Attachments[i]
-		if a.Error != "" {
-			continue // PW602 and PW608 tell
-		}
-		now := *a.Record()
-		now.Interface = a.Interface
-		carried, err := node.Carried(&now) // counted once: the device counts before the ifb gives packets back
-		passed := map[terms.Direction]doctor.Count{
-			terms.Ingress: {Packets: carried.ReceivedPackets, Bytes: carried.ReceivedBytes}, terms.Egress: {Packets: carried.SentPackets, Bytes: carried.SentBytes},
-		}
-		for _, d := range a.Directions {
-			one := doctor.Flow{
-				Pod: a.Name(), Direction: d.Direction, Device: a.Interface.HostName, Passed: passed[d.Direction.Is], Held: held(&d),
-			}
-			if err != nil {
-				one.Err = err.Error()
-			}
-			out = append(out, one)
-		}
-	}
-	return out, nil
-}
-
-// held is what the queue of a direction counted, or the program where there is
-// none.
-func held(d *status.Direction) doctor.Count {
-	if d.Qdisc != nil {
-		return doctor.Count{Packets: d.Qdisc.Packets + d.Qdisc.Drops, Bytes: d.Qdisc.Bytes}
-	}
-	var sum doctor.Count
-	for _, c := range d.Counters {
-		sum.Packets += c.Packets
-		sum.Bytes += c.Bytes
-	}
-	return sum
 }

@@ -151,7 +151,7 @@ const (
 
 // Of says of a limit in words what the cause is.
 func (c *Likely) Of(l *terms.Limit) string {
-	const names = "; podweir doctor --probe names it"
+	const names = "; podweir doctor names those that it sees (PW501, PW506)"
 	const pastQueue = "a process in the pod sends past the queue (CAP_NET_RAW), and "
 	switch {
 	case c.Cause == CauseTaken:

@@ -242,49 +242,9 @@ func TestTenantsCannotChangeTheRatesOfNamespaces(t *testing.T) {
 	}
 }
 
-// An agent's token is good for the taint of its own node, and for nothing else of any
-// node.
-func TestAgentChangesNothingOfANodeButItsTaint(t *testing.T) {
-	p := policy(t, map[string]any{"startupTaint": map[string]any{"enabled": true}}, "-node")
-	const account = "system:serviceaccount:kube-system:podweir"
-	agent := user.DefaultInfo{Name: account, Extra: map[string][]string{"authentication.kubernetes.io/node-name": {"n1"}}}
-	node := func(name string, change func(*core.Node), taints ...string) *core.Node {
-		n := &core.Node{ObjectMeta: meta.ObjectMeta{Name: name, Labels: annotations{"a": "b"}}}
-		for _, key := range taints {
-			n.Spec.Taints = append(n.Spec.Taints, core.Taint{Key: key, Effect: core.TaintEffectNoSchedule})
-		}
-		if change != nil {
-			change(n)
-		}
-		return n
-	}
-	const ours = "podweir.io/agent-not-ready"
-	for name, tc := range map[string]struct {
-		user        user.DefaultInfo
-		object, old *core.Node
-		want        string
-	}{
-		"its taint":                  {agent, node("n1", nil, "x"), node("n1", nil, "x", ours), ""},
-		"the last taint":             {agent, node("n1", nil), node("n1", nil, ours), ""},
-		"another node":               {agent, node("n2", nil), node("n2", nil, ours), "runs on alone"},
-		"a token of no node":         {user.DefaultInfo{Name: account}, node("n1", nil), node("n1", nil, ours), "runs on alone"},
-		"another party's taint":      {agent, node("n1", nil), node("n1", nil, "x", ours), "nothing else"},
-		"a taint that is added":      {agent, node("n1", nil, "x"), node("n1", nil, ours), "nothing else"},
-		"a label":                    {agent, node("n1", func(n *core.Node) { n.Labels["a"] = "c" }), node("n1", nil, ours), "nothing else"},
-		"an annotation":              {agent, node("n1", func(n *core.Node) { n.Annotations = annotations{"a": "c"} }), node("n1", nil, ours), "nothing else"},
-		"cordoned":                   {agent, node("n1", func(n *core.Node) { n.Spec.Unschedulable = true }), node("n1", nil, ours), "nothing else"},
-		"who is no agent of podweir": {user.DefaultInfo{Name: "admin"}, node("n2", func(n *core.Node) { n.Labels["a"] = "c" }), node("n2", nil), ""},
-	} {
-		got := ask(t, p, &request{object: tc.object, old: tc.old, user: tc.user})
-		if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
-			t.Errorf("%s: refused by %q, want %q", name, got, tc.want)
-		}
-	}
-}
-
 // Every policy is bound, and none comes where Kubernetes has none or nobody wants it.
 func TestPoliciesAreBound(t *testing.T) {
-	values := map[string]any{"startupTaint": map[string]any{"enabled": true}, "admissionPolicy": map[string]any{
+	values := map[string]any{"admissionPolicy": map[string]any{
 		"enabled": true, "actions": []any{"Audit", "Warn"}, "namespaceSelector": map[string]any{"matchLabels": map[string]any{"tenant": "yes"}},
 	}}
 	bound, policies := map[string]*admissionregistration.ValidatingAdmissionPolicyBinding{}, 0
@@ -304,13 +264,12 @@ func TestPoliciesAreBound(t *testing.T) {
 		switch {
 		case b == nil:
 			t.Errorf("%s is not bound", p.Name)
-		case strings.HasSuffix(p.Name, "-node"):
 		case len(b.Spec.ValidationActions) != 2 || b.Spec.MatchResources.NamespaceSelector.MatchLabels["tenant"] != "yes":
 			t.Errorf("%s is bound as %+v", p.Name, b.Spec)
 		}
 	}
-	if policies != 3 {
-		t.Errorf("%d policies, want 3", policies)
+	if policies != 2 {
+		t.Errorf("%d policies, want 2", policies)
 	}
 	for _, o := range objects(t, "1.34", nil) {
 		if _, ok := o.(*admissionregistration.ValidatingAdmissionPolicy); ok {

@@ -88,7 +88,6 @@ func everything() map[string]any {
 			"prometheusRule": map[string]any{"enabled": true, "labels": map[string]any{"team": "net"}},
 		},
 		"defaults":         map[string]any{"policy": "elephants", "horizon": "20ms", "maxRate": "1G", "unshapedSubnets": []any{"10.0.0.0/8", "fd00::/8"}},
-		"startupTaint":     map[string]any{"enabled": true},
 		"node":             map[string]any{"confDir": "/etc/cni/other.d", "binDir": "/opt/bin", "criSocket": "/run/x.sock"},
 		"serviceAccount":   map[string]any{"name": "other", "annotations": map[string]any{"a": "b"}},
 		"imagePullSecrets": []any{map[string]any{"name": "registry"}},

@@ -325,9 +325,6 @@ func TestRolesGrantOnlyWhatIsUsed(t *testing.T) {
 	}{
 		"own values":    {nil, always + "|namespaces[]: get" + own},
 		"no namespaces": {map[string]any{"namespaces": map[string]any{"interval": "0"}}, always + own},
-		"startup taint": {
-			map[string]any{"startupTaint": map[string]any{"enabled": true}}, always + "|namespaces[]: get|nodes[]: get,patch" + own,
-		},
 		// Whoever has a stolen token of an agent learns of tokens only where readers have to show them.
 		"no readers": {
 			map[string]any{"cluster": map[string]any{"enabled": false}}, always + "|namespaces[]: get|daemonsets[podweir]: list,watch",
@@ -345,30 +342,5 @@ func TestRolesGrantOnlyWhatIsUsed(t *testing.T) {
 		if got := strings.Join(got, "|"); got != tc.want {
 			t.Errorf("%s: rules = %q, want %q", name, got, tc.want)
 		}
-	}
-}
-
-// An agent that takes a taint away has to be where the taint is.
-func TestAgentToleratesItsStartupTaint(t *testing.T) {
-	for _, tolerations := range []any{nil, []any{}, []any{map[string]any{"key": "gpu", "operator": "Exists"}}} {
-		values := map[string]any{"startupTaint": map[string]any{"enabled": true}}
-		if tolerations != nil {
-			values["tolerations"] = tolerations
-		}
-		all := objects(t, "1.34", values)
-		pod := only[*apps.DaemonSet](t, all).Spec.Template.Spec
-		if !slices.ContainsFunc(pod.Tolerations, func(o core.Toleration) bool {
-			return o.Key == "podweir.io/agent-not-ready" && o.Operator == core.TolerationOpExists && o.Effect == ""
-		}) {
-			t.Errorf("%v: tolerations %v", tolerations, pod.Tolerations)
-		}
-		settings := only[*core.ConfigMap](t, all).Data["agent.yaml"]
-		if !strings.Contains(settings, "startup-taint: podweir.io/agent-not-ready\n") {
-			t.Errorf("the agent does not know the taint:\n%s", settings)
-		}
-	}
-	all := objects(t, "1.34", nil)
-	if settings := only[*core.ConfigMap](t, all).Data["agent.yaml"]; strings.Contains(settings, "startup-taint") {
-		t.Errorf("the agent knows a taint that nobody wants:\n%s", settings)
 	}
 }

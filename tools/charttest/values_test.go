@@ -43,7 +43,6 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"annotation of a rate's value":  {`defaults: {podAnnotations: [egress-rate=1G]}`, "podAnnotations"},
 		"namespaces without unit":       {`namespaces: {interval: "120"}`, "interval"},
 		"namespaces as a number":        {`namespaces: {interval: 0}`, "interval"},
-		"taint as a word":               {`startupTaint: {enabled: "yes"}`, "enabled"},
 		"action of a typo":              {`admissionPolicy: {actions: [deny]}`, "actions"},
 		"no action":                     {`admissionPolicy: {actions: []}`, "actions"},
 		"actions that exclude another":  {`admissionPolicy: {actions: [Deny, Warn]}`, "actions"},

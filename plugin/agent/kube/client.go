@@ -143,7 +143,7 @@ func statusOf(err error) int {
 const maxErrorBytes = 16 << 10
 
 // Do sends a request and returns the body of a successful answer, which the
-// caller closes. body is JSON, that of a PATCH a JSON Patch, nil for none. Any other answer is a
+// caller closes. body is JSON, nil for none. Any other answer is a
 // [*StatusError].
 func (c *Client) Do(ctx context.Context, method, path string, query url.Values, body []byte) (io.ReadCloser, error) {
 	h, err := c.transport()
@@ -158,11 +158,7 @@ func (c *Client) Do(ctx context.Context, method, path string, query url.Values, 
 	}
 	req.Header.Set("Accept", "application/json")
 	req.Header.Set("User-Agent", "podweir/"+version.String())
-	switch {
-	case body == nil:
-	case method == http.MethodPatch:
-		req.Header.Set("Content-Type", "application/json-patch+json")
-	default:
+	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
 	token, err := c.config.Token()

@@ -9,7 +9,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"regexp"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -76,7 +75,6 @@ func agentFlags(f *pflag.FlagSet) {
 	f.Duration("pass", reconcile.DefaultPass, "time between two looks at all pods; changes are noticed when they come")
 	f.Duration("doctor-interval", defaultDoctorInterval, "time between two runs of the doctor, 0 for none")
 	f.Duration("namespace-interval", defaultNamespaceInterval, "time after which the rates on a pod's Namespace are read again, 0 to read none")
-	f.String("startup-taint", "", "key of a taint, as podweir.io/agent-not-ready, to remove from this node when the agent is ready; none if empty")
 	f.String("log-level", "info", "debug, info, warn or error")
 	f.String("log-format", "json", "json or text")
 }
@@ -157,9 +155,6 @@ func agentLog(w io.Writer, format, level, run string) (*slog.Logger, error) {
 	}
 }
 
-// taintKey is what Kubernetes accepts as the key of a taint, a qualified name.
-var taintKey = regexp.MustCompile(`^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$`)
-
 // checkAgent returns everything that is wrong with the settings, by flag.
 func checkAgent(o *options) error {
 	var all error
@@ -185,9 +180,6 @@ func checkAgent(o *options) error {
 	}
 	if d := o.v.GetDuration("namespace-interval"); d != 0 && d < minNamespaceInterval {
 		fail("--namespace-interval %v is not accepted, want 0 or %v or more", d, minNamespaceInterval)
-	}
-	if key := o.v.GetString("startup-taint"); key != "" && !taintKey.MatchString(key) {
-		fail("--startup-taint %q is not accepted, want the key of a taint, as podweir.io/agent-not-ready, without value and effect", key)
 	}
 	if name := o.v.GetString("daemonset"); name != "" {
 		if _, _, err := uninstall.ParseName(name); err != nil {

@@ -45,7 +45,6 @@ type agentParts struct {
 	client      *kube.Client
 	watch       *kube.Watch
 	namespaces  *kube.Namespaces
-	taint       *kube.StartupTaint
 	recorder    *kube.Recorder
 	reconciler  *reconcile.Reconciler
 	nri         *onDemand
@@ -102,22 +101,7 @@ func newParts(cmd *cobra.Command, o *options, log *slog.Logger) (*agentParts, er
 		daemon.Part{Name: "groups", Waits: true, Run: a.divide},
 		daemon.Part{Name: "nri", Waits: true, Run: a.nri.run},
 		daemon.Part{Name: "node", Waits: true, Run: a.node.run})
-	if a.taint != nil {
-		a.parts = append(a.parts, daemon.Part{Name: "taint", Waits: true, Run: a.removeTaint})
-	}
 	return a, nil
-}
-
-// removeTaint lets pods come to the node when every part works.
-func (a *agentParts) removeTaint(ctx context.Context) error {
-	checks := a.checks()
-	return a.taint.Run(ctx, func() error {
-		var all error
-		for _, c := range checks {
-			all = errors.Join(all, c.Err())
-		}
-		return all
-	})
 }
 
 func (a *agentParts) makeDelivery(cmd *cobra.Command) error {
@@ -176,9 +160,6 @@ func (a *agentParts) makeKube() error {
 	a.recorder = kube.NewRecorder(client, name, a.o.runByReaders(), a.log)
 	if every := a.o.v.GetDuration("namespace-interval"); every != 0 {
 		a.namespaces = kube.NewNamespaces(client, a.watch, every, a.log)
-	}
-	if key := a.o.v.GetString("startup-taint"); key != "" {
-		a.taint = kube.NewStartupTaint(client, name, key, a.log)
 	}
 	if own := a.o.v.GetString("daemonset"); own != "" {
 		namespace, name, err := uninstall.ParseName(own)

@@ -99,7 +99,7 @@ func TestAgentSettingErrors(t *testing.T) {
 	root.SetErr(&stderr)
 	root.SetArgs([]string{
 		"agent", "--address", ":40000", "--pass", "1ms", "--doctor-interval", "1s", "--daemonset", "podweir", "--pod", "a/b",
-		"--namespace-interval", "1s", "--startup-taint", "podweir.io/agent-not-ready:NoSchedule",
+		"--namespace-interval", "1s",
 		"--cluster-address", ":99999", "--cluster-reader", "kube-system",
 	})
 	err := root.ExecuteContext(t.Context())
@@ -110,7 +110,7 @@ func TestAgentSettingErrors(t *testing.T) {
 		"--node-name", "spec.nodeName", "--address", "from 1 to 32767", "--pass 1ms", "1s or more", "--doctor-interval 1s",
 		"--daemonset", "namespace/name", "--pod", "namespace/name/UID",
 		"--cluster-address", `--cluster-reader "kube-system"`, "namespace/name of a ServiceAccount",
-		"--namespace-interval 1s", "0 or 10s or more", `--startup-taint "podweir.io/agent-not-ready:NoSchedule"`, "without value and effect",
+		"--namespace-interval 1s", "0 or 10s or more",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q in it", err, want)
@@ -136,8 +136,8 @@ func TestAgentLog(t *testing.T) {
 	if strings.Contains(out.String(), "quiet") || !strings.Contains(out.String(), "msg=loud") {
 		t.Errorf("log = %s, want the warning alone as text", out.String())
 	}
-	log.Error("limit exceeded", "error", errors.New("x; podweir doctor --probe names it"), "cause", "podweir gc")
-	if !strings.Contains(out.String(), terms.ByKubectl+" doctor --probe") || !strings.Contains(out.String(), terms.ByKubectl+" gc") {
+	log.Error("limit exceeded", "error", errors.New("x; podweir doctor names it"), "cause", "podweir gc")
+	if !strings.Contains(out.String(), terms.ByKubectl+" doctor") || !strings.Contains(out.String(), terms.ByKubectl+" gc") {
 		t.Errorf("log = %s, want commands that run where it is read", out.String())
 	}
 }

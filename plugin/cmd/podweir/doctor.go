@@ -32,9 +32,6 @@ const doctorTimeout = 10 * time.Second
 // set it.
 var patience = 1
 
-// The shortest watch still sees traffic of some packets a second.
-const minWatch, maxWatch = time.Second, time.Minute
-
 // exitError is an error with an exit status of its own.
 type exitError struct {
 	status int
@@ -48,9 +45,8 @@ func newDoctor(o *options) *cobra.Command {
 		Use:   "doctor",
 		Short: "Check whether podweir can work on this node and beside its CNI",
 		Long: "Check whether podweir can work on this node, is wired in, and works beside everything else there. It\n" +
-			"changes nothing. With --probe it also watches for some seconds and tries what a look does not tell; each such\n" +
-			"check names what it touches. Exit status 1 if a check failed, 2 if one could not be answered.",
-		Example: "  podweir doctor\n  podweir explain PW602\n  podweir doctor --probe\n  podweir doctor --root /host -o json",
+			"changes nothing. Exit status 1 if a check failed, 2 if one could not be answered.",
+		Example: "  podweir doctor\n  podweir explain PW602\n  podweir doctor --root /host -o json",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runDoctor(cmd, o) },
 	}
@@ -63,8 +59,6 @@ func newDoctor(o *options) *cobra.Command {
 	f.String("delivery", "", "how podweir gets into the set-up of pods, where it was requested: a node does not show nri and watch")
 	f.String("health-address", serve.DefaultHealthAddress, "loopback address on which the agent answers /readyz")
 	f.BoolP("verbose", "v", false, "list also what is in order, and what was skipped")
-	f.Bool("probe", false, "also watch the traffic of pods")
-	f.Duration("probe-time", 3*time.Second, "how long --probe watches, 1s to 1m")
 	f.Bool("strict", false, "let a warning count as a failure")
 	completeEnum(cmd, "delivery", deliveries()...)
 	return cmd
@@ -90,19 +84,12 @@ func runDoctor(cmd *cobra.Command, o *options) error {
 	if os.Geteuid() != 0 {
 		fmt.Fprintln(cmd.ErrOrStderr(), "podweir: without root most of the node is out of sight: run as root")
 	}
-	watch := time.Duration(0)
-	if o.v.GetBool("probe") {
-		watch = o.v.GetDuration("probe-time")
-		if watch < minWatch || watch > maxWatch {
-			return &exitError{doctor.ExitUnknown, fmt.Sprintf("--probe-time %v is not accepted, want %v to %v", watch, minWatch, maxWatch)}
-		}
-	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), time.Duration(patience)*doctorTimeout+watch)
+	ctx, cancel := context.WithTimeout(cmd.Context(), time.Duration(patience)*doctorTimeout)
 	defer cancel()
 	rep := o.asking().Doctor(ctx, detect.Options{
 		ConfDir: o.v.GetString("cni-conf-dir"), BinDir: o.v.GetString("cni-bin-dir"), Runtime: o.v.GetString("runtime"),
 		ToldRuntime: delivery.ToldRuntime(root),
-	}, doctor.Options{Delivery: profiles.Delivery(o.v.GetString("delivery")), Handed: handed(root), Fight: fought(root), Watch: watch, Run: runBy()})
+	}, doctor.Options{Delivery: profiles.Delivery(o.v.GetString("delivery")), Handed: handed(root), Fight: fought(root), Run: runBy()})
 	out := cmd.OutOrStdout()
 	format := doctor.Format{Short: !o.v.GetBool("verbose"), Color: isTerminal(out) && os.Getenv("NO_COLOR") == "", Explain: terms.Runnable("podweir explain", runBy())}
 	var err error

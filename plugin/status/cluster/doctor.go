@@ -85,7 +85,7 @@ func merge(all map[string]map[doctor.Status]*found, node string, o *doctor.Outco
 }
 
 var categories = []doctor.Category{
-	doctor.CategoryNode, doctor.CategoryCNI, doctor.CategoryInstall, doctor.CategoryDatapath, doctor.CategoryProbe,
+	doctor.CategoryNode, doctor.CategoryCNI, doctor.CategoryInstall, doctor.CategoryDatapath,
 }
 
 // inOrder are the codes as the doctor reports them: by category, then by code.

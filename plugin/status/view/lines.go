@@ -16,7 +16,7 @@ import (
 
 // What to do where packets go past podweir.
 const (
-	curePast  = "podweir doctor --probe names who takes them there"
+	curePast  = "podweir doctor names the programs of others on the way (PW501, PW502, PW506)"
 	cureAhead = "have its owner let packets on (-1), or take it off: podweir explain PW506"
 	// pastCeiling follows what goes past a queue that has a ceiling behind it.
 	pastCeiling = "a process in the pod goes around the queue with a packet socket, or took the queue away; the ceiling on the host side keeps the limit"

@@ -303,5 +303,5 @@ func unsure(pods []Pod) string {
 		return ""
 	}
 	return "Programs of others run before podweir's redirect, and packets that they take are not limited: " + few(all, "; ") +
-		". None went past just now; podweir doctor --probe watches for longer."
+		". None went past just now."
 }

@@ -223,7 +223,8 @@ func TestStatusLines(t *testing.T) {
 NOT LIMITED ns/pod-05
   cause  egress of eth0: its device carries 142 Mbit/s past podweir, which sees
          1.6 Mbit/s
-  cure   podweir doctor --probe names who takes them there
+  cure   podweir doctor names the programs of others on the way (PW501, PW502,
+         PW506)
 1 pod has a lower limit than it asks for.
 
 POD                      DIR      ASKED  LIMIT    NOW  DROPS   PAST  (bit/s)

@@ -62,7 +62,6 @@ type Server struct {
 	asked      []string
 	// failNamespaces is fail for namespaces alone.
 	failNamespaces int
-	nodes          map[string]*node
 }
 
 type kept struct {
@@ -79,14 +78,12 @@ type change struct {
 func New() *Server {
 	s := &Server{
 		version: 1, pods: make(map[string]kept), changed: make(chan struct{}), cut: make(chan struct{}), token: Token,
-		namespaces: map[string]map[string]string{"default": nil}, nodes: make(map[string]*node),
+		namespaces: map[string]map[string]string{"default": nil},
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/pods", s.getPods)
 	mux.HandleFunc("POST /api/v1/namespaces/{namespace}/events", s.postEvent)
 	mux.HandleFunc("GET /api/v1/namespaces/{name}", s.getNamespace)
-	mux.HandleFunc("GET /api/v1/nodes/{name}", s.getNode)
-	mux.HandleFunc("PATCH /api/v1/nodes/{name}", s.patchNode)
 	mux.HandleFunc("POST /apis/authentication.k8s.io/v1/tokenreviews", reviewToken)
 	mux.HandleFunc("POST /apis/authorization.k8s.io/v1/subjectaccessreviews", reviewAccess)
 	s.Server = httptest.NewUnstartedServer(s.guard(mux))
