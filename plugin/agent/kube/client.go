@@ -90,10 +90,7 @@ func (c *Client) transport() (*http.Client, error) {
 	if c.http != nil && bytes.Equal(authorities, c.authorities) {
 		return c.http, nil
 	}
-	conf := &tls.Config{
-		MinVersion: tls.VersionTLS12, ServerName: c.config.ServerName,
-		InsecureSkipVerify: c.config.Insecure, Certificates: c.config.Certificates,
-	}
+	conf := &tls.Config{MinVersion: tls.VersionTLS12}
 	if len(authorities) > 0 {
 		conf.RootCAs = x509.NewCertPool()
 		if !conf.RootCAs.AppendCertsFromPEM(authorities) {

@@ -6,7 +6,6 @@ package kube_test
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -505,42 +504,6 @@ func TestNotInACluster(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	if _, err := kube.InCluster(t.TempDir()); !errors.Is(err, kube.ErrNotInCluster) {
 		t.Errorf("InCluster = %v, want ErrNotInCluster", err)
-	}
-}
-
-func TestKubeconfig(t *testing.T) {
-	c := newCluster(t)
-	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate().Raw}))
-	file := func(user string) string {
-		path := filepath.Join(c.dir, "kubeconfig")
-		text := "current-context: here\ncontexts:\n- {name: other, context: {cluster: x, user: y}}\n" +
-			"- {name: here, context: {cluster: c, user: u}}\nclusters:\n- name: c\n  cluster: {server: \"" + c.URL +
-			"\", certificate-authority-data: " + ca + "}\nusers:\n- {name: u, user: " + user + "}\n"
-		must.OK(t, os.WriteFile(path, []byte(text), 0o600))
-		return path
-	}
-	c.Put(pod("a", nil))
-	for _, user := range []string{"{token: token-1}", "{tokenFile: token}"} {
-		conf, err := kube.FromKubeconfig(file(user))
-		if err != nil {
-			t.Fatalf("%s: %v", user, err)
-		}
-		if c.client, err = kube.NewClient(conf); err != nil {
-			t.Fatal(err)
-		}
-		_, changed := c.watch(t)
-		expect(t, changed, "a")
-	}
-	for user, part := range map[string]string{
-		"{exec: {command: aws}}":                 "exec is not accepted, want token",
-		"{username: u, password: p}":             "username is not accepted",
-		"{client-certificate-data: AAAA}":        "client certificate",
-		"{client-certificate-data: '*'}":         "line ",
-		"{client-certificate: there/is/nothing}": "there/is/nothing",
-	} {
-		if _, err := kube.FromKubeconfig(file(user)); err == nil || !strings.Contains(err.Error(), part) {
-			t.Errorf("user %s: %v, want %q in it", user, err, part)
-		}
 	}
 	if _, err := kube.NewClient(&kube.Config{Server: "10.0.0.1:6443"}); err == nil {
 		t.Error("a server without a scheme is accepted")

@@ -19,6 +19,7 @@ import (
 
 	daemon "github.com/podweir/podweir/plugin/agent"
 	"github.com/podweir/podweir/plugin/agent/delivery"
+	"github.com/podweir/podweir/plugin/agent/kube"
 	"github.com/podweir/podweir/plugin/agent/nri"
 	"github.com/podweir/podweir/plugin/agent/reconcile"
 	"github.com/podweir/podweir/plugin/agent/serve"
@@ -43,7 +44,7 @@ func newAgent(o *options) *cobra.Command {
 		Long: "Install podweir on the node, follow the primary CNI, keep every pod shaped as its annotations say, and serve\n" +
 			"metrics for Prometheus. No packet passes through the agent: pods stay shaped without it. SIGTERM ends it and\n" +
 			"leaves everything in place, unless its DaemonSet was deleted: then it removes podweir from the node.",
-		Example: "  podweir agent --node-name $(hostname) --kubeconfig /etc/kubernetes/admin.conf\n" +
+		Example: "  KUBERNETES_SERVICE_HOST=10.0.0.1 KUBERNETES_SERVICE_PORT=6443 podweir agent --node-name $(hostname) --credentials /etc/podweir\n" +
 			"  PODWEIR_ADDRESS=127.0.0.1:9479 podweir agent --config /etc/podweir/agent.yaml",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runAgent(cmd, o) },
@@ -61,7 +62,7 @@ func agentFlags(f *pflag.FlagSet) {
 	f.String("binary", "", "the podweir-cni to install; the one beside this program if empty")
 	f.StringArray("default", nil, "KEY=VALUE of the plugin's configuration for all pods of the node; may be repeated")
 	f.String("node-name", "", "name of this node in Kubernetes; required")
-	f.String("kubeconfig", "", "kubeconfig file; that of the pod's service account if empty")
+	f.String("credentials", kube.ServiceAccountDir, "directory with token and ca.crt for the API server that KUBERNETES_SERVICE_HOST and _PORT name")
 	f.String("nri-socket", nri.DefaultSocket, "socket for the delivery nri")
 	f.String("daemonset", "", "namespace/name of the DaemonSet that the agent belongs to, whose deletion is an uninstall; none if empty")
 	f.String("pod", "", "namespace/name/UID of the agent's own pod, for Events about the node; none if empty")

@@ -140,13 +140,7 @@ func (a *agentParts) decided(d delivery.Decision) {
 }
 
 func (a *agentParts) makeKube() error {
-	var config *kube.Config
-	var err error
-	if path := a.o.v.GetString("kubeconfig"); path != "" {
-		config, err = kube.FromKubeconfig(path)
-	} else {
-		config, err = kube.InCluster(kube.ServiceAccountDir)
-	}
+	config, err := kube.InCluster(a.o.v.GetString("credentials"))
 	if err != nil {
 		return err
 	}

@@ -81,10 +81,7 @@ func newTestNodeIn(t *testing.T, ns *testutil.NetNS, pins, run string) *testNode
 	}
 	n.write(t, "etc/cni/net.d/10-net.conflist", `{"cniVersion":"1.0.0","name":"net","plugins":[{"type":"ptp"}]}`)
 	n.write(t, "ca.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: n.api.Certificate().Raw})))
-	n.write(t, "kubeconfig", fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "t",
-"clusters": [{"name": "t", "cluster": {"server": %q, "certificate-authority": %q}}],
-"users": [{"name": "t", "user": {"token": %q}}],
-"contexts": [{"name": "t", "context": {"cluster": "t", "user": "t"}}]}`, n.api.URL, filepath.Join(n.root, "ca.crt"), apitest.Token))
+	n.write(t, "token", apitest.Token)
 	stop, err := n.runtime.Serve(filepath.Join(n.root, "run/containerd/containerd.sock"))
 	must.OK(t, err)
 	t.Cleanup(stop)
@@ -168,11 +165,12 @@ func (n *testNode) startAs(t *testing.T, by []string) *agentProcess {
 		t.Fatal(err)
 	}
 	argv := append(slices.Clip(by), os.Args[0],
-		"agent", "--root", n.root, "--pins", n.pins, "--run", n.run, "--node-name", "node", "--kubeconfig", filepath.Join(n.root, "kubeconfig"),
+		"agent", "--root", n.root, "--pins", n.pins, "--run", n.run, "--node-name", "node", "--credentials", n.root,
 		"--address", testMetrics, "--health-address", testHealth,
 		"--cluster-address", testCluster, "--cluster-reader", "kube-system/podweir-reader", "--binary", plugin, "--log-level", "info", "--doctor-interval", "0")
 	a.cmd = exec.CommandContext(t.Context(), argv[0], argv[1:]...)
-	a.cmd.Env = append(os.Environ(), envCommand+"=1")
+	host, port, _ := strings.Cut(strings.TrimPrefix(n.api.URL, "https://"), ":")
+	a.cmd.Env = append(os.Environ(), envCommand+"=1", "KUBERNETES_SERVICE_HOST="+host, "KUBERNETES_SERVICE_PORT="+port)
 	a.cmd.Stdout, a.cmd.Stderr = a, a
 	a.cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
 	a.cmd.Cancel = func() error { return a.cmd.Process.Signal(unix.SIGTERM) }
