@@ -5,16 +5,13 @@ package kube
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -111,13 +108,10 @@ const (
 	retryMin   = 500 * time.Millisecond
 	retryMax   = 30 * time.Second
 	watchLives = 10 * time.Second
-	// watchSeconds is how long the server is asked to keep a watch, at least;
-	// up to twice as long by chance, so that nodes do not come all at once.
-	watchSeconds = 300
+	// watchFor is how long the server is asked to keep a watch, at least; up to twice as long
+	// by chance, so that nodes do not come all at once.
+	watchFor = 5 * time.Minute
 )
-
-// errExpired means that the server does not know the version any more.
-var errExpired = errors.New("resource version has expired")
 
 // Run reads the list and then watches until the context ends, whatever the
 // server answers, and returns nil. It calls changed with the UID of every pod
@@ -210,23 +204,14 @@ func (w *Watch) query() url.Values {
 
 const podsPath = "/api/v1/pods"
 
-// list reads all pods, one after the other: the answer is never in memory as a
-// whole. It returns them by their UIDs, and the version that they are of.
+// list reads all pods. It returns them by their UIDs, and the version that they are of.
 func (w *Watch) list(ctx context.Context) (pods map[string]Pod, version string, err error) {
 	q := w.query()
 	// From the server's cache, which costs it no read of its store.
 	q.Set("resourceVersion", "0")
-	body, err := w.client.Do(ctx, http.MethodGet, podsPath, q, nil)
-	if err != nil {
-		return nil, "", err
-	}
-	defer func() { _ = body.Close() }()
 	pods = make(map[string]Pod)
-	version, err = decodeList(body, func(p Pod) { pods[p.UID] = p })
-	if err != nil {
-		return nil, "", fmt.Errorf("list of pods: %w", err)
-	}
-	return pods, version, nil
+	version, err = w.client.list(ctx, podsPath, q, "PodList", func(m *manifest) { pods[m.Metadata.UID] = m.pod() })
+	return pods, version, err
 }
 
 // replace keeps a list in place of the one before, and returns the UIDs of the
@@ -249,108 +234,17 @@ func (w *Watch) replace(pods map[string]Pod) (news []string) {
 	return news
 }
 
-// decodeList reads a PodList and calls each for every pod.
-func decodeList(body io.Reader, each func(Pod)) (version string, err error) {
-	dec := json.NewDecoder(body)
-	if _, err := dec.Token(); err != nil {
-		return "", err
-	}
-	for dec.More() {
-		name, err := dec.Token()
-		if err != nil {
-			return "", err
-		}
-		switch name {
-		case "metadata":
-			var m struct {
-				ResourceVersion string `json:"resourceVersion"`
-			}
-			err = dec.Decode(&m)
-			version = m.ResourceVersion
-		case "items":
-			err = decodeItems(dec, each)
-		default:
-			err = dec.Decode(&struct{}{})
-			if _, other := errors.AsType[*json.UnmarshalTypeError](err); other {
-				err = nil
-			}
-		}
-		if err != nil {
-			return "", err
-		}
-	}
-	if _, err := dec.Token(); err != nil {
-		return "", err
-	}
-	if version == "" {
-		return "", errors.New("no resourceVersion: not a list of pods")
-	}
-	return version, nil
-}
-
-func decodeItems(dec *json.Decoder, each func(Pod)) error {
-	// null, or the beginning of an array.
-	if t, err := dec.Token(); err != nil || t == nil {
-		return err
-	}
-	for dec.More() {
-		var m manifest
-		if err := dec.Decode(&m); err != nil {
-			return err
-		}
-		each(m.pod())
-	}
-	_, err := dec.Token()
-	return err
-}
-
 // watch follows the changes since a version and returns the last one that it
 // came to. A watch that the server ended in order is no error.
 func (w *Watch) watch(ctx context.Context, since string, changed func(string)) (string, error) {
-	q := w.query()
-	q.Set("watch", "true")
-	q.Set("resourceVersion", since)
-	q.Set("allowWatchBookmarks", "true")
-	q.Set("timeoutSeconds", strconv.Itoa(watchSeconds+rand.IntN(watchSeconds)))
-	body, err := w.client.Do(ctx, http.MethodGet, podsPath, q, nil)
-	if err != nil {
-		return since, err
-	}
-	defer func() { _ = body.Close() }()
-	w.nowCurrent(nil, changed)
-	dec := json.NewDecoder(body)
-	for {
-		var e watchEvent
-		err := dec.Decode(&e)
-		if errors.Is(err, io.EOF) {
-			return since, nil
-		}
-		if err != nil {
-			return since, fmt.Errorf("watch of pods: %w", err)
-		}
-		if e.Type == "ERROR" {
-			return since, e.failure()
-		}
-		m := &e.Object.manifest
-		if m.Metadata.ResourceVersion != "" {
-			since = m.Metadata.ResourceVersion
-		}
-		switch e.Type {
-		case "ADDED", "MODIFIED":
-			w.put(m.pod(), changed)
-		case "DELETED":
+	opened := func() { w.nowCurrent(nil, changed) }
+	return w.client.follow(ctx, podsPath, w.query(), since, watchFor+rand.N(watchFor), opened, func(m *manifest, gone bool) {
+		if gone {
 			w.drop(m.Metadata.UID, changed)
+			return
 		}
-	}
-}
-
-// failure is the error that a watch was told.
-func (e *watchEvent) failure() error {
-	o := &e.Object
-	if o.Code == http.StatusGone || o.Reason == "Expired" {
-		return fmt.Errorf("%w: %s", errExpired, o.Message)
-	}
-	return &StatusError{Code: o.Code, Reason: o.Reason, Message: o.Message}
+		w.put(m.pod(), changed)
+	})
 }
 
 func (w *Watch) put(p Pod, changed func(string)) {

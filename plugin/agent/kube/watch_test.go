@@ -9,8 +9,10 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,6 +24,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/agent/kube"
 	"github.com/podweir/podweir/plugin/agent/kube/apitest"
+	"github.com/podweir/podweir/plugin/agent/uninstall"
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/testutil/logged"
 	"github.com/podweir/podweir/plugin/testutil/must"
@@ -490,7 +493,7 @@ func FuzzWatchEvent(f *testing.F) {
 // FuzzPodList: no list breaks the decoder, and one without a version is an error.
 func FuzzPodList(f *testing.F) {
 	f.Add([]byte(`{"kind":"PodList","metadata":{"resourceVersion":"1"},"items":[` + aPod + `,` + aPod + `]}`))
-	f.Add([]byte(`{"items":null,"metadata":{"resourceVersion":"1"},"x":[1,{}]}`))
+	f.Add([]byte(`{"kind":"PodList","items":null,"metadata":{"resourceVersion":"1"},"x":[1,{}]}`))
 	f.Add([]byte(`{"items":[{"metadata":{"annotations":[]}}]}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		version, err := kube.DecodeList(bytes.NewReader(raw), func(p kube.Pod) { checkKept(t, &p) })
@@ -545,5 +548,57 @@ func TestMayGet(t *testing.T) {
 	c.Fail(http.StatusForbidden)
 	if got, err := c.client.MayGet(t.Context(), "prometheus:"+apitest.Scrapers, "/metrics"); got || err == nil || !strings.Contains(err.Error(), "TokenReview") {
 		t.Errorf("MayGet without the right to review = %v, %v, want an error that names the review", got, err)
+	}
+}
+
+// An empty list of a DaemonSet means that podweir is uninstalled: nothing but a whole list
+// of the kind is one.
+func TestDaemonSet(t *testing.T) {
+	t.Parallel()
+	const one, none = `{"kind":"DaemonSetList","metadata":{"resourceVersion":"7"},"items":[{"metadata":{"name":"podweir","uid":"a"}}]}`,
+		`{"kind":"DaemonSetList","metadata":{"resourceVersion":"8"},"items":[]}`
+	going := strings.Replace(one, `"uid"`, `"deletionTimestamp":"2026-01-01T00:00:00Z","uid"`, 1)
+	event := func(kind, name string) string {
+		return `{"type":"` + kind + `","object":{"metadata":{"name":"` + name + `","uid":"a"}}}` + "\n"
+	}
+	exists, gone := uninstall.Event{Kind: uninstall.Exists, Object: uninstall.Object{UID: "a"}}, uninstall.Event{Kind: uninstall.Gone, Object: uninstall.Object{UID: "a"}}
+	for name, tc := range map[string]struct {
+		list, watch string
+		found       []uninstall.Object
+		events      []uninstall.Event
+		fails       bool
+	}{
+		"one":             {one, event("ADDED", "podweir") + event("BOOKMARK", "") + event("DELETED", "other") + event("DELETED", "podweir"), []uninstall.Object{{UID: "a"}}, []uninstall.Event{exists, gone}, false},
+		"none":            {none, "", nil, nil, false},
+		"one that goes":   {going, "", []uninstall.Object{{UID: "a", Deleting: true}}, nil, false},
+		"another":         {strings.Replace(one, "podweir", "other", 1), "", nil, nil, false},
+		"a status":        {`{"kind":"Status","metadata":{},"code":403}`, `{"type":"ERROR","object":{"code":410}}` + event("DELETED", "podweir"), nil, nil, true},
+		"another kind":    {strings.Replace(none, "DaemonSet", "Pod", 1), "<html>", nil, nil, true},
+		"nothing":         {"", event("DELETED", "podweir")[:50], nil, nil, true},
+		"an empty object": {"{}", "[]", nil, nil, true},
+		"half a list":     {none[:40], "{", nil, nil, true},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			q := r.URL.Query()
+			if r.URL.Path != "/apis/apps/v1/namespaces/kube-system/daemonsets" || q.Get("fieldSelector") != "metadata.name=podweir" || q.Get("resourceVersion") == "0" {
+				t.Errorf("asked %v", r.URL)
+			}
+			_, _ = io.WriteString(w, map[bool]string{false: tc.list, true: tc.watch}[q.Has("watch")])
+		}))
+		client, err := kube.NewClient(&kube.Config{
+			Server: server.URL, Token: func() (string, error) { return "", nil }, CA: func() ([]byte, error) { return nil, nil },
+		})
+		must.OK(t, err)
+		d := kube.NewDaemonSet(client, "kube-system", "podweir")
+		found, version, err := d.List(t.Context())
+		if !cmp.Equal(tc.found, found) || (err != nil) != tc.fails || (version == "") != tc.fails {
+			t.Errorf("%s: List = %v, %q, %v, want %v, error %v", name, found, version, err, tc.found, tc.fails)
+		}
+		var events []uninstall.Event
+		err = d.Watch(t.Context(), "7", func(e uninstall.Event) { events = append(events, e) })
+		if !cmp.Equal(tc.events, events) || (err != nil) != tc.fails {
+			t.Errorf("%s: Watch = %v with %v, want %v, error %v", name, err, events, tc.events, tc.fails)
+		}
+		server.Close()
 	}
 }

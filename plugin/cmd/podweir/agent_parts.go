@@ -160,7 +160,7 @@ func (a *agentParts) makeKube() error {
 		if err != nil {
 			return err
 		}
-		a.watcher = uninstall.New(uninstall.NewDaemonSets(client, namespace, name), a.log)
+		a.watcher = uninstall.New(kube.NewDaemonSet(client, namespace, name), a.log)
 		a.parts = append(a.parts, daemon.Part{Name: "daemonset", Run: func(ctx context.Context) error {
 			a.watcher.Run(ctx)
 			return nil
