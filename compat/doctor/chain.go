@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"maps"
 	"path"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -134,52 +133,19 @@ func byHand(own conflist.File) bool { return own.Network != nil && own.Network.M
 // handMade compares a file that no agent updates with its original: both have the same
 // plugins with the same settings, except podweir in one and bandwidth in the other.
 func handMade(own, original *conflist.File) Finding {
-	others := func(n *conflist.Network) (types []string, plugins []conflist.Plugin) {
-		for _, p := range n.Plugins {
-			if p.Type != conflist.Type && p.Type != "bandwidth" {
-				types, plugins = append(types, p.Type), append(plugins, p)
-			}
+	var differ []string
+	for _, plugin := range append(original.Network.Without(own.Network), own.Network.Without(original.Network)...) {
+		if plugin != conflist.Type && plugin != "bandwidth" && !slices.Contains(differ, plugin) {
+			differ = append(differ, plugin)
 		}
-		return types, plugins
 	}
-	ownTypes, ownPlugins := others(own.Network)
-	types, plugins := others(original.Network)
 	const fix = "podweir install: it writes its own file, and keeps this one for podweir uninstall"
 	seen := own.Name + " was made by hand and is not followed"
-	if !slices.Equal(ownTypes, types) {
-		return warns(seen+", and "+original.Name+" has other plugins now", "the plugins of "+original.Name+" and podweir-cni", fix, own.Name).of([]string{original.Name})
-	}
-	var differ []string
-	for i := range plugins {
-		if keys := differentKeys(ownPlugins[i].Raw, plugins[i].Raw); len(keys) > 0 {
-			differ = append(differ, types[i]+" has another "+strings.Join(keys, ", "))
-		}
-	}
 	if len(differ) > 0 {
-		return warns(seen+", and "+original.Name+" has other settings now: "+strings.Join(differ, "; "),
-			"the settings of "+original.Name, fix, own.Name).of([]string{original.Name})
+		return warns(seen+", and "+original.Name+" has now otherwise: "+strings.Join(differ, ", "),
+			"the plugins of "+original.Name+" with their settings, and podweir-cni", fix, own.Name).of([]string{original.Name})
 	}
 	return holds(seen+"; it has the plugins of "+original.Name+". To have it followed: "+fix, own.Name)
-}
-
-// differentKeys are the keys of two JSON objects whose values differ, however they are written.
-func differentKeys(a, b []byte) []string {
-	var x, y map[string]any
-	if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
-		return []string{"form"}
-	}
-	differ := map[string]bool{}
-	for key := range x {
-		if _, there := y[key]; !there || !reflect.DeepEqual(x[key], y[key]) {
-			differ[key] = true
-		}
-	}
-	for key := range y {
-		if _, there := x[key]; !there {
-			differ[key] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(differ))
 }
 
 // installed says whether a plugin is in a directory of plugins.

@@ -288,8 +288,8 @@ func chainFindings() []finding {
 		{name: "by hand, other settings", code: "PW203", node: aws, change: func(n *node) {
 			set(own, byHand("aws-cni", "egress-cni"))(n)
 			n.files[net+"10-aws.conflist"] = `{"name":"aws-cni","plugins":[{"mtu":"9001", "type":"aws-cni"},{"type": "egress-cni","enabled":true}]}`
-		}, want: doctor.Warn, seen: "10-aws.conflist has other settings now: aws-cni has another mtu; egress-cni has another enabled", fix: "podweir install"},
-		{name: "by hand, and old", code: "PW203", node: aws, change: set(own, byHand("aws-cni")), want: doctor.Warn, seen: "made by hand and is not followed, and 10-aws.conflist has other plugins now", fix: "podweir install"},
+		}, want: doctor.Warn, seen: "10-aws.conflist has now otherwise: aws-cni, egress-cni", fix: "podweir install"},
+		{name: "by hand, and old", code: "PW203", node: aws, change: set(own, byHand("aws-cni")), want: doctor.Warn, seen: "made by hand and is not followed, and 10-aws.conflist has now otherwise: aws-cni, egress-cni", fix: "podweir install"},
 		{name: "two files", code: "PW203", node: aws, change: func(n *node) { n.files[net+"00-podweir-11.conflist"] = n.files[own] }, want: doctor.Fail, seen: "2 files", fix: "rm "},
 		{name: "original gone", code: "PW204", node: aws, change: func(n *node) { delete(n.files, net+"10-aws.conflist") }, want: doctor.Fail, seen: "has no configuration", fix: "rm /etc/cni/net.d/00-podweir-10-aws.conflist"},
 		{name: "primary restarts", code: "PW204", node: aws, change: func(n *node) { n.sockets = []string{"/x"} }, want: doctor.OK, seen: "serves pods now: no"},
