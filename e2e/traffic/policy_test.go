@@ -7,8 +7,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net/netip"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,6 +24,7 @@ import (
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
 	"github.com/podweir/podweir/plugin/testutil/must"
+	"github.com/podweir/podweir/plugin/units"
 )
 
 // Traffic with exempt subnets is neither charged nor held.
@@ -222,47 +226,105 @@ func TestPrivilegedIngressByIFBHoldsTheCap(t *testing.T) {
 	}
 }
 
-// The queue of ingress moves to an ifb and back, as where Cilium gets other settings, while
-// three times the cap arrive.
-func TestPrivilegedQueueMovesUnderAFlood(t *testing.T) {
-	testutil.RequireQdisc(t, "ifb")
+// Whatever changes in how a running pod is limited, the limit holds meanwhile: three times the cap
+// arrive, and a connection is kept beside them.
+func TestPrivilegedLimitChangesUnderAFlood(t *testing.T) {
+	testutil.RequireQdisc(t, "ifb", "htb")
 	const capacity = 20 * mbit
-	beside(t, capacity)
-	r := newRig(t)
-	pod := shaped(t, r, capacity, nil)
-	var node *engine.Node
-	must.OK(t, r.Lab.Node().Do(func() (err error) {
-		node, err = engine.Open(engine.DefaultPaths)
-		return err
-	}))
-	t.Cleanup(node.Close)
-	processors, err := lab.WatchProcessors()
-	must.OK(t, err)
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	o, err := pod.Start(ctx, Ingress, UDP, 3*capacity, time.Minute)
-	must.OK(t, err)
-	until(t, time.Second)
-	id := attach.ID{Network: "net1", ContainerID: pod.ContainerID, IfName: pod.IfName}
-	for _, place := range []terms.Place{terms.PlaceIFB, terms.PlaceHost, terms.PlaceIFB} {
-		if _, err := node.Set(t.Context(), id, func(c *shaping.Config) error {
-			c.Ingress.Place = place
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
-		until(t, 1100*time.Millisecond)
+	type change = func(*shaping.Config, *shaping.Limit)
+	place := func(p terms.Place) change { return func(_ *shaping.Config, l *shaping.Limit) { l.Place = p } }
+	queue := func(q terms.Queue) change { return func(_ *shaping.Config, l *shaping.Limit) { l.Queue = q } }
+	policy := func(p terms.Policy) change { return func(_ *shaping.Config, l *shaping.Limit) { l.Policy = p } }
+	mode := func(m terms.Mode, q terms.Queue) change {
+		return func(_ *shaping.Config, l *shaping.Limit) { l.Mode, l.Queue = m, q }
 	}
-	from := o.Started + 500*time.Millisecond
-	series, err := pod.Wire(Ingress, from, wiremeter.Now())
-	must.OK(t, err)
-	worst, shorter := series.Worst(time.Second), series.Worst(100*time.Millisecond)
-	away := min(processors.Stop(), longestAway)
-	t.Logf("worst second %.4f of the cap, worst 100 ms %.3f", float64(worst)*8/capacity, float64(shorter)*80/capacity)
-	// Each queue may be one packet late, and the new one begins with its burst.
-	const packets = 2 * 1514
-	if most := capacity/8*(1.01+away.Seconds()) + packets; float64(worst) > most {
-		t.Errorf("%d bytes in a second, want %.0f at most", worst, most)
+	exempt := func(subnets ...netip.Prefix) change {
+		return func(c *shaping.Config, _ *shaping.Limit) { c.Unshaped = subnets }
+	}
+	group := func(rate units.BitRate) change { return func(_ *shaping.Config, l *shaping.Limit) { l.Group = rate } }
+	burst := func(b units.Bytes) change { return func(_ *shaping.Config, l *shaping.Limit) { l.Burst = b } }
+	for name, changes := range map[string][]change{
+		"place":                 {place(terms.PlaceIFB), place(terms.PlaceHost), place(terms.PlaceIFB)},
+		"policing":              {queue(terms.QueueNone), queue(terms.QueueAuto), queue(terms.QueueNone), queue(terms.QueueAuto)},
+		"policing and ifb":      {place(terms.PlaceIFB), queue(terms.QueueNone), queue(terms.QueueAuto)},
+		"policing by TCX":       {mode(terms.ModeTCXPodSide, terms.QueueNone), mode(terms.ModeAuto, terms.QueueAuto), mode(terms.ModeTCXHostSide, terms.QueueAuto), mode(terms.ModeAuto, terms.QueueAuto)},
+		"policy":                {policy(terms.PolicyFlat), policy(terms.PolicyStrict), policy(terms.PolicyElephants), policy(terms.PolicyStrict)},
+		"exempt subnets":        {exempt(netip.MustParsePrefix("203.0.113.0/24")), exempt(netip.MustParsePrefix("198.51.100.0/24")), exempt()},
+		"exempt subnets, group": {group(80 * capacity), exempt(netip.MustParsePrefix("203.0.113.0/24")), exempt(), group(0)},
+		"burst":                 {burst(40_000), burst(capacity / 800)},
+	} {
+		for _, d := range Directions {
+			if d == Egress && strings.Contains(name, "place") {
+				continue
+			}
+			t.Run(name+"/"+d.String(), func(t *testing.T) {
+				beside(t, capacity)
+				r := newRig(t)
+				network, err := r.Lab.Network("changes", lab.PodweirEntry(nil))
+				must.OK(t, err)
+				made, err := network.Pod(t.Context(), lab.PodOptions{Bandwidth: lab.RuntimeBandwidth(capacity), Namespace: "changes"})
+				must.OK(t, err)
+				pod := &Target{Pod: made, rig: r}
+				must.OK(t, pod.freshMeters())
+				t.Cleanup(func() { _ = pod.closeMeters() })
+				var node *engine.Node
+				must.OK(t, r.Lab.Node().Do(func() (err error) {
+					node, err = engine.Open(engine.DefaultPaths)
+					return err
+				}))
+				t.Cleanup(node.Close)
+				processors, err := lab.WatchProcessors()
+				must.OK(t, err)
+				last := time.Duration(len(changes))*1100*time.Millisecond + 2*time.Second
+				kept, err := r.Lab.StartEcho(t.Context(), lab.EchoLoad{From: r.Client, To: &pod.Host, PerSecond: 100, Duration: last, Timeout: last})
+				must.OK(t, err)
+				ctx, stop := context.WithCancel(t.Context())
+				defer stop()
+				o, err := pod.Start(ctx, d, UDP, 3*capacity, time.Minute)
+				must.OK(t, err)
+				until(t, time.Second)
+				id := attach.ID{Network: network.Name, ContainerID: pod.ContainerID, IfName: pod.IfName}
+				for i, change := range changes {
+					changed := wiremeter.Now()
+					if _, err := node.Set(t.Context(), id, func(c *shaping.Config) error {
+						l := c.Ingress
+						if d == Egress {
+							l = c.Egress
+						}
+						change(c, l)
+						return nil
+					}); err != nil {
+						t.Fatal(err)
+					}
+					took := wiremeter.Now() - changed
+					until(t, 1100*time.Millisecond)
+					series, err := pod.Wire(d, changed-200*time.Millisecond, wiremeter.Now())
+					must.OK(t, err)
+					t.Logf("change %d took %v: worst second %.4f of the cap, worst 100 ms %.3f, least in 20 ms %.3f", i, took,
+						float64(series.Worst(time.Second))*8/capacity, float64(series.Worst(100*time.Millisecond))*80/capacity, float64(slices.Min(series.Windows(20*time.Millisecond)))*400/capacity)
+				}
+				series, err := pod.Wire(d, o.Started+500*time.Millisecond, wiremeter.Now())
+				must.OK(t, err)
+				answers, err := kept.Wait(t.Context())
+				must.OK(t, err)
+				worst := series.Worst(time.Second)
+				away := min(processors.Stop(), longestAway)
+				t.Logf("worst second %.4f of the cap; a response took %v at most", float64(worst)*8/capacity, answers.Quantile(1))
+				// Each queue may be one packet late, and the new one begins with its burst. A policer lets its credit of a quarter
+				// of a second and its horizon of 50 ms through at once, after as long without a flood.
+				const packets = 2 * 1514
+				most := capacity/8*(1.01+away.Seconds()) + packets
+				if strings.Contains(name, "policing") {
+					most += capacity / 8 * 0.3
+				}
+				if float64(worst) > most {
+					t.Errorf("%d bytes in a second, want %.0f at most", worst, most)
+				}
+				if n := answers.Failed(); n != 0 {
+					t.Errorf("the kept connection lost %d responses: %v", n, answers.Errors)
+				}
+			})
+		}
 	}
 }
 

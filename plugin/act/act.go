@@ -92,10 +92,12 @@ func (i *Interface) Do(a attach.Action) error {
 		return i.attachRedirect()
 	case attach.AttachHook, attach.AttachGuard, attach.AttachCeiling:
 		return i.attach(hookingOf(a.Kind, a.State))
-	case attach.DetachCeiling:
-		return i.detachCeiling(a.State.Params)
 	case attach.RemoveStray:
 		return i.removeStray(a.State)
+	case attach.RenewSlot:
+		return i.Slab.Leave(i.Pins, a.Direction)
+	case attach.FreeSlot:
+		return i.Slab.GiveBackLeft(i.Pins, a.Direction, i.Record.Interface.HostIndex)
 	case attach.TearDown:
 		return i.TearDown(a.Direction)
 	default:
@@ -143,12 +145,8 @@ func (i *Interface) ifbIndex() (int, error) {
 	return d.Index, nil
 }
 
-// configure gives a direction its slot and its limits, and takes the slot that it has no use for
-// any more.
+// configure gives a direction its slot and its limits.
 func (i *Interface) configure(p *shaping.Params) error {
-	if !p.NeedsSlot() {
-		return i.giveBackSlot(p.Direction)
-	}
 	index := 0
 	if p.Redirect {
 		var err error
@@ -217,10 +215,7 @@ func (i *Interface) buildTree(p *shaping.Params) error {
 	if dev.Seen.NoRoot && !i.Record.ReplaceQdisc { // it came since
 		return fmt.Errorf("%w: %w", attach.ErrForeignQdisc, err)
 	}
-	if err := queue.RemoveForeignRoot(dev.Handle, dev.Index); err != nil {
-		return err
-	}
-	return queue.Build(dev.Handle, dev.Index, p.Tree, program)
+	return queue.Replace(dev.Handle, dev.Index, p.Tree, program)
 }
 
 func (i *Interface) changeTree(p *shaping.Params) error {

@@ -9,7 +9,6 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/queue"
-	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 )
 
@@ -58,7 +57,7 @@ func (i *Interface) attach(h *hooking) error {
 	if err := i.attachFilter(dev, h); err != nil {
 		return err
 	}
-	return datapath.DetachTCX(i.Pins, h.direction, h.link)
+	return datapath.DetachTCXNow(i.Pins, h.direction, h.link)
 }
 
 func (i *Interface) attachTCX(dev *Device, h *hooking) error {
@@ -150,18 +149,6 @@ func (i *Interface) attachRedirect() error {
 		return err
 	}
 	return i.settleClsact(dev, made)
-}
-
-// detachCeiling takes the ceiling away, however it is attached.
-func (i *Interface) detachCeiling(p *shaping.Params) error {
-	if err := datapath.DetachTCX(i.Pins, p.Direction, datapath.CeilingLink); err != nil {
-		return err
-	}
-	dev, err := i.Devices.Present(i.Record, p.CeilingSide())
-	if dev == nil || err != nil {
-		return err
-	}
-	return i.detachFilter(dev, queue.Place{Hook: terms.HookIngress, Pref: queue.CeilingPref, Handle: queue.FilterHandle})
 }
 
 // detachFilter removes a filter of ours, and the clsact qdisc that podweir made if

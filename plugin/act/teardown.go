@@ -35,10 +35,6 @@ func (i *Interface) TearDown(d terms.Direction) error {
 	if all != nil {
 		return all // what is still attached still looks its slot up
 	}
-	return i.giveBackSlot(d)
-}
-
-func (i *Interface) giveBackSlot(d terms.Direction) error {
 	if err := i.Slab.GiveBack(i.Pins, d, i.subnets(), i.Record.Interface.HostIndex); err != nil {
 		return err
 	}
@@ -122,11 +118,17 @@ func (i *Interface) giveBack(d terms.Direction, dev *Device) error {
 			return err
 		}
 	}
-	if was := choice.TxQueueLen; was != nil {
-		// After the queue is gone, when the kernel does not wait for RCU (6.18).
-		if err := dev.Handle.SetTxQueueLen(dev.Index, *was); err != nil && !errors.Is(err, unix.ENODEV) {
-			return err
-		}
+	return i.giveTxQueueLenBack(d, dev)
+}
+
+// giveTxQueueLenBack is for after the queue is gone, when the kernel does not wait for RCU (6.18).
+func (i *Interface) giveTxQueueLenBack(d terms.Direction, dev *Device) error {
+	was := i.Record.Choices[d].TxQueueLen
+	if was == nil {
+		return nil
+	}
+	if err := dev.Handle.SetTxQueueLen(dev.Index, *was); err != nil && !errors.Is(err, unix.ENODEV) {
+		return err
 	}
 	return nil
 }
@@ -150,9 +152,21 @@ func detachLost(dev *Device, d terms.Direction, keep func(*attach.HookProgram) b
 // removeStray removes what podweir has on an interface and the direction does not
 // need.
 func (i *Interface) removeStray(state *attach.DirectionState) error {
-	for _, s := range []terms.Side{terms.SidePod, terms.SideHost} {
+	for link, keeps := range map[datapath.Link]bool{
+		datapath.ProgramLink: state.HookKind == terms.HookKindTCX,
+		datapath.CeilingLink: state.CeilingKind == terms.HookKindTCX,
+		datapath.GuardLink:   state.GuardKind == terms.HookKindTCX,
+	} {
+		if keeps {
+			continue
+		}
+		if err := datapath.DetachTCXNow(i.Pins, state.Params.Direction, link); err != nil {
+			return err
+		}
+	}
+	for _, s := range []terms.Side{terms.SidePod, terms.SideHost, terms.SideIFB} {
 		dev, err := i.Devices.Present(i.Record, s)
-		if err != nil {
+		if err != nil && !errors.Is(err, hostif.ErrForeignDevice) {
 			return err
 		}
 		if dev == nil {
@@ -188,7 +202,10 @@ func (i *Interface) removeStrayOf(state *attach.DirectionState, dev *Device) err
 		return err
 	}
 	if root := have.OwnRoot(); root != nil && !state.KeepsRoot(dev.Side) {
-		return queue.Remove(dev.Handle, dev.Index, root.Kind, root.Handle)
+		if err := queue.Remove(dev.Handle, dev.Index, root.Kind, root.Handle); err != nil {
+			return err
+		}
+		return i.giveTxQueueLenBack(d, dev)
 	}
 	return nil
 }

@@ -279,8 +279,10 @@ func (e *Executor) ensure(w *Want, iface attach.Interface, prior *Record, origin
 	}
 	rec.Choices = in.Choices
 	rec.noteTxQueueLen(want, in.Observed, in.Before)
-	if err := e.tearDown(prior, in.Remade); err != nil {
-		return nil, err
+	for _, a := range in.Begin {
+		if err := e.doOn(cmp.Or(prior, rec), a); err != nil {
+			return nil, err
+		}
 	}
 	e.step("record")
 	if err := e.store.Write(rec); err != nil {
@@ -457,9 +459,17 @@ func (e *Executor) remove(r *Record) error {
 func (e *Executor) tearDown(r *Record, directions []terms.Direction) error {
 	for _, d := range directions {
 		a := attach.Action{Kind: attach.TearDown, Direction: d, Reason: "removed"}
-		if err := e.do(r, a); err != nil {
-			return fmt.Errorf("%v %v of %s: %w", d, a.Kind, r.Interface.PodName, err)
+		if err := e.doOn(r, a); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// doOn is do for a record that may not be the one that is wanted.
+func (e *Executor) doOn(r *Record, a attach.Action) error {
+	if err := e.do(r, a); err != nil {
+		return fmt.Errorf("%v %v of %s: %w", a.Direction, a.Kind, r.Interface.PodName, err)
 	}
 	return nil
 }

@@ -106,7 +106,7 @@ func TestEnsureFailureRemovesWhatWasMade(t *testing.T) {
 			w.failAt = kind
 			_, err := w.executor().Ensure(t.Context(), wantOf(cfg))
 			switch kind {
-			case attach.UpdateDataplane, attach.ChangeTree, attach.ReplaceClassifier, attach.DetachCeiling, attach.RemoveStray:
+			case attach.UpdateDataplane, attach.ChangeTree, attach.ReplaceClassifier, attach.RemoveStray, attach.RenewSlot, attach.FreeSlot:
 				if err != nil {
 					t.Fatalf("Ensure = %v, and %v is no step of a first Ensure", err, kind)
 				}

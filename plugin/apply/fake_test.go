@@ -39,8 +39,10 @@ type world struct {
 
 	devices    map[terms.Side]*attach.Device
 	dataplanes map[terms.Direction]*attach.Dataplane
-	records    map[attach.ID]map[string]*apply.Record
-	storeErr   error
+	// former are the slots that programs use beside those.
+	former   map[terms.Direction]*attach.Dataplane
+	records  map[attach.ID]map[string]*apply.Record
+	storeErr error
 
 	lastID    uint32
 	lastMajor uint16
@@ -65,6 +67,7 @@ func newWorld() *world {
 		facts: shaping.Facts{TBF: true, HTB: true, IFB: true, MTU: 1500},
 		tcx:   true, lastID: 100, lastMajor: 0x100,
 		dataplanes: make(map[terms.Direction]*attach.Dataplane),
+		former:     make(map[terms.Direction]*attach.Dataplane),
 		records:    make(map[attach.ID]map[string]*apply.Record),
 	}
 	w.devices = map[terms.Side]*attach.Device{
@@ -234,17 +237,20 @@ func (w *world) do(r *apply.Record, a attach.Action) error {
 	case attach.ReplaceClassifier:
 		w.devices[p.Side].Classifier = w.program(a.Direction, p.ProgramName())
 	case attach.AttachHook:
-		return w.hook(a, p.Side, p.Hook, a.State.HookKind, p.ProgramName())
+		return w.hook(r, a, p.Side, p.Hook, a.State.HookKind, p.ProgramName())
 	case attach.AttachGuard:
-		return w.hook(a, terms.SidePod, terms.HookEgress, a.State.GuardKind, "pw_guard")
+		return w.hook(r, a, terms.SidePod, terms.HookEgress, a.State.GuardKind, "pw_guard")
 	case attach.AttachCeiling:
-		return w.hook(a, p.CeilingSide(), terms.HookIngress, a.State.CeilingKind, "pw_ceiling")
+		return w.hook(r, a, p.CeilingSide(), terms.HookIngress, a.State.CeilingKind, "pw_ceiling")
 	case attach.AttachRedirect:
-		return w.hook(a, terms.SidePod, terms.HookIngress, terms.HookKindClsact, "pw_redirect")
-	case attach.DetachCeiling:
-		dropHooks(w.devices[p.CeilingSide()], "pw_ceiling")
+		return w.hook(r, a, terms.SidePod, terms.HookIngress, terms.HookKindClsact, "pw_redirect")
 	case attach.RemoveStray:
 		w.removeStray(r, a)
+	case attach.RenewSlot:
+		w.former[a.Direction] = w.dataplanes[a.Direction]
+		delete(w.dataplanes, a.Direction)
+	case attach.FreeSlot:
+		delete(w.former, a.Direction)
 	case attach.TearDown:
 	}
 	return nil
@@ -310,7 +316,7 @@ func (w *world) setTree(a attach.Action, p *shaping.Params) error {
 	return nil
 }
 
-func (w *world) hook(a attach.Action, s terms.Side, h terms.Hook, k terms.HookKind, name string) error {
+func (w *world) hook(r *apply.Record, a attach.Action, s terms.Side, h terms.Hook, k terms.HookKind, name string) error {
 	dev := w.devices[s]
 	if dev == nil {
 		return fmt.Errorf("%v: no device on the %v side", a, s)
@@ -325,6 +331,7 @@ func (w *world) hook(a attach.Action, s terms.Side, h terms.Hook, k terms.HookKi
 	prog.Kind, prog.Hook = k, h
 	if k == terms.HookKindTCX {
 		dev.Hooks = slices.Insert(dev.Hooks, 0, prog)
+		dropClsact(r, s, dev)
 		return nil
 	}
 	dev.Clsact = true

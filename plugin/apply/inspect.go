@@ -60,8 +60,7 @@ func (e *Executor) drifted(id attach.ID, prior, rec *Record, in *attach.Inspecti
 		return
 	}
 	left := slices.DeleteFunc(slices.Clone(in.Steps), func(a attach.Action) bool {
-		return slices.Contains(in.Remade, a.Direction) || in.Before[a.Direction].Place != in.Choices[a.Direction].Place ||
-			a.OtherBuild || ours(a.Direction, in.Steps)
+		return slices.Contains(in.Remade, a.Direction) || a.OtherBuild || ours(a.Direction, in.Steps)
 	})
 	if len(left) > 0 {
 		e.Drifted(id, left)

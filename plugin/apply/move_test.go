@@ -4,8 +4,8 @@
 package apply_test
 
 import (
-	stdcmp "cmp"
 	"errors"
+	"net/netip"
 	"slices"
 	"testing"
 
@@ -17,79 +17,131 @@ import (
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
-// limitsIngress says that packets on their way into the pod meet a queue of podweir's.
-func (w *world) limitsIngress() bool {
+// limits says that packets of a direction meet a queue or a policer of podweir's.
+func (w *world) limits(d terms.Direction) bool {
+	if w.devices[attach.QueueSide(d)].OwnTree {
+		return true
+	}
 	ifb := w.devices[terms.SideIFB]
-	return w.devices[terms.SideHost].OwnTree ||
-		w.has("pw_redirect") && ifb != nil && ifb.OwnTree && w.dataplanes[terms.Ingress].RedirectIndex == ifb.Index
+	for side, dev := range w.devices {
+		for _, h := range dev.Hooks {
+			for _, slot := range []*attach.Dataplane{w.dataplanes[d], w.former[d]} {
+				if slot == nil || slot.Slot != h.Slot || terms.DirectionAt(side, h.Hook) != d {
+					continue
+				}
+				if h.Name == "pw_police" || h.Name == "pw_redirect" && ifb != nil && ifb.OwnTree && slot.RedirectIndex == ifb.Index {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
-// The new queue of ingress is there before the old one goes, wherever it moves. What an
-// interrupted move left is brought to its end.
-func TestQueueMovesBehindItsSuccessor(t *testing.T) {
-	at := func(place terms.Place, p terms.Policy) *shaping.Config {
-		cfg := both(100_000_000)
-		cfg.Ingress.Place, cfg.Ingress.Policy = place, stdcmp.Or(p, cfg.Ingress.Policy)
-		return cfg
+// What limits a direction is there before what limited it goes, whatever it is. What an
+// interrupted change left is brought to its end.
+func TestLimitChangesBehindItsSuccessor(t *testing.T) {
+	type change func(*shaping.Config, *shaping.Limit)
+	place := func(p terms.Place) change { return func(_ *shaping.Config, l *shaping.Limit) { l.Place = p } }
+	flat := func(p terms.Place) change {
+		return func(_ *shaping.Config, l *shaping.Limit) { l.Place, l.Policy = p, terms.PolicyFlat }
 	}
+	way := func(m terms.Mode, q terms.Queue) change {
+		return func(_ *shaping.Config, l *shaping.Limit) { l.Mode, l.Queue = m, q }
+	}
+	exempt := func(subnet string) change {
+		return func(c *shaping.Config, _ *shaping.Limit) { c.Unshaped = []netip.Prefix{netip.MustParsePrefix(subnet)} }
+	}
+	none := func(*shaping.Config, *shaping.Limit) {}
+	policed := way(terms.ModeAuto, terms.QueueNone)
 	foreign := func(w *world) { foreignRoot(w, terms.SideHost) }
 	lifted := func(w *world) { w.devices[terms.SideHost].Tree = shaping.Tree{} }
 	for name, tt := range map[string]struct {
-		from, to      terms.Place
-		policy        terms.Policy
+		from, to      change
 		first, second func(*world)
+		ingress       bool
 	}{
-		"to an ifb":               {from: terms.PlaceHost, to: terms.PlaceIFB},
-		"from an ifb":             {from: terms.PlaceIFB, to: terms.PlaceHost},
-		"flat, to an ifb":         {from: terms.PlaceHost, to: terms.PlaceIFB, policy: terms.PolicyFlat},
-		"flat, from an ifb":       {from: terms.PlaceIFB, to: terms.PlaceHost, policy: terms.PolicyFlat},
-		"another's root was here": {first: foreign, second: lifted},
+		"to an ifb":                 {from: none, to: place(terms.PlaceIFB), ingress: true},
+		"from an ifb":               {from: place(terms.PlaceIFB), to: none, ingress: true},
+		"flat, to an ifb":           {from: flat(terms.PlaceHost), to: flat(terms.PlaceIFB), ingress: true},
+		"flat, from an ifb":         {from: flat(terms.PlaceIFB), to: flat(terms.PlaceHost), ingress: true},
+		"another's root was here":   {from: none, to: none, first: foreign, second: lifted, ingress: true},
+		"to policing":               {from: none, to: policed},
+		"from policing":             {from: policed, to: none},
+		"policing to an ifb":        {from: policed, to: place(terms.PlaceIFB), ingress: true},
+		"an ifb to policing":        {from: place(terms.PlaceIFB), to: policed, ingress: true},
+		"policing to the host side": {from: policed, to: way(terms.ModeTCXHostSide, terms.QueueNone)},
+		"policing by TCX":           {from: policed, to: way(terms.ModeTCXPodSide, terms.QueueNone)},
+		"another policy":            {from: none, to: flat(terms.PlaceAuto)},
+		"an exempt subnet":          {from: none, to: exempt("192.0.2.0/24")},
+		"another exempt subnet":     {from: exempt("198.51.100.0/24"), to: exempt("192.0.2.0/24")},
 	} {
-		t.Run(name, func(t *testing.T) {
-			start := func() *world {
-				w := newWorld()
-				if tt.first != nil {
-					tt.first(w)
-				}
-				ensure(t, w, at(tt.from, tt.policy))
-				if tt.second != nil {
-					tt.second(w)
-				}
-				return w
+		for _, d := range terms.Directions {
+			if tt.ingress && d == terms.Egress {
+				continue
 			}
-			fresh := newWorld()
-			ensure(t, fresh, at(tt.to, tt.policy))
-			w := start()
-			e, steps := w.executor(), []string{}
-			e.Drifted = func(_ attach.ID, plan []attach.Action) { t.Errorf("told as the doing of another party: %v", plan) }
-			e.Step = func(step string) {
-				if steps = append(steps, step); !w.limitsIngress() {
-					t.Errorf("nothing limits ingress at %q, after %q", step, steps)
+			if name == "policing to the host side" && d == terms.Ingress {
+				tt.to = way(terms.ModeTCXHostSide, terms.QueueTBF) // nothing is policed there
+			}
+			t.Run(name+"/"+d.String(), func(t *testing.T) {
+				with := func(f change) *shaping.Config {
+					cfg := both(100_000_000)
+					f(cfg, cfg.Limit(d))
+					return cfg
 				}
-			}
-			if _, err := e.Ensure(t.Context(), wantOf(at(tt.to, tt.policy))); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(fresh.shape(), w.shape()); diff != "" {
-				t.Errorf("differs from a pod that began there (-began +moved): %s", diff)
-			}
-			must.OK(t, w.executor().Check(t.Context(), wantOf(at(tt.to, tt.policy))))
-
-			for kind := attach.MakeIFB; kind <= attach.TearDown; kind++ {
-				if !slices.Contains(steps, "ingress "+kind.String()) {
-					continue
+				begin := func() *world {
+					w := newWorld()
+					w.pacing = new(kernelPacing)
+					return w
 				}
+				start := func() *world {
+					w := begin()
+					if tt.first != nil {
+						tt.first(w)
+					}
+					ensure(t, w, with(tt.from))
+					if tt.second != nil {
+						tt.second(w)
+					}
+					return w
+				}
+				fresh := begin()
+				ensure(t, fresh, with(tt.to))
 				w := start()
-				w.failAt = kind
-				if _, err := w.executor().Ensure(t.Context(), wantOf(at(tt.to, tt.policy))); !errors.Is(err, errBoom) {
-					t.Fatalf("Ensure that ends with %v = %v", kind, err)
+				e, steps := w.executor(), []string{}
+				e.Drifted = func(_ attach.ID, plan []attach.Action) { t.Errorf("told as the doing of another party: %v", plan) }
+				e.Step = func(step string) {
+					if steps = append(steps, step); !w.limits(d) {
+						t.Errorf("nothing limits %v at %q, after %q", d, step, steps)
+					}
 				}
-				w.failAt = 0
-				ensure(t, w, at(tt.to, tt.policy))
+				if _, err := e.Ensure(t.Context(), wantOf(with(tt.to))); err != nil {
+					t.Fatal(err)
+				}
 				if diff := cmp.Diff(fresh.shape(), w.shape()); diff != "" {
-					t.Errorf("ended after %v, and done again, it differs (-began +moved): %s", kind, diff)
+					t.Errorf("differs from a pod that began there (-began +changed): %s", diff)
 				}
-			}
-		})
+				must.OK(t, w.executor().Check(t.Context(), wantOf(with(tt.to))))
+
+				for kind := attach.MakeIFB; kind <= attach.TearDown; kind++ {
+					if !slices.Contains(steps, d.String()+" "+kind.String()) {
+						continue
+					}
+					w := start()
+					w.failAt = kind
+					if _, err := w.executor().Ensure(t.Context(), wantOf(with(tt.to))); !errors.Is(err, errBoom) {
+						t.Fatalf("Ensure that ends with %v = %v", kind, err)
+					}
+					if !w.limits(d) {
+						t.Errorf("ended after %v, nothing limits %v", kind, d)
+					}
+					w.failAt = 0
+					ensure(t, w, with(tt.to))
+					if diff := cmp.Diff(fresh.shape(), w.shape()); diff != "" {
+						t.Errorf("ended after %v, and done again, it differs (-began +changed): %s", kind, diff)
+					}
+				}
+			})
+		}
 	}
 }

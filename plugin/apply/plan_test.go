@@ -83,13 +83,13 @@ func TestPlanOfOneDifference(t *testing.T) {
 		},
 		{
 			"the slot is for another program", func(w *world) { w.dataplanes[terms.Egress].ProgramName = "pw_band" },
-			[]string{"egress tear-down", "egress load", "egress build-queue", "egress limit-offload", "egress attach-guard", "egress attach-ceiling"},
-			`program is "pw_band"`,
+			[]string{"egress renew-slot", "egress load", "egress replace-classifier", "egress attach-ceiling", "egress free-slot"},
+			"another way of limiting it",
 		},
 		{
 			"the slot is for another device", func(w *world) { w.dataplanes[terms.Egress].Side = terms.SideHost },
-			[]string{"egress tear-down", "egress load", "egress build-queue", "egress limit-offload", "egress attach-guard", "egress attach-ceiling"},
-			"egress is limited on the host side, want the pod side",
+			[]string{"egress renew-slot", "egress load", "egress replace-classifier", "egress attach-ceiling", "egress free-slot"},
+			"another way of limiting it",
 		},
 		{
 			"the slot has limits of another layout", func(w *world) { w.dataplanes[terms.Egress].Datapath = shaping.Datapath{} },
@@ -209,8 +209,8 @@ func TestPlanOfOneDifferenceOfTheCeiling(t *testing.T) {
 				})
 				w.tcx = false
 			},
-			[]string{"egress detach-ceiling"},
-			"is on the ingress hook of veth1, want none",
+			[]string{"egress remove-stray"},
+			"on the ingress hook of veth1: of no use",
 		},
 		{
 			"the ceiling is there twice", func(w *world) {

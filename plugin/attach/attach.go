@@ -192,14 +192,6 @@ func (d *Device) ownMajors() []uint16 {
 	return all
 }
 
-// ownMajor is the root's, 0 if it is not podweir's.
-func (d *Device) ownMajor() uint16 {
-	if root := d.OwnRoot(); root != nil {
-		return major(root.Handle)
-	}
-	return 0
-}
-
 // OwnRoot returns the root qdisc if it is podweir's, nil if not.
 func (d *Device) OwnRoot() *shaping.Qdisc {
 	if !d.OwnTree {
@@ -294,7 +286,7 @@ type Observed struct {
 // that are not ours, without what is ours of that direction on them.
 func (o *Observed) without(d terms.Direction) *Observed {
 	out := &Observed{
-		Devices: make(map[terms.Side]*Device), Dataplanes: make(map[terms.Direction]*Dataplane), Pacing: o.Pacing,
+		Devices: make(map[terms.Side]*Device), Dataplanes: make(map[terms.Direction]*Dataplane), Pacing: o.Pacing, NoIFB: o.NoIFB,
 	}
 	if d == terms.Egress && o.Pacing != nil {
 		out.Pacing = &shaping.Pacing{} // whatever it was before podweir

@@ -79,7 +79,7 @@ func (c *Choice) Degraded() bool { return c.Queue != 0 || c.Place != 0 }
 // instead is the choice of another queue or place than what is wanted. It has the
 // handles of an earlier run that chose the same.
 func (c *Choice) instead(q terms.Queue, p terms.Place, note string) Choice {
-	out := Choice{MadeClsact: c.MadeClsact}
+	out := c.kept()
 	if c.Degraded() && c.Queue == q && c.Place == p {
 		out = *c
 	}
@@ -169,96 +169,67 @@ func (o *Observed) ownClsact() []terms.Side {
 	return all
 }
 
-// moved lists the directions that cannot be changed while they are in force, because
-// other parts are requested, or nothing at all. They are torn down by the record that made
-// them, before the new one is written: whoever comes after a crash in between still knows
-// how. A queue in another place is made beside the old one, which the plan removes.
-func moved(before, now *shaping.Config) []terms.Direction {
-	var all []terms.Direction
+// moved lists the directions that have no limit any more, and those of which other parts are
+// requested. The first are torn down by the record that made them, before the new one is written:
+// whoever comes after a crash in between still knows how.
+func moved(before, now *shaping.Config) (gone, renewed []terms.Direction) {
 	other := before.Observe != now.Observe || !slices.Equal(before.Unshaped, now.Unshaped) || !slices.Equal(before.Shaped, now.Shaped)
 	for _, d := range terms.Directions {
 		old, l := before.Limit(d), now.Limit(d)
-		if old == nil {
-			continue
-		}
-		if l == nil || other || old.Mode != l.Mode || old.Queue != l.Queue || old.Policy != l.Policy || old.NoCeiling != l.NoCeiling {
-			all = append(all, d)
+		switch {
+		case old == nil:
+		case l == nil:
+			gone = append(gone, d)
+		case other || old.Mode != l.Mode || old.Queue != l.Queue || old.Policy != l.Policy || old.NoCeiling != l.NoCeiling:
+			renewed = append(renewed, d)
 		}
 	}
-	return all
+	return gone, renewed
 }
 
-// switched lists the directions that change between what is wanted and what was
-// available: they are made again, since both may use the same program elsewhere.
-func switched(prior *Prior, now Choices, gone []terms.Direction) []terms.Direction {
+// switched lists the directions that have another place or program than before, or change between
+// what is wanted and what was available.
+func (in *Inspection) switched() []terms.Direction {
 	var all []terms.Direction
-	if prior == nil {
-		return nil
-	}
-	for _, d := range terms.Directions {
-		was, made := prior.Choices[d]
-		is, stays := now[d]
-		other := was.Settled != is.Settled || was.Queue != is.Queue
-		if made && stays && other && !slices.Contains(gone, d) {
+	for d, is := range in.Choices {
+		was, made := in.Before[d]
+		other := made && (was.Settled != is.Settled || was.Queue != is.Queue || was.Place != is.Place)
+		have, p := in.Observed.Dataplanes[d], in.Want.Directions[d].Params
+		other = other || have != nil && (have.ProgramName != p.ProgramName() || have.Side != 0 && have.Side != p.Side)
+		if other && !slices.Contains(in.Remade, d) {
 			all = append(all, d)
 		}
 	}
 	return all
 }
 
-// without takes what was made for these directions, by these choices, out of what was
-// observed: it will be gone.
-func without(obs *Observed, choices Choices, directions []terms.Direction) {
-	for _, d := range directions {
-		majors := choices[d].Majors
-		if was := choices[d].Offload; was != nil && obs.Devices[QueueSide(d)] != nil {
-			obs.Devices[QueueSide(d)].Offload = *was
-		}
-		if choice := choices[d]; obs.Pacing != nil {
-			obs.Pacing = new(choice.GivenBack(*obs.Pacing))
-		}
-		for side, dev := range obs.Devices {
-			dev.Hooks = slices.DeleteFunc(dev.Hooks, func(h HookProgram) bool {
-				return h.Ours && terms.DirectionAt(side, h.Hook) == d
-			})
-			if root := dev.Root(); root != nil && (slices.Contains(majors, major(root.Handle)) || dev.OwnTree && side == QueueSide(d)) {
-				dev.Tree, dev.Classifier, dev.OwnTree = shaping.Tree{}, nil, false
-			}
-		}
-		if d == terms.Ingress {
-			delete(obs.Devices, terms.SideIFB)
-		}
-		delete(obs.Dataplanes, d)
-		delete(obs.Recorded, d)
-	}
+// kept is what stays of a choice when a direction is limited in another way: what was there before
+// podweir, and the handles of the queue that stands.
+func (c *Choice) kept() Choice {
+	return Choice{Majors: c.Majors, MadeClsact: c.MadeClsact, TxQueueLen: c.TxQueueLen, Offload: c.Offload, Pacing: c.Pacing}
 }
 
-// keep returns the choices that still hold: all of a direction that stays. Of
-// one that is gone only whoever made the clsact qdiscs, which may be in use by the
-// other direction.
-func keep(choices Choices, gone []terms.Direction, now *shaping.Config) Choices {
-	kept := make(Choices)
-	var made []terms.Side
-	for _, d := range terms.Directions {
-		c := choices[d]
-		if slices.Contains(gone, d) {
-			made = append(made, c.MadeClsact...)
-		} else if now.Limit(d) != nil {
-			kept[d] = c
-		}
-	}
+// keep returns the choices that still hold: all of a direction that stays as it is. Who made the clsact
+// qdiscs that a direction without a limit had is told with the other direction, which may use them.
+func keep(choices Choices, gone, renewed []terms.Direction, now *shaping.Config) Choices {
+	all := make(Choices)
 	for _, d := range terms.Directions {
 		if now.Limit(d) == nil {
 			continue
 		}
-		c := kept[d]
+		c := choices[d]
+		if slices.Contains(renewed, d) {
+			c = c.kept()
+		}
 		c.MadeClsact = slices.Clone(c.MadeClsact)
-		for _, s := range made {
-			if !slices.Contains(c.MadeClsact, s) {
-				c.MadeClsact = append(c.MadeClsact, s)
+		for _, other := range gone {
+			for _, s := range choices[other].MadeClsact {
+				if !slices.Contains(c.MadeClsact, s) {
+					c.MadeClsact = append(c.MadeClsact, s)
+				}
 			}
 		}
-		kept[d] = c
+		all[d] = c
 	}
-	return kept
+	return all
 }

@@ -74,7 +74,7 @@ func Decide(req *Request, obs *Observed) (*Desired, Choices, error) {
 func decideDirection(req *Request, obs *Observed, d terms.Direction) (*DirectionState, Choice, error) {
 	prior := req.Prior[d]
 	asked, settled := prior, prior
-	other := Choice{Majors: prior.Majors, MadeClsact: prior.MadeClsact}
+	other := prior.kept()
 	if prior.Settled {
 		asked = other
 	} else {
@@ -141,7 +141,7 @@ func withLimit(c *shaping.Config, d terms.Direction, l *shaping.Limit) *shaping.
 func decideAs(req *Request, obs *Observed, d terms.Direction, prior Choice) (*DirectionState, Choice, error) {
 	choice := prior
 	if prior.Degraded() {
-		choice = Choice{MadeClsact: prior.MadeClsact}
+		choice = prior.kept()
 	}
 	params, err := compute(req, obs, d, &choice)
 	if err != nil {
@@ -161,7 +161,6 @@ func decideAs(req *Request, obs *Observed, d terms.Direction, prior Choice) (*Di
 	if choice.Note != "" {
 		params.Notes = append(params.Notes, choice.Note)
 	}
-	choice.Offload, choice.Pacing = prior.Offload, prior.Pacing
 	state := &DirectionState{Params: params, HookKind: choice.HookKind, CeilingKind: choice.CeilingKind, GuardKind: choice.GuardKind}
 	state.Offload, state.Pacing = choice.limitOffload(obs, params), choice.pace(obs, params)
 	return state, choice, nil
@@ -261,19 +260,33 @@ func pinned(l *shaping.Limit) bool {
 // compute runs shaping.Compute with the queue of an earlier choice and with
 // the majors that were drawn before, and records those drawn now. Where a queue of
 // podweir's stands that no record tells of, it takes over the handles, so that what
-// waits in that queue stays.
+// waits in that queue stays. A queue of another shape has handles of its own: the kernel puts it
+// into the place of the one that stands in one step.
 func compute(req *Request, obs *Observed, d terms.Direction, choice *Choice) (*shaping.Params, error) {
 	params, err := computeWith(req, d, choice)
-	if err != nil || params.Tree == nil || slices.Contains(choice.Majors, obs.Device(params.Side).ownMajor()) {
+	if err != nil || params.Tree == nil {
 		return params, err
 	}
-	adopted := *choice
-	if adopted.Majors = obs.Device(params.Side).ownMajors(); len(adopted.Majors) == 0 {
+	dev := obs.Device(params.Side)
+	own := dev.ownMajors()
+	if len(own) != 0 && !slices.Contains(choice.Majors, own[0]) {
+		choice.Majors = own
+		params, err = computeWith(req, d, choice)
+	}
+	if err != nil || len(own) == 0 {
+		return params, err
+	}
+	differs, inPlace := TreeDiff(params.Tree, &dev.Tree)
+	if inPlace {
 		return params, nil
 	}
-	params, err = computeWith(req, d, &adopted)
-	*choice = adopted
-	return params, err
+	choice.Majors = nil
+	if params, err = computeWith(req, d, choice); err != nil {
+		return nil, err
+	}
+	params.Replaces = differs
+	choice.Majors = append(choice.Majors, own...) // until the new one is there they tell whose it is
+	return params, nil
 }
 
 // computeWith is compute with the handles of the choice. A redirect that was left

@@ -38,10 +38,10 @@ type Inspection struct {
 	Choices Choices
 	// Before are the choices of the earlier run, or what is presumed without one.
 	Before Choices
-	// Remade are the directions that are torn down and made again, Steps the plan without
-	// their end.
-	Remade []terms.Direction
-	Steps  []Action
+	// Remade are the directions that have no limit any more, or get another way of limiting. Begin
+	// are the steps of the plan that are taken with the earlier record, Steps the others.
+	Remade       []terms.Direction
+	Begin, Steps []Action
 
 	request *Request
 }
@@ -80,9 +80,12 @@ func Inspect(req *Request, obs *Observed, prior *Prior, now time.Time) (*Inspect
 		req.Prior = in.Before
 	} else {
 		in.Before = prior.Choices
-		in.Remade = moved(prior.Config, req.Config)
-		without(obs, prior.Choices, in.Remade)
-		req.Prior = keep(prior.Choices, in.Remade, req.Config)
+		gone, renewed := moved(prior.Config, req.Config)
+		for _, d := range gone {
+			*obs = *obs.without(d)
+		}
+		in.Remade = slices.Concat(gone, renewed)
+		req.Prior = keep(prior.Choices, gone, renewed, req.Config)
 	}
 	if err := in.decide(prior); err != nil {
 		return in, err
@@ -91,29 +94,26 @@ func Inspect(req *Request, obs *Observed, prior *Prior, now time.Time) (*Inspect
 	return in, nil
 }
 
-// decide is [Decide], once more without what is made again.
+// decide is [Decide], and the plan.
 func (in *Inspection) decide(prior *Prior) error {
 	want, choices, err := Decide(in.request, in.Observed)
-	if other := switched(prior, choices, in.Remade); err == nil && len(other) > 0 {
-		without(in.Observed, prior.Choices, other)
-		in.Remade = append(in.Remade, other...)
-		in.request.Prior = keep(prior.Choices, in.Remade, in.request.Config)
-		want, choices, err = Decide(in.request, in.Observed)
-	}
 	if err != nil {
 		return err
 	}
 	in.keepShares(want)
 	in.Want, in.Choices, in.Unheld = want, choices, want.unheld(in.Observed)
+	in.Remade = append(in.Remade, in.switched()...)
+	for _, d := range in.Remade {
+		delete(in.Observed.Dataplanes, d)
+	}
+	in.Begin = in.remakes(prior)
 	in.Steps = Plan(want, in.Observed)
-	for d, is := range choices {
-		was := in.Before[d]
-		first := slices.IndexFunc(in.Steps, func(a Action) bool { return a.Direction == d })
-		if was.Place != is.Place && first >= 0 {
-			in.Steps[first].Reason = whyMoved(&was, &is) + ": " + in.Steps[first].Reason
+	for _, a := range in.Begin {
+		if a.Kind == RenewSlot {
+			in.Steps = append(in.Steps, Action{Kind: FreeSlot, Direction: a.Direction, State: a.State, Reason: "no program uses it any more"})
 		}
 	}
-	in.Plan = append(in.remakes(prior), in.Steps...)
+	in.Plan = slices.Concat(in.Begin, in.Steps)
 	return nil
 }
 
@@ -143,12 +143,12 @@ func whyMoved(was, is *Choice) string {
 func (in *Inspection) remakes(prior *Prior) []Action {
 	var all []Action
 	for _, d := range in.Remade {
-		a := Action{Kind: TearDown, Direction: d, State: in.Want.Directions[d]}
-		was, is := prior.Choices[d], in.Choices[d]
+		a := Action{Kind: RenewSlot, Direction: d, State: in.Want.Directions[d]}
+		was, is := in.Before[d], in.Choices[d]
 		switch {
 		case a.State == nil:
-			a.Reason = "attached, but no limit is requested"
-		case in.request.Config.Observe != prior.Config.Observe:
+			a.Kind, a.Reason = TearDown, "attached, but no limit is requested"
+		case prior != nil && in.request.Config.Observe != prior.Config.Observe:
 			a.Reason = "the limit is to be enforced, and was observed only"
 			if in.request.Config.Observe {
 				a.Reason = "the limit is to be observed only, and was enforced"

@@ -44,11 +44,14 @@ const (
 	AttachRedirect
 	// AttachCeiling attaches the ceiling behind the queue, at the other end of the pair.
 	AttachCeiling
-	// DetachCeiling takes a ceiling away that should not be there.
-	DetachCeiling
 	// RemoveStray removes queues and programs of podweir's that are of no use to a
 	// direction as it should be.
 	RemoveStray
+	// RenewSlot leaves a direction's slot to the programs that use it, so that others get one of
+	// their own: until they are there, the former keep to the former limits.
+	RenewSlot
+	// FreeSlot gives back the slot that was left.
+	FreeSlot
 	// TearDown removes all that a direction has, hooks first.
 	TearDown
 )
@@ -57,7 +60,8 @@ var actionNames = map[ActionKind]string{
 	MakeIFB: "make-ifb", LoadDataplane: "load", UpdateDataplane: "update",
 	BuildTree: "build-queue", ChangeTree: "change-queue", LimitOffload: "limit-offload", PaceTCP: "pace-tcp", ReplaceClassifier: "replace-classifier", AttachHook: "attach",
 	AttachGuard: "attach-guard", AttachRedirect: "attach-redirect",
-	AttachCeiling: "attach-ceiling", DetachCeiling: "detach-ceiling", RemoveStray: "remove-stray", TearDown: "tear-down",
+	AttachCeiling: "attach-ceiling", RemoveStray: "remove-stray",
+	RenewSlot: "renew-slot", FreeSlot: "free-slot", TearDown: "tear-down",
 }
 
 func (k ActionKind) String() string { return actionNames[k] }
@@ -153,37 +157,21 @@ func (p *directionPlan) run() {
 	if have == nil {
 		have = &Dataplane{}
 	}
-	wrong := p.wrong(have)
-	if wrong != "" {
-		p.add(TearDown, "%s", wrong)
+	if p.leaves() {
+		p.add(TearDown, chainBehind, p.obs.Device(terms.SidePod).Name)
 		p.obs = p.obs.without(p.direction)
 		have = &Dataplane{}
 	}
 	if params.Side == terms.SideIFB {
 		p.planIFB()
 	}
-	// The slot has the ifb that the redirect sends to: it learns of a move away from one when
-	// nothing is sent there any more.
-	leavesIFB := p.moves(have) && params.Side != terms.SideIFB
-	if !leavesIFB {
-		p.planSlot(have, wrong)
-	}
+	p.planSlot(have)
 	p.planTree(have)
 	p.planOffload()
 	p.planHooks(have)
 	if strays := p.obs.strays(p.direction, p.state); strays != "" {
 		p.add(RemoveStray, "%s: of no use", strays)
 	}
-	if leavesIFB {
-		p.planSlot(have, wrong)
-	}
-}
-
-// moves says that the queue of ingress goes from the host's side to an ifb or back, with all
-// else as it is. The new one is made first: packets meet both for a while, and none meets neither.
-func (p *directionPlan) moves(have *Dataplane) bool {
-	return p.direction == terms.Ingress && p.state.Params.Tree != nil && p.state.Params.Side != have.Side &&
-		(have.Side == terms.SideIFB || have.Side == terms.SideHost)
 }
 
 func (p *directionPlan) planIFB() {
@@ -203,28 +191,10 @@ func (p *directionPlan) leaves() bool {
 	return p.direction == terms.Ingress && !p.state.Params.Redirect && p.obs.Hides()
 }
 
-// wrong says why what is there has to go first, "" if it need not.
-func (p *directionPlan) wrong(have *Dataplane) string {
-	want := p.state.Params.ProgramName()
-	switch {
-	case p.leaves():
-		return fmt.Sprintf(chainBehind, p.obs.Device(terms.SidePod).Name)
-	case have.Slot != 0 && have.ProgramName != want:
-		return fmt.Sprintf("program is %q, want %q", have.ProgramName, want)
-	case have.Side != 0 && have.Side != p.state.Params.Side && !p.moves(have):
-		return fmt.Sprintf("%v is limited on the %v side, want the %v side", p.direction, have.Side, p.state.Params.Side)
-	}
-	return ""
-}
-
-func (p *directionPlan) planSlot(have *Dataplane, wrong string) {
+func (p *directionPlan) planSlot(have *Dataplane) {
 	params, ifb := p.state.Params, p.obs.Device(terms.SideIFB)
 	switch {
-	case p.moves(have):
-		p.add(UpdateDataplane, "%v is limited on the %v side, want the %v side", p.direction, have.Side, params.Side)
 	case !params.NeedsSlot():
-	case have.Slot == 0 && wrong != "":
-		p.add(LoadDataplane, "%s", wrong)
 	case have.Slot == 0:
 		p.add(LoadDataplane, "no slot for %s", cmp.Or(params.ProgramName(), "the ceiling"))
 	case have.Datapath == (shaping.Datapath{}):
@@ -244,7 +214,7 @@ func (p *directionPlan) planTree(have *Dataplane) {
 	dev := p.obs.Device(params.Side)
 	diff, inPlace := TreeDiff(params.Tree, &dev.Tree)
 	if !inPlace {
-		p.add(BuildTree, "%s: %s", called(dev, params.Side), diff)
+		p.add(BuildTree, "%s: %s", called(dev, params.Side), cmp.Or(params.Replaces, diff))
 		return
 	}
 	if diff != "" {
@@ -307,12 +277,9 @@ func (p *directionPlan) planHooks(have *Dataplane) {
 	if params.Redirect && !pod.redirects(p.obs.Device(terms.SideIFB).Index) {
 		p.planOn(&hooked{AttachRedirect, redirectName, pod, terms.SidePod, terms.HookIngress, terms.HookKindClsact}, have)
 	}
-	dev := p.obs.Device(params.CeilingSide())
-	switch stands := dev.find(terms.HookIngress, ceilingName); {
-	case params.HasCeiling():
-		p.planOn(&hooked{AttachCeiling, ceilingName, dev, params.CeilingSide(), terms.HookIngress, p.state.CeilingKind}, have)
-	case stands != nil:
-		p.add(DetachCeiling, "%s (%d) is on the ingress hook of %s, want none", stands.Name, stands.ProgramID, dev.Name)
+	if params.HasCeiling() {
+		side := params.CeilingSide()
+		p.planOn(&hooked{AttachCeiling, ceilingName, p.obs.Device(side), side, terms.HookIngress, p.state.CeilingKind}, have)
 	}
 }
 
@@ -323,7 +290,7 @@ func (s *DirectionState) Keeps(side terms.Side, h *HookProgram) bool {
 	case side == p.Side && h.Hook == p.Hook && h.Name == p.ProgramName():
 		return true
 	case side == p.CeilingSide() && h.Hook == terms.HookIngress && h.Name == ceilingName:
-		return true // one that should not be there has a step of its own
+		return p.HasCeiling()
 	case side != terms.SidePod:
 		return false
 	case h.Hook == terms.HookEgress:
@@ -348,7 +315,7 @@ func (s *DirectionState) KeepsIFB() bool {
 // the record of it was lost, or another party moved it. state is nil if nothing is needed.
 func (o *Observed) strays(d terms.Direction, state *DirectionState) string {
 	var all []string
-	for _, side := range []terms.Side{terms.SidePod, terms.SideHost} {
+	for _, side := range []terms.Side{terms.SidePod, terms.SideHost, terms.SideIFB} {
 		dev := o.Device(side)
 		for i := range dev.Hooks {
 			h := &dev.Hooks[i]

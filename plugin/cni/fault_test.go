@@ -35,6 +35,8 @@ func TestPrivilegedKilledAtEveryStep(t *testing.T) {
 		{"ADD with filters", nil, both(conf{"egressRate": "100M", "unshapedSubnets": []string{"10.99.0.0/16"}}), "ADD", 7},
 		{"ADD of other limits", both(nil), both(conf{"egressRate": "20M", "ingressRate": "20M"}), "ADD", 4},
 		{"ADD of another mode", both(nil), both(conf{"mode": "clsact-podside", "queue": "none"}), "ADD", 7},
+		{"ADD of queues over policing", both(conf{"mode": "tcx-podside", "queue": "none"}), both(nil), "ADD", 9},
+		{"ADD of other subnets", both(conf{"unshapedSubnets": []string{"10.98.0.0/16"}}), both(conf{"unshapedSubnets": []string{"10.99.0.0/16"}}), "ADD", 9},
 		{"ADD to the ifb", both(nil), inIFB(nil), "ADD", 6},
 		{"ADD over another build", both(nil), both(nil), "ADD", 4},
 		{"ADD over another build with an ifb", inIFB(nil), inIFB(nil), "ADD", 5},

@@ -91,7 +91,7 @@ func (n *Slab) left(list func() (dirs []string, err error)) ([]leftSlot, error) 
 	linked := make(map[uint64]uint32)
 	for _, dir := range dirs {
 		for _, d := range terms.Directions {
-			number, found, err := slotNumber(dir, d)
+			number, found, err := slotNumber(slotPin, dir, d)
 			if err != nil {
 				return nil, err
 			}

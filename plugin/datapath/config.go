@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -38,6 +39,12 @@ func (n *Slab) Configure(dir string, p *shaping.Params, subnets []netip.Prefix, 
 	}
 	s.describe(p)
 	before, now := *s.config(), toConfig(&p.Datapath, redirectIndex)
+	if fresh && p.Program == shaping.ProgramPolice {
+		if _, replaces, err := slotNumber(formerPin, dir, p.Direction); err == nil && replaces {
+			// What a policer lets through at once, those before it have used.
+			s.State.TotalTat = monotonic()<<meterShift + now.TotalBurst
+		}
+	}
 	s.configure(now)
 	s.rescale(&before, now)
 	// Last: without its subnets a slot would have other limits than its owner wants.
@@ -64,6 +71,9 @@ func (n *Slab) Stamp(dir string, d terms.Direction) (uint32, error) {
 // more. subnets are those that it was configured with, hostIndex the device at the
 // host side. That there is none is no error.
 func (n *Slab) GiveBack(dir string, d terms.Direction, subnets []netip.Prefix, hostIndex int) error {
+	if err := n.GiveBackLeft(dir, d, hostIndex); err != nil { // by a process that was killed
+		return err
+	}
 	s, found, err := n.find(dir, d)
 	if err != nil || !found {
 		return err
@@ -76,6 +86,30 @@ func (n *Slab) GiveBack(dir string, d terms.Direction, subnets []netip.Prefix, h
 	}
 	s.release()
 	return unlink(dir, d)
+}
+
+// Leave has [Slab.Configure] take a fresh slot for a direction, and keeps the one that it has for the programs that use
+// it, until [Slab.GiveBackLeft] or [Slab.GiveBack]. That there is none is no error.
+func (n *Slab) Leave(dir string, d terms.Direction) error {
+	err := os.Rename(pinPath(dir, d, slotPin), pinPath(dir, d, formerPin))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("leave the slot: %w", err)
+	}
+	return nil
+}
+
+// GiveBackLeft takes away the slot that was left for a direction; hostIndex is the device at the host side. That there
+// is none is no error.
+func (n *Slab) GiveBackLeft(dir string, d terms.Direction, hostIndex int) error {
+	s, found, err := n.findBy(formerPin, dir, d)
+	if err != nil || !found {
+		return err
+	}
+	if err := errors.Join(n.forgetHost(hostIndex, d, s.number), n.forgetSubnets(map[uint32]slot{s.number: s})); err != nil {
+		return err
+	}
+	s.release()
+	return unpin(pinPath(dir, d, formerPin))
 }
 
 func subnetKey(s slot, subnet netip.Prefix) image.Subnet {

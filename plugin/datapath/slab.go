@@ -40,6 +40,9 @@ const makingBit = 1 << 63
 // of its slot. With it nobody reads the slab of a whole node to find one slot.
 const slotPin = "slot"
 
+// formerPin is slotPin for the slot that programs use until others stand in their place.
+const formerPin = "former-slot"
+
 // freePin is a symbolic link to the number of the chunk in which a slot was claimed last:
 // the next one is likely to be free there. It is a hint; nothing depends on it.
 const freePin = "free"
@@ -178,7 +181,12 @@ func (n *Slab) each(do func(s slot)) error {
 
 // find returns the slot of a direction. dir is where the interface's pins are.
 func (n *Slab) find(dir string, d terms.Direction) (s slot, found bool, err error) {
-	number, linked, err := slotNumber(dir, d)
+	return n.findBy(slotPin, dir, d)
+}
+
+// findBy is find for the slot that a link names.
+func (n *Slab) findBy(link, dir string, d terms.Direction) (s slot, found bool, err error) {
+	number, linked, err := slotNumber(link, dir, d)
 	if err != nil || !linked {
 		return s, false, err
 	}
@@ -192,9 +200,9 @@ func (n *Slab) find(dir string, d terms.Direction) (s slot, found bool, err erro
 	return s, atomic.LoadUint64(&s.Owner)&^makingBit == n.owner(dir, d), nil
 }
 
-// slotNumber reads the link to the slot of a direction.
-func slotNumber(dir string, d terms.Direction) (number uint32, linked bool, err error) {
-	text, err := os.Readlink(pinPath(dir, d, slotPin))
+// slotNumber reads a link to a slot of a direction.
+func slotNumber(link, dir string, d terms.Direction) (number uint32, linked bool, err error) {
+	text, err := os.Readlink(pinPath(dir, d, link))
 	if errors.Is(err, os.ErrNotExist) {
 		return 0, false, nil
 	}
@@ -203,7 +211,7 @@ func slotNumber(dir string, d terms.Direction) (number uint32, linked bool, err 
 	}
 	n, err := strconv.ParseUint(text, 10, 32)
 	if err != nil {
-		return 0, false, fmt.Errorf("%s is no number of a slot: %w", pinPath(dir, d, slotPin), err)
+		return 0, false, fmt.Errorf("%s is no number of a slot: %w", pinPath(dir, d, link), err)
 	}
 	return uint32(n), true, nil
 }

@@ -41,8 +41,8 @@ func tcxType(h terms.Hook) (uint32, error) {
 // AttachTCX attaches a program of the direction's at the head of a TCX hook of the
 // device with this index in the caller's network namespace, pins the link and
 // reads the order back. A link that the direction has at the head already gets the
-// program in one step. Any other is replaced by a new link, which waits for RCU
-// under RTNL, 11 to 16 ms on Linux 6.18.
+// program in one step. Any other gives way to a new link, which waits for RCU
+// under RTNL, 11 to 16 ms on Linux 6.18, and is in force before, unless it has the same program.
 func AttachTCX(dir string, d terms.Direction, name Link, prog *bpfcall.Program, ifindex int, h terms.Hook) error {
 	at, err := tcxType(h)
 	if err != nil {
@@ -56,24 +56,38 @@ func AttachTCX(dir string, d terms.Direction, name Link, prog *bpfcall.Program, 
 	if updated {
 		return verifyHead(prog, ifindex, h, at)
 	}
-	if err := detachNow(pin); err != nil {
-		return err
-	}
 	info, err := prog.Info()
 	if err != nil {
 		return err
 	}
-	// A link whose pin was lost would charge once more.
-	if err := DetachLost(ifindex, h, func(other *attach.HookProgram) bool { return other.Name != info.Name }); err != nil {
-		return err
-	}
 	l, err := attachHead(prog, ifindex, at)
+	if errors.Is(err, unix.EEXIST) {
+		// The same program is there, and not at the head: two would charge twice.
+		if err := detachNow(pin); err != nil {
+			return err
+		}
+		if err := DetachLost(ifindex, h, func(other *attach.HookProgram) bool { return other.Name != info.Name }); err != nil {
+			return err
+		}
+		l, err = attachWithin(prog, ifindex, at)
+	}
 	if err != nil {
 		return fmt.Errorf("tcx %v of ifindex %d: %w", h, ifindex, err)
 	}
 	defer func() { _ = l.Close() }()
-	if err := l.Pin(pin); err != nil {
+	next := pin + pinNext
+	if err := errors.Join(detachNow(next), l.Pin(next)); err != nil {
 		return fmt.Errorf("pin tcx link in %s: %w", dir, err)
+	}
+	if err := detachNow(pin); err != nil {
+		return err
+	}
+	if err := os.Rename(next, pin); err != nil {
+		return fmt.Errorf("pin tcx link in %s: %w", dir, err)
+	}
+	// A link whose pin was lost would charge once more.
+	if err := DetachLost(ifindex, h, func(other *attach.HookProgram) bool { return other.Name != info.Name || other.ProgramID == info.ID }); err != nil {
+		return err
 	}
 	return verifyHead(prog, ifindex, h, at)
 }
@@ -110,21 +124,27 @@ const (
 	detachPause  = 5 * time.Millisecond
 )
 
-// attachHead attaches to the list that was read: if another party changed it since,
-// it is read again. Whoever was faster stands behind us then, not before.
-func attachHead(prog *bpfcall.Program, ifindex int, at uint32) (l *bpfcall.Link, err error) {
+// attachWithin is attachHead for a program that is about to be detached there.
+func attachWithin(prog *bpfcall.Program, ifindex int, at uint32) (l *bpfcall.Link, err error) {
 	for deadline := time.Now().Add(detachWithin); ; <-time.After(detachPause) {
-		err = onNewest(func() (uint64, error) {
-			list, err := bpfcall.QueryTCX(ifindex, at)
-			return list.Revision, err
-		}, func(revision uint64) error {
-			l, err = bpfcall.AttachTCXHead(prog, ifindex, at, revision)
-			return err
-		})
+		l, err = attachHead(prog, ifindex, at)
 		if !errors.Is(err, unix.EEXIST) || time.Now().After(deadline) {
 			return l, err
 		}
 	}
+}
+
+// attachHead attaches to the list that was read: if another party changed it since,
+// it is read again. Whoever was faster stands behind us then, not before.
+func attachHead(prog *bpfcall.Program, ifindex int, at uint32) (l *bpfcall.Link, err error) {
+	err = onNewest(func() (uint64, error) {
+		list, err := bpfcall.QueryTCX(ifindex, at)
+		return list.Revision, err
+	}, func(revision uint64) error {
+		l, err = bpfcall.AttachTCXHead(prog, ifindex, at, revision)
+		return err
+	})
+	return l, err
 }
 
 // onNewest changes a list of the revision that was read, and reads it again as
@@ -238,6 +258,11 @@ func DetachTCX(dir string, d terms.Direction, name Link) error {
 		return fmt.Errorf("unpin tcx link: %w", err)
 	}
 	return nil
+}
+
+// DetachTCXNow is DetachTCX for whoever needs it to be detached: it waits for RCU if there is one.
+func DetachTCXNow(dir string, d terms.Direction, name Link) error {
+	return detachNow(pinPath(dir, d, string(name)))
 }
 
 // DetachLost takes podweir's programs off a TCX hook of a device in the caller's

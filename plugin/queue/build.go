@@ -38,6 +38,17 @@ const interimLimit units.Bytes = 1 << 20
 // Returns an error wrapping [ErrForeignRoot] if another party's root is there. After any other failure
 // the device has the kernel's default.
 func Build(h *hostif.Handle, ifindex int, tree *shaping.Tree, program Classifier) error {
+	return build(h, ifindex, tree, program, unix.NLM_F_EXCL)
+}
+
+// Replace is Build where a root of another handle may be: the kernel puts the new one in its place in one
+// step, and what waits is lost. Where the tree's root is a TBF no packet goes past it meanwhile.
+func Replace(h *hostif.Handle, ifindex int, tree *shaping.Tree, program Classifier) error {
+	return build(h, ifindex, tree, program, unix.NLM_F_REPLACE)
+}
+
+// build gives the flag with which the root is made.
+func build(h *hostif.Handle, ifindex int, tree *shaping.Tree, program Classifier, flag int) error {
 	if err := checkTree(tree); err != nil {
 		return err
 	}
@@ -50,7 +61,7 @@ func Build(h *hostif.Handle, ifindex int, tree *shaping.Tree, program Classifier
 		}
 	}
 	root := &tree.Qdiscs[0]
-	err := addQdisc(h, ifindex, root)
+	err := setQdisc(h, ifindex, root, interimLimit, unix.NLM_F_CREATE|flag)
 	if errors.Is(err, unix.EEXIST) {
 		if err = clearRoot(h, ifindex, root); err == nil {
 			err = addQdisc(h, ifindex, root)
@@ -189,20 +200,6 @@ func Remove(h *hostif.Handle, ifindex int, kind shaping.QdiscKind, handle shapin
 		return nil
 	}
 	return fmt.Errorf("remove root %s %s of ifindex %d in %s: %w", kind, handleString(handle), ifindex, h.Where(), err)
-}
-
-// RemoveForeignRoot removes whatever root qdisc a device has. It is for the
-// operator's word that another party's is to go.
-func RemoveForeignRoot(h *hostif.Handle, ifindex int) error {
-	d, err := Observe(h, ifindex)
-	if err != nil {
-		return err
-	}
-	root := d.Root()
-	if root == nil {
-		return nil
-	}
-	return Remove(h, ifindex, root.Kind, root.Handle)
 }
 
 // Change brings a running tree from one set of parameters to another without

@@ -178,9 +178,11 @@ type Params struct {
 	Queue terms.Queue
 	// Side is the device that holds the queue, the filter and the hook.
 	Side terms.Side
-	// Tree is the queue; nil with [QueueNone].
-	Tree    *Tree
-	Program Program
+	// Tree is the queue; nil with [QueueNone]. Replaces says how it differs from podweir's queue that
+	// stands there and gives way to it, "" if none does.
+	Tree     *Tree
+	Replaces string
+	Program  Program
 	// Exempt says that there are subnets beside the limit.
 	Exempt   bool
 	Hook     terms.Hook
