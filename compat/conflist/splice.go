@@ -102,11 +102,8 @@ func Join(n *Network, entry []byte, own *Network, installed func(plugin string) 
 	if n.Mark != nil || n.Index(Type) >= 0 {
 		return nil, &Error{File: n.File, Err: ErrChained}
 	}
-	if len(n.Plugins) == 0 {
-		return nil, &Error{File: n.File, Thing: "plugins", Accepted: "at least one: without a plugin there is nothing to chain to"}
-	}
-	if n.Plugins[0].Type == bandwidthType {
-		return nil, &Error{File: n.File, Thing: "first plugin", Value: bandwidthType, Accepted: "a plugin that makes an interface"}
+	if err := n.MakesNone(); err != nil {
+		return nil, err
 	}
 	source := Hash(n.raw)
 	takenOut := n.takenOutOf(own)
@@ -147,6 +144,19 @@ func spliceList(n *Network, mark *Mark, entry []byte) ([]byte, error) {
 		return nil, err
 	}
 	return insertMember(out, markKey, value), nil
+}
+
+// MakesNone says that no plugin of the chain makes an interface that podweir could limit, nil if one may or n is nil.
+func (n *Network) MakesNone() error {
+	switch {
+	case n == nil:
+		return nil
+	case len(n.Plugins) == 0:
+		return &Error{File: n.File, Thing: "plugins", Accepted: "at least one: without a plugin there is nothing to chain to"}
+	case n.Plugins[0].Type == bandwidthType:
+		return &Error{File: n.File, Thing: "first plugin", Value: bandwidthType, Accepted: "a plugin that makes an interface"}
+	}
+	return nil
 }
 
 func bandwidths(n *Network) []int {

@@ -76,7 +76,7 @@ func checkChained(f *Facts) Finding {
 	chain := f.chain()
 	seen := f.active().Name + ": " + strings.Join(chain, " → ")
 	expected := conflist.Type + " once, behind the plugin that makes the interface"
-	fix := "podweir install --delivery " + string(f.Choice.Delivery)
+	fix := f.afterOriginal("podweir install --delivery " + string(f.Choice.Delivery))
 	at := slices.Index(chain, conflist.Type)
 	for _, c := range f.Node.Conf.DropIns[f.active().Network.Name] {
 		if at < 0 && hidden(c.Err) && f.Node.Runtime.ReadsDropIns() != profiles.No {
@@ -113,12 +113,12 @@ func checkDrift(f *Facts) Finding {
 		return skip("there is no original to compare with: PW204")
 	}
 	if at := slices.IndexFunc(own, byHand); at >= 0 {
-		return handMade(&own[at], original)
+		return handMade(&own[at], original, f.afterOriginal("podweir install: it writes its own file, and keeps this one for podweir uninstall"))
 	}
 	for i := range own {
 		action, why := conflist.Decide(conflist.Standing{Delivery: profiles.Chain, Original: original, Own: &own[i], Installed: f.installed})
 		if action == conflist.Write {
-			return breaks(own[i].Name+": "+why, "a file that was made from the original as it is now", "podweir install; a running agent does it itself: see its log", own[i].Name).of([]string{original.Name})
+			return breaks(own[i].Name+": "+why, "a file that was made from the original as it is now", f.afterOriginal("podweir install; a running agent does it itself: see its log"), own[i].Name).of([]string{original.Name})
 		}
 	}
 	if len(own) > 1 {
@@ -127,19 +127,27 @@ func checkDrift(f *Facts) Finding {
 	return holds(own[0].Name + " matches " + original.Name)
 }
 
+// afterOriginal is a cure that installs podweir, after what the primary CNI's file needs first: podweir install refuses
+// one whose chain makes no interface.
+func (f *Facts) afterOriginal(install string) string {
+	if o := f.original(); o.MakesNone() != nil {
+		return "put the plugin that makes the interface first in /" + f.Node.ConfDir + "/" + o.File + ", or restart the DaemonSet that writes it; then " + install
+	}
+	return install
+}
+
 // byHand says that a person made a file of podweir's name, as the how-to shows.
 func byHand(own conflist.File) bool { return own.Network != nil && own.Network.Mark == nil }
 
 // handMade compares a file that no agent updates with its original: both have the same
 // plugins with the same settings, except podweir in one and bandwidth in the other.
-func handMade(own, original *conflist.File) Finding {
+func handMade(own, original *conflist.File, fix string) Finding {
 	var differ []string
 	for _, plugin := range append(original.Network.Without(own.Network), own.Network.Without(original.Network)...) {
 		if plugin != conflist.Type && plugin != "bandwidth" && !slices.Contains(differ, plugin) {
 			differ = append(differ, plugin)
 		}
 	}
-	const fix = "podweir install: it writes its own file, and keeps this one for podweir uninstall"
 	seen := own.Name + " was made by hand and is not followed"
 	if len(differ) > 0 {
 		return warns(seen+", and "+original.Name+" has now otherwise: "+strings.Join(differ, ", "),
@@ -199,7 +207,7 @@ func checkBandwidth(f *Facts) Finding {
 	case both:
 		return breaks(seen, "podweir-cni without bandwidth", "take bandwidth out of "+f.active().Name+"'s source, or use the delivery chain").of(f.inForce())
 	case slices.Contains(chain, "bandwidth"):
-		return warns(seen, "podweir-cni in the place of bandwidth", "podweir install --delivery chain: podweir takes its place").of(f.inForce())
+		return warns(seen, "podweir-cni in the place of bandwidth", f.afterOriginal("podweir install --delivery chain: podweir takes its place")).of(f.inForce())
 	}
 	return holds("bandwidth is not in the chain")
 }

@@ -126,6 +126,7 @@ var together = [][2]string{
 	{"PW501", "PW602"},
 	// Calico's limit is before podweir's.
 	{"PW403", "PW505"},
+	{"PW403", "PW602"},
 	// Cilium's manager has no fq.
 	{"PW409", "PW404"},
 	// Something is missing or replaced: repair puts it back or takes what is left.

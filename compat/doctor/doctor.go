@@ -313,8 +313,14 @@ func (r *Report) WriteTable(w io.Writer, format Format) error {
 	}
 	t.line("profile %s, delivery %s", profile, r.Delivery)
 	last := Category("")
+	same := map[string][]string{} // the checks that have no answer for a reason
 	for _, o := range r.Checks {
-		if format.Short && (o.Status == OK || o.Status == Skip) {
+		if o.Status == Unknown {
+			same[o.Seen] = append(same[o.Seen], o.Code)
+		}
+	}
+	for _, o := range r.Checks {
+		if format.Short && (o.Status == OK || o.Status == Skip) || o.Status == Unknown && same[o.Seen][0] != o.Code {
 			continue
 		}
 		if o.Category != last {
@@ -322,6 +328,9 @@ func (r *Report) WriteTable(w io.Writer, format Format) error {
 			last = o.Category
 		}
 		t.outcome(&o)
+		if codes := same[o.Seen]; o.Status == Unknown && len(codes) > 1 {
+			t.part("also", "for the same reason unknown: "+strings.Join(codes[1:], ", "))
+		}
 	}
 	if format.Short {
 		t.line("\n%s", r.rest(last == "", cmp.Or(format.Explain, "podweir explain")))

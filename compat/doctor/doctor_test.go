@@ -429,6 +429,23 @@ func TestManyPodsFitAScreen(t *testing.T) {
 	}
 }
 
+// What many checks cannot tell for one reason is said once, with their codes.
+func TestOneReasonIsSaidOnce(t *testing.T) {
+	n := aws()
+	n.kernel.err = errors.New("out of sight")
+	rep := n.report(t)
+	for _, short := range []bool{false, true} {
+		var b bytes.Buffer
+		must.OK(t, rep.WriteTable(&b, doctor.Format{Short: short}))
+		if text := b.String(); strings.Count(text, "seen     out of sight") != 1 || !strings.Contains(text, "for the same reason unknown: PW") {
+			t.Errorf("short %v: the table says more than once what is out of sight, or not which checks want it:\n%s", short, text)
+		}
+	}
+	if rep.Count[doctor.Unknown] < 3 {
+		t.Errorf("%d checks are unknown, want each of them in the report", rep.Count[doctor.Unknown])
+	}
+}
+
 func TestRenderers(t *testing.T) {
 	n := aws()
 	delete(n.files, net+"00-podweir-10-aws.conflist")

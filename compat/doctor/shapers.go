@@ -164,14 +164,25 @@ func (f *Facts) besideFelix(others *detect.Others, two []terms.Direction) Findin
 		return unknown(others.Why + "; whether it has a limit on a pod that podweir shapes was not seen")
 	}
 	var held []string
+	fix := ""
 	for _, a := range f.Attached {
 		at := slices.IndexFunc(f.Devices, func(d Device) bool { return d.Name == a.Device })
-		if a.Direction.Is == terms.Ingress && a.Failure == "" && at >= 0 && slices.ContainsFunc(f.Devices[at].Qdiscs, holdsBack) {
+		if a.Direction.Is != terms.Ingress || a.Failure != "" || at < 0 {
+			continue
+		}
+		// Felix changes a queue of its own kind in place, and the queue keeps podweir's handle.
+		changed := a.Place == terms.PlaceHost && slices.ContainsFunc(f.Devices[at].Qdiscs, func(q Qdisc) bool {
+			return q.Root && q.Ours && q.Kind == "tbf" && q.BitsPerSec != uint64(a.Rate.ByteRate().BitRate())
+		})
+		if changed {
+			fix = "podweir install, which gives ingress the place ifb, out of Calico's reach, and recreate the pods; then "
+		}
+		if changed || slices.ContainsFunc(f.Devices[at].Qdiscs, holdsBack) {
 			held = append(held, a.Pod)
 		}
 	}
 	if len(held) > 0 {
-		return fails(others.Why+", and its limit is before podweir's on "+shorten(held), "one shaper for a pod", profiles.LiftFelixLimit(held[0]), held...).of(held)
+		return fails(others.Why+", and its limit is before podweir's on "+shorten(held), "one shaper for a pod", fix+profiles.LiftFelixLimit(held[0]), held...).of(held)
 	}
 	return holds(others.Why + "; podweir shapes " + and(two) + ", and no limit of Calico's is before its own")
 }

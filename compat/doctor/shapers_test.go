@@ -134,6 +134,15 @@ func shaperFindings() []finding {
 		{name: "nothing is left", code: "PW409", node: cilium, change: func(*node) {}, want: doctor.Skip, seen: "leaves no limit"},
 
 		{name: "Felix, and its limit ahead", code: "PW403", node: calico, change: felix("", 20_000_000), want: doctor.Fail, seen: "Calico enforces kubernetes.io/*-bandwidth, too, and its limit is before podweir's on default/web", fix: "1P"},
+		{name: "Felix, and its limit in podweir's queue", code: "PW403", node: calico, change: func(n *node) {
+			felix("", 1_000_000_000_000_000)(n)
+			for i := range n.kernel.devices {
+				n.kernel.devices[i].Qdiscs = []doctor.Qdisc{{Kind: "tbf", Root: true, Ours: true, BitsPerSec: 20_000_000}}
+			}
+			for i := range n.kernel.attached {
+				n.kernel.attached[i].Place = terms.PlaceHost
+			}
+		}, want: doctor.Fail, seen: "its limit is before podweir's on default/web", fix: "podweir install"},
 		{name: "Felix, and its limit taken away", code: "PW403", node: calico, change: felix("", 1_000_000_000_000_000), want: doctor.OK, seen: "no limit of Calico's is before its own"},
 		{name: "Felix, on its own pod", code: "PW403", node: calico, change: idle(felix("", 20_000_000)), want: doctor.OK, seen: "podweir shapes egress and ingress"},
 		{name: "left to Felix", code: "PW403", node: calico, change: idle(felix(`,"shaper":"calico"`, 20_000_000)), want: doctor.OK, seen: "egress and ingress limits are left to it"},

@@ -29,8 +29,12 @@ func newGC(o *options) *cobra.Command {
 			"Queues and programs of podweir's that have no record, because the pins were lost, are removed.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			node, err := o.openIfAny()
-			if node == nil {
+			node, err := o.openThere()
+			if errors.Is(err, engine.ErrNoState) && !o.pinsNamed {
+				fmt.Fprintf(cmd.ErrOrStderr(), "looked at nothing: %v: what podweir may keep of pods is out of sight\n", err)
+				return nil
+			}
+			if err != nil {
 				return err
 			}
 			defer node.Close()

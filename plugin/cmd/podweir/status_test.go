@@ -175,6 +175,18 @@ func TestPrivilegedStatusErrors(t *testing.T) {
 	}
 }
 
+// gc on a node without a BPF file system removes nothing, and says that it saw nothing.
+func TestGCSaysThatItSeesNothing(t *testing.T) {
+	t.Setenv("PODWEIR_PINS", t.TempDir())
+	root, out := newRoot(), &bytes.Buffer{}
+	root.SetErr(out)
+	root.SetArgs([]string{"gc"})
+	must.OK(t, root.ExecuteContext(t.Context()))
+	if got := out.String(); !strings.Contains(got, "looked at nothing") || !strings.Contains(got, "mount -t bpf bpf /sys/fs/bpf") {
+		t.Errorf("gc says %q, want that it looked at nothing, and what to mount", got)
+	}
+}
+
 // sendUDP sends packets of a size out of the pod, as fast as they go.
 func (c *cli) sendUDP(t *testing.T, packets, size int) {
 	t.Helper()
