@@ -230,7 +230,7 @@ func DetachClsact(h *hostif.Handle, ifindex int, at Place, made bool) (foreign [
 	if err := at.check(); err != nil {
 		return nil, err
 	}
-	d, err := Observe(h, ifindex)
+	d, err := observeHooks(h, ifindex)
 	if errors.Is(err, hostif.ErrNoDevice) {
 		return nil, nil
 	}

@@ -108,18 +108,22 @@ func walkQdiscs(h *hostif.Handle, ifindex int) ([]Qdisc, error) {
 	if err != nil {
 		return nil, err
 	}
-	ask := []nl.TcMsg{{Parent: uint32(shaping.RootParent)}, {Parent: uint32(clsactParent)}}
+	below := []shaping.TCHandle{shaping.RootParent, clsactParent}
 	for i := range classes {
 		if classes[i].Info != 0 { // the handle of what is below
-			ask = append(ask, nl.TcMsg{Parent: classes[i].Handle})
+			below = append(below, shaping.TCHandle(classes[i].Handle))
 		}
 	}
+	return askQdiscs(h, ifindex, below...)
+}
+
+// askQdiscs asks for what is below each of some parents.
+func askQdiscs(h *hostif.Handle, ifindex int, below ...shaping.TCHandle) ([]Qdisc, error) {
 	var out []Qdisc
-	for i := range ask {
-		ask[i].Family, ask[i].Ifindex = unix.AF_UNSPEC, int32(ifindex)
+	for _, parent := range below {
 		// Kernels before 6.7 answer who asks only if it wants what all watches get.
 		req := nl.NewNetlinkRequest(unix.RTM_GETQDISC, unix.NLM_F_ACK|unix.NLM_F_ECHO)
-		req.AddData(&ask[i])
+		req.AddData(&nl.TcMsg{Family: unix.AF_UNSPEC, Ifindex: int32(ifindex), Parent: uint32(parent)})
 		msgs, err := dumpFor(h, req, unix.RTM_NEWQDISC, func([]byte) bool { return true })
 		if errors.Is(err, unix.ENOENT) {
 			continue // there is none, or it has gone
@@ -136,6 +140,18 @@ func walkQdiscs(h *hostif.Handle, ifindex int) ([]Qdisc, error) {
 		}
 	}
 	return out, nil
+}
+
+// observeHooks is [Observe] for whoever needs to know of the hooks alone.
+func observeHooks(h *hostif.Handle, ifindex int) (*Device, error) {
+	if !h.Single {
+		return Observe(h, ifindex)
+	}
+	qdiscs, err := askQdiscs(h, ifindex, clsactParent)
+	if err != nil {
+		return nil, err
+	}
+	return observe(h, ifindex, qdiscs)
 }
 
 // Listing is every qdisc of a namespace as it was at one time. The kernel lists those
