@@ -221,11 +221,12 @@ test-functional: build refplugins npa tiers vmrig bin/tools/gotestsum ## Privile
 	bin/vmrig report -host bin/functional.json
 
 # What measures may meet a moment in which the machine gives it no processor: up to two
-# tests that fail run once more, and the end of the output names them.
+# tests that fail run once more, and the end of the output names them. "make test-all" hides
+# none.
 .PHONY: test-timed
 test-timed: build refplugins tiers vmrig bin/tools/gotestsum ## Privileged tests that judge times and rates, one at a time (root; an idle machine).
 	: >bin/timed.again
-	$(GOTESTSUM) --jsonfile=bin/timed.json --rerun-fails=1 --rerun-fails-max-failures=2 --rerun-fails-report=bin/timed.again --packages="$$(bin/tools/tiers packages $(TIER) alone)" \
+	$(GOTESTSUM) --jsonfile=bin/timed.json --rerun-fails=$(if $(filter all,$(TIER)),0,1) --rerun-fails-max-failures=2 --rerun-fails-report=bin/timed.again --packages="$$(bin/tools/tiers packages $(TIER) alone)" \
 		-- -count=1 -p 1 -parallel 4 -timeout 40m -run "$$(bin/tools/tiers pattern $(TIER) alone)" \
 		| grep -v --line-buffered '^=== '
 	cat bin/timed.again
