@@ -156,7 +156,7 @@ func (b *builder) burst() units.Bytes {
 	rate, asked := b.limit.Rate, b.limit.Burst
 	size := asked
 	if size == 0 {
-		size = rate.Bytes(b.defaultBurst())
+		size = rate.Bytes(defaultBucket)
 	}
 	frame := b.mtu() + frameOverhead
 	if b.params.Queue == terms.QueueNone {
@@ -179,15 +179,6 @@ func (b *builder) burst() units.Bytes {
 
 // longestBurst is the largest burst that a TBF can have.
 func (b *builder) longestBurst() units.Bytes { return b.limit.Rate.Bytes(longestBucket) }
-
-// defaultBurst is the burst where none is requested: a TBF has the smaller
-// bucket, a meter is the cap itself.
-func (b *builder) defaultBurst() time.Duration {
-	if b.params.Queue == terms.QueueTBF {
-		return defaultBucket
-	}
-	return DefaultBurst
-}
 
 func (b *builder) mtu() units.Bytes {
 	return units.Bytes(max(b.facts.MTU, 0))
