@@ -287,6 +287,17 @@ func TestPlanOfAShare(t *testing.T) {
 			d := &w.dataplanes[terms.Egress].Datapath
 			d.SketchRate.Mult, d.TotalBurst, d.LightMost = 6, 7, 8
 		}, []string{}},
+		"light packets have no more yet, of a share that rose": {func(w *world) {
+			light := w.devices[terms.SidePod].Tree.Classes[1]
+			share(w, 9_000_000)
+			w.devices[terms.SidePod].Tree.Classes[1] = light
+		}, []string{}},
+		"light packets have more than a share that fell": {func(w *world) {
+			share(w, 9_000_000)
+			light := w.devices[terms.SidePod].Tree.Classes[1]
+			share(w, 500_000)
+			w.devices[terms.SidePod].Tree.Classes[1] = light
+		}, []string{"egress change-queue"}},
 		"the pod raised its share": {func(w *world) {
 			c := &w.devices[terms.SidePod].Tree.Classes[0]
 			c.Rate, c.Ceil = 12_000_000, 12_000_000

@@ -122,8 +122,9 @@ func (in *Inspection) decide(prior *Prior) error {
 func (in *Inspection) keepShares(want *Desired) {
 	for d, ds := range want.Directions {
 		p, have := ds.Params, in.Observed.Dataplanes[d]
-		if p.Divided && have != nil && have.ProgramName == p.ProgramName() && p.Tree.Share(&in.Observed.Device(p.Side).Tree) != nil {
-			shaping.NewDivider(in.request.Config, in.request.Facts, p).Keep(p, &have.Datapath)
+		tree := &in.Observed.Device(p.Side).Tree
+		if p.Divided && have != nil && have.ProgramName == p.ProgramName() && p.Tree.Share(tree) != nil {
+			shaping.NewDivider(in.request.Config, in.request.Facts, p).Keep(p, &have.Datapath, tree)
 		}
 	}
 }

@@ -6,6 +6,7 @@ package shaping
 import (
 	"math"
 	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/podweir/podweir/plugin/terms"
@@ -167,13 +168,22 @@ func (d *Divider) At(share units.ByteRate) ([]Class, Datapath) {
 // Keep gives the parameters of a direction the share that its slot has: the agent divides, and writes each share
 // into the queue and then into the slot, which nothing in the pod can change. Without a share in the slot, or with
 // one that is beyond the limit by now, the parameters keep the first share. The bands together have the share alone:
-// each of them could send up to the limit.
-func (d *Divider) Keep(p *Params, slot *Datapath) {
+// each of them could send up to the limit. Light packets keep what they have within the share in the observed queue,
+// if that is less: it rises some time after the share.
+func (d *Divider) Keep(p *Params, slot *Datapath, observed *Tree) {
 	share := slot.Share()
 	if share == 0 || share > d.limit.Rate.ByteRate() {
 		return
 	}
 	classes := sharesAt(share, &d.limit, p.Tree.Qdiscs[0].Handle)
+	for i := range classes[1:] {
+		light := &classes[1+i]
+		at := slices.IndexFunc(observed.Classes, func(c Class) bool { return c.Handle == light.Handle })
+		if at >= 0 && observed.Classes[at].Rate < light.Rate {
+			light.Rate = observed.Classes[at].Rate
+			light.Burst = light.Rate.Bytes(lightBucket)
+		}
+	}
 	p.Tree.Classes = append(classes, p.Tree.Classes[len(classes):]...)
 	p.Datapath = p.Datapath.atShareOf(slot)
 }

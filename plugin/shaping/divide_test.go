@@ -160,18 +160,18 @@ func TestDividerAt(t *testing.T) {
 			t.Errorf("%v: the classifier is for a share of %d, want %d", d, got.Share(), class.Rate)
 		}
 		_, kept := grouped(t, strict(100e6, inGroup(200e6)), d, here)
-		if divider.Keep(kept, &got); kept.Datapath != got || !slices.Equal(kept.Tree.Classes[:2], classes) || len(kept.Tree.Classes) != len(p.Tree.Classes) {
+		if divider.Keep(kept, &got, &shaping.Tree{}); kept.Datapath != got || !slices.Equal(kept.Tree.Classes[:2], classes) || len(kept.Tree.Classes) != len(p.Tree.Classes) {
 			t.Errorf("%v: kept %+v and classes %+v, want those of the share", d, kept.Datapath, kept.Tree.Classes)
 		}
 		other := got
 		other.LightPriority++
-		if divider.Keep(kept, &other); kept.Datapath == other {
+		if divider.Keep(kept, &other, &shaping.Tree{}); kept.Datapath == other {
 			t.Errorf("%v: a priority that differs is taken for a share", d)
 		}
 		_, beyond := divider.At(units.BitRate(100e6).ByteRate() + 1)
 		for name, slot := range map[string]*shaping.Datapath{"no share": {}, "a share beyond the limit": &beyond} {
 			_, kept := grouped(t, strict(100e6, inGroup(200e6)), d, here)
-			if divider.Keep(kept, slot); !cmp.Equal(kept, p) {
+			if divider.Keep(kept, slot, &shaping.Tree{}); !cmp.Equal(kept, p) {
 				t.Errorf("%v: with %s in the slot (-want +got):\n%s", d, name, cmp.Diff(p, kept))
 			}
 		}
