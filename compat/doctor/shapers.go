@@ -261,7 +261,7 @@ const felixSettles = 10 * time.Second
 func (f *Facts) liftedByHand(both []direction) (lifted, pods []string) {
 	for i := range f.Sandboxes {
 		s := &f.Sandboxes[i]
-		if s.Ended || time.Since(s.Made) < felixSettles {
+		if s.Ended || time.Since(s.Made).Abs() < felixSettles {
 			continue
 		}
 		for _, d := range both {

@@ -495,7 +495,8 @@ func TestTreeDiff(t *testing.T) {
 			g.Qdiscs[0].Rate = 2_500_000
 			g.Qdiscs = append(g.Qdiscs, shaping.Qdisc{Kind: "sfq", Handle: 0x90000, Parent: 0x20001})
 		}, "limit of the queue (tbf) is 20 Mbit/s, want 10 Mbit/s", false},
-		{"a filter too many", func(g *shaping.Tree) { g.Filter = &shaping.Filter{} }, "classifier filter", false},
+		{"a filter too many", func(g *shaping.Tree) { g.Filter = &shaping.Filter{} }, "a filter on podweir's queue", false},
+		{"another party's filter", func(g *shaping.Tree) { g.Others = []string{"u32 filter at preference 1"} }, "u32 filter at preference 1 on podweir's queue", false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -220,8 +220,11 @@ func TreeDiff(want, got *shaping.Tree) (diff string, inPlace bool) {
 	if len(got.Classes) != len(want.Classes) && root.Kind == shaping.KindHTB {
 		return fmt.Sprintf("%d classes, want %d", len(got.Classes), len(want.Classes)), false
 	}
-	if (want.Filter == nil) != (got.Filter == nil) {
+	if want.Filter != nil && got.Filter == nil {
 		return "classifier filter is missing", false
+	}
+	if len(got.Others) > 0 || want.Filter == nil && got.Filter != nil {
+		return fmt.Sprintf("%s on podweir's queue, which can send packets past its classes", cmp.Or(strings.Join(got.Others, ", "), "a filter")), false
 	}
 	if diff == "" {
 		diff = classesDiff(want, got)

@@ -313,6 +313,11 @@ func (d *Device) observeClasses(h *hostif.Handle) error {
 			break
 		}
 	}
+	for i := range d.Filters {
+		if f := &d.Filters[i]; f != d.Classifier {
+			d.Tree.Others = append(d.Tree.Others, fmt.Sprintf("%s filter at preference %d", f.Kind, f.Pref))
+		}
+	}
 	return nil
 }
 

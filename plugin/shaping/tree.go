@@ -17,6 +17,8 @@ type Tree struct {
 	Classes []Class
 	// Filter is where our classifier program hangs; nil if none does.
 	Filter *Filter
+	// Others are filters on the qdiscs that podweir never makes, each by its kind and preference.
+	Others []string
 }
 
 // QdiscKind is the kernel's name of a qdisc.

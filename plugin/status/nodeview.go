@@ -175,7 +175,7 @@ func attachmentView(a *Attachment, held bool, now time.Time) *view.Pod {
 	for i := range a.Directions {
 		d := &a.Directions[i]
 		starved = cmp.Or(starved, d.Starved)
-		if d.PastBytes > 0 && now.Sub(d.PastLast) < pastNow && !d.Ceiling && !d.Observed() {
+		if d.PastBytes > 0 && now.Sub(d.PastLast).Abs() < pastNow && !d.Ceiling && !d.Observed() {
 			went = fmt.Sprintf("%s of %s: packets went past podweir in the minute until %s, %v since %s", d.Direction, a.Interface.PodName,
 				d.PastLast.UTC().Format(time.RFC3339), units.Bytes(d.PastBytes), d.PastSince.UTC().Format(time.RFC3339))
 			who, cure = view.Ahead(d.Ahead)

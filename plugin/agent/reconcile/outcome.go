@@ -239,7 +239,7 @@ func (r *Reconciler) sweepFailures(ctx context.Context) {
 	for i := range failures {
 		f := &failures[i]
 		running, listed := runs[f.Pod]
-		if running || time.Since(f.Time) < r.cfg.Pass {
+		if running || time.Since(f.Time).Abs() < r.cfg.Pass {
 			continue
 		}
 		if !listed {
