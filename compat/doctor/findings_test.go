@@ -282,8 +282,10 @@ func chainFindings() []finding {
 		{name: "drop-in unread", code: "PW202", node: cilium, change: func(n *node) { n.opts.Runtime = "containerd://1.7.2" }, want: doctor.Fail, seen: "the drop-in is not read", fix: "handed"},
 		{name: "drift", code: "PW203", node: aws, change: edit(net+"10-aws.conflist", `"eni"`, `"en"`), want: doctor.Fail, seen: "10-aws.conflist changed", fix: "podweir install"},
 		{name: "edited", code: "PW203", node: aws, change: edit(own, `"eni"`, `"enj"`), want: doctor.Fail, seen: "was changed, by hand or by another program", fix: "podweir install"},
-		{name: "the original begins with bandwidth", code: "PW203", node: aws, change: set(net+"10-aws.conflist", bandwidthFirst), want: doctor.Fail,
-			seen: "first plugin", fix: "put the plugin that makes the interface first in /etc/cni/net.d/10-aws.conflist"},
+		{
+			name: "the original begins with bandwidth", code: "PW203", node: aws, change: set(net+"10-aws.conflist", bandwidthFirst), want: doctor.Fail,
+			seen: "first plugin", fix: "put the plugin that makes the interface first in /etc/cni/net.d/10-aws.conflist",
+		},
 		{name: "by hand, of one that begins with bandwidth", code: "PW203", node: aws, change: func(n *node) {
 			set(own, byHand("aws-cni"))(n)
 			set(net+"10-aws.conflist", bandwidthFirst)(n)

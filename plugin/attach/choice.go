@@ -193,7 +193,7 @@ func (in *Inspection) switched() []terms.Direction {
 	var all []terms.Direction
 	for d, is := range in.Choices {
 		was, made := in.Before[d]
-		other := made && (was.Settled != is.Settled || was.Queue != is.Queue || was.Place != is.Place)
+		other := made && (was.Queue != is.Queue || was.Place != is.Place)
 		have, p := in.Observed.Dataplanes[d], in.Want.Directions[d].Params
 		other = other || have != nil && (have.ProgramName != p.ProgramName() || have.Side != 0 && have.Side != p.Side)
 		if other && !slices.Contains(in.Remade, d) {
