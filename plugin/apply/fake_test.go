@@ -181,6 +181,7 @@ func (w *world) Observe(r *apply.Record) (*attach.Observed, error) {
 		Devices:    make(map[terms.Side]*attach.Device),
 		Dataplanes: make(map[terms.Direction]*attach.Dataplane),
 		Recorded:   make(map[terms.Direction]bool),
+		Left:       make(map[terms.Direction]bool),
 		NoIFB:      w.noIFB,
 	}
 	if w.pacing != nil {
@@ -197,6 +198,9 @@ func (w *world) Observe(r *apply.Record) (*attach.Observed, error) {
 	for d, dp := range w.dataplanes {
 		copied := *dp
 		obs.Dataplanes[d] = &copied
+	}
+	for d, former := range w.former {
+		obs.Left[d] = former != nil
 	}
 	return obs, nil
 }

@@ -60,7 +60,7 @@ func (e *Executor) drifted(id attach.ID, prior, rec *Record, in *attach.Inspecti
 		return
 	}
 	left := slices.DeleteFunc(slices.Clone(in.Steps), func(a attach.Action) bool {
-		return slices.Contains(in.Remade, a.Direction) || a.OtherBuild || ours(a.Direction, in.Steps)
+		return slices.Contains(in.Remade, a.Direction) || a.OtherBuild || in.Observed.Left[a.Direction] || ours(a.Direction, in.Steps)
 	})
 	if len(left) > 0 {
 		e.Drifted(id, left)

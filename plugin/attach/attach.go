@@ -275,6 +275,8 @@ type Observed struct {
 	Dataplanes map[terms.Direction]*Dataplane
 	// Recorded are the directions that an earlier run set up or began to.
 	Recorded map[terms.Direction]bool
+	// Left are the directions of which an interrupted run left a slot, which programs may still use.
+	Left map[terms.Direction]bool
 	// NoIFB says why the pod's namespace cannot have the ifb, "" if nothing was seen.
 	NoIFB string
 	// Pacing is by what TCP in the pod's namespace sizes its packets; nil if the kernel lacks

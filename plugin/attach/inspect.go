@@ -102,19 +102,26 @@ func (in *Inspection) decide(prior *Prior) error {
 	}
 	in.keepShares(want)
 	in.Want, in.Choices, in.Unheld = want, choices, want.unheld(in.Observed)
-	in.Remade = append(in.Remade, in.switched()...)
+	in.Remade = slices.DeleteFunc(append(in.Remade, in.switched()...), func(d terms.Direction) bool { return in.left(d) })
 	for _, d := range in.Remade {
 		delete(in.Observed.Dataplanes, d)
 	}
 	in.Begin = in.remakes(prior)
 	in.Steps = Plan(want, in.Observed)
-	for _, a := range in.Begin {
-		if a.Kind == RenewSlot {
-			in.Steps = append(in.Steps, Action{Kind: FreeSlot, Direction: a.Direction, State: a.State, Reason: "no program uses it any more"})
+	for _, d := range terms.Directions {
+		renewed := slices.ContainsFunc(in.Begin, func(a Action) bool { return a.Kind == RenewSlot && a.Direction == d })
+		if renewed || in.left(d) {
+			in.Steps = append(in.Steps, Action{Kind: FreeSlot, Direction: d, State: want.Directions[d], Reason: "no program uses it any more"})
 		}
 	}
 	in.Plan = slices.Concat(in.Begin, in.Steps)
 	return nil
+}
+
+// left says that an interrupted run left a slot of a direction. What it took for its successor is then
+// changed in place: there is no third.
+func (in *Inspection) left(d terms.Direction) bool {
+	return in.Want.Directions[d] != nil && in.Observed.Left[d]
 }
 
 // keepShares gives what is wanted the shares that directions have of their groups' limits now. A new queue begins

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -87,23 +88,26 @@ func (n *Slab) left(list func() (dirs []string, err error)) ([]leftSlot, error) 
 	if err != nil {
 		return nil, err
 	}
-	const notYet = 0 // no slot has this number
-	linked := make(map[uint64]uint32)
+	// By owner, those of a direction: programs use the one that was left until others stand.
+	linked := make(map[uint64][]uint32)
 	for _, dir := range dirs {
 		for _, d := range terms.Directions {
-			number, found, err := slotNumber(slotPin, dir, d)
-			if err != nil {
-				return nil, err
+			var numbers []uint32
+			for _, link := range []string{slotPin, formerPin} {
+				number, found, err := slotNumber(link, dir, d)
+				if err != nil {
+					return nil, err
+				}
+				if found {
+					numbers = append(numbers, number)
+				}
 			}
-			if !found {
-				number = notYet
-			}
-			linked[n.owner(dir, d)] = number
+			linked[n.owner(dir, d)] = numbers
 		}
 	}
 	var left []leftSlot
 	for _, s := range old {
-		if number, lives := linked[s.owner&^makingBit]; !lives || number != notYet && number != s.number {
+		if numbers, lives := linked[s.owner&^makingBit]; !lives || len(numbers) > 0 && !slices.Contains(numbers, s.number) {
 			left = append(left, s)
 		}
 	}

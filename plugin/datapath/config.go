@@ -102,14 +102,22 @@ func (n *Slab) Leave(dir string, d terms.Direction) error {
 // is none is no error.
 func (n *Slab) GiveBackLeft(dir string, d terms.Direction, hostIndex int) error {
 	s, found, err := n.findBy(formerPin, dir, d)
-	if err != nil || !found {
+	if err != nil {
 		return err
 	}
-	if err := errors.Join(n.forgetHost(hostIndex, d, s.number), n.forgetSubnets(map[uint32]slot{s.number: s})); err != nil {
-		return err
+	if found {
+		if err := errors.Join(n.forgetHost(hostIndex, d, s.number), n.forgetSubnets(map[uint32]slot{s.number: s})); err != nil {
+			return err
+		}
+		s.release()
 	}
-	s.release()
 	return unpin(pinPath(dir, d, formerPin))
+}
+
+// HasLeft says that a direction has a slot that was left.
+func (n *Slab) HasLeft(dir string, d terms.Direction) (bool, error) {
+	_, left, err := slotNumber(formerPin, dir, d)
+	return left, err
 }
 
 func subnetKey(s slot, subnet netip.Prefix) image.Subnet {

@@ -198,6 +198,28 @@ func TestCollect(t *testing.T) {
 	}
 }
 
+// Programs use the slot that was left until others stand in their place, however old it is.
+func TestCollectKeepsTheSlotThatWasLeft(t *testing.T) {
+	n := inMemory(t, 8)
+	dir := n.interfaceDir(t, "changes")
+	list := func() ([]string, error) { return []string{dir}, nil }
+	for i := range 2 {
+		s, _, err := n.take(dir, terms.Egress)
+		must.OK(t, err)
+		s.own(n.owner(dir, terms.Egress))
+		atomic.StoreUint64(&s.SinceNs, boottime()-uint64(young)-1)
+		if i == 0 {
+			must.OK(t, n.Leave(dir, terms.Egress))
+		}
+	}
+	if collected, err := n.Collect(list); err != nil || collected != 0 {
+		t.Errorf("Collect = %d, %v, want 0", collected, err)
+	}
+	if left, err := n.HasLeft(dir, terms.Egress); err != nil || !left {
+		t.Errorf("HasLeft = %v, %v, want true", left, err)
+	}
+}
+
 // The slab grows by chunks that every process sees, and slots keep apart what they
 // know.
 func TestPrivilegedSlabGrows(t *testing.T) {

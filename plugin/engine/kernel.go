@@ -241,10 +241,14 @@ func (k *kernel) observe(r *apply.Record) (*attach.Observed, error) {
 		Devices:    make(map[terms.Side]*attach.Device),
 		Dataplanes: make(map[terms.Direction]*attach.Dataplane),
 		Recorded:   make(map[terms.Direction]bool),
+		Left:       make(map[terms.Direction]bool),
 	}
 	for _, d := range terms.Directions {
 		_, obs.Recorded[d] = r.Choices[d]
 		dp, err := k.slab.Observe(k.pins(r), d)
+		if err == nil {
+			obs.Left[d], err = k.slab.HasLeft(k.pins(r), d)
+		}
 		if err != nil {
 			return nil, err
 		}

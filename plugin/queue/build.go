@@ -72,6 +72,9 @@ func build(h *hostif.Handle, ifindex int, tree *shaping.Tree, program Classifier
 	}
 	if err := buildBelow(h, ifindex, tree, program); err != nil {
 		err = fmt.Errorf("build queue on ifindex %d in %s: %w", ifindex, h.Where(), err)
+		if flag == unix.NLM_F_REPLACE && root.Kind == shaping.KindTBF {
+			return err // it limits by itself, and what it replaced is gone
+		}
 		return errors.Join(err, Remove(h, ifindex, root.Kind, root.Handle))
 	}
 	return nil
