@@ -148,6 +148,17 @@ func handMade(own, original *conflist.File, fix string) Finding {
 			differ = append(differ, plugin)
 		}
 	}
+	types := func(n *conflist.Network) (all []string) {
+		for i := range n.Plugins {
+			if t := n.Plugins[i].Type; t != conflist.Type && t != "bandwidth" {
+				all = append(all, t)
+			}
+		}
+		return all
+	}
+	if len(differ) == 0 && !slices.Equal(types(own.Network), types(original.Network)) {
+		differ = []string{"the order of its plugins"}
+	}
 	seen := own.Name + " was made by hand and is not followed"
 	if len(differ) > 0 {
 		return warns(seen+", and "+original.Name+" has now otherwise: "+strings.Join(differ, ", "),

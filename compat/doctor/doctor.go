@@ -7,8 +7,7 @@
 // A check reads facts and answers with what was seen, what was expected and the
 // command that mends it. Running, rendering and documenting are separate: what a
 // check is called and matters for stands on its page under docs/reference/doctor,
-// and nowhere else. Nothing here changes the node, but for what a requested probe
-// says that it touches.
+// and nowhere else. Nothing here changes the node.
 package doctor
 
 import (

@@ -103,7 +103,6 @@ const schema = `
 | ` + "`checks[].seen`, `expected`, `why`, `fix`" + ` | what is there, what should be, why it matters, what to do |
 | ` + "`checks[].evidence`" + ` | files, devices and programs, all of them |
 | ` + "`checks[].also`" + ` | codes of other checks that the same problem breaks, with what they saw; they are skipped |
-| ` + "`checks[].touches`" + ` | of a probe: what it makes or changes while it runs |
 | ` + "`checks[].page`" + ` | the page of the code in the source tree |
 | ` + "`count`" + ` | number of checks with each result |
 `

@@ -41,7 +41,8 @@ type Share struct {
 	// classes are the classes as they were last set, that of the share itself first; nil if that is not known.
 	classes []shaping.Class
 	// looked is when the queue was looked at, and counted what the classifier had counted then. rate is the share,
-	// which the queue has since so long, and behind says that its light packets have a smaller rate than at that share.
+	// which the queue has since so long; behind says that its light packets have a smaller rate than at that share, and
+	// since is when that began.
 	rate     units.ByteRate
 	since    time.Duration
 	behind   bool
@@ -215,8 +216,8 @@ func (s *Share) Unsure() bool { return s.followed.Unsure() }
 // ErrBusy says that another process of podweir is about to change the attachment.
 var ErrBusy = errors.New("the attachment is being changed")
 
-// lightLater is how long a share is the same before light packets get a higher rate of their own within it. A share
-// that follows bursts is changed again before, and each class that changes takes the kernel some microseconds.
+// lightLater is how long light packets wait for a higher rate of their own within a share that rose. A share that
+// follows bursts falls again before, and each class that changes takes the kernel some microseconds.
 const lightLater = 200 * time.Millisecond
 
 // Set gives the queue and its classifier another share, at least [units.MinRate]. The rate that light packets have
@@ -235,8 +236,10 @@ func (s *Share) Set(rate units.ByteRate) error {
 	if s.slot.Changed() {
 		known = nil // another process may have made the queue again
 	}
-	s.behind = len(known) > 1 && rate != s.rate && known[1].Rate < classes[1].Rate
-	if s.behind {
+	// At least that often it rises with a share that never rests.
+	late := s.behind && s.looked-s.since >= lightLater
+	behind := len(known) > 1 && rate != s.rate && !late && known[1].Rate < classes[1].Rate
+	if behind {
 		classes[1] = known[1]
 	}
 	for i := range classes {
@@ -249,7 +252,10 @@ func (s *Share) Set(rate units.ByteRate) error {
 		}
 	}
 	s.slot.Set(&dp)
-	s.classes, s.rate, s.since = classes, rate, s.looked
+	if !behind || !s.behind {
+		s.since = s.looked
+	}
+	s.classes, s.rate, s.behind = classes, rate, behind
 	s.followed.Share(classes[0].Rate, classes[0].Burst)
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // ErrNotInCluster means that the environment names no API server, as that of a pod does.
-var ErrNotInCluster = errors.New("not in a pod of a cluster (KUBERNETES_SERVICE_HOST is not set)")
+var ErrNotInCluster = errors.New("KUBERNETES_SERVICE_HOST or KUBERNETES_SERVICE_PORT is not set: outside of a pod set both, and give --credentials")
 
 // Config is how to reach an API server.
 type Config struct {
