@@ -336,6 +336,27 @@ func removeByAnother(t *testing.T) {
 	}
 }
 
+// TestRemoveBesideAWriter has another installer write again what it had read before.
+func TestRemoveBesideAWriter(t *testing.T) { synctest.Test(t, removeBesideAWriter) }
+
+func removeBesideAWriter(t *testing.T) {
+	h := newHost(t, simple())
+	before := h.tree(t)
+	m := h.install(t, nil)
+	chain := h.read(confDir + "/" + ours)
+	removed := make(chan error)
+	go func() { removed <- m.Remove(t.Context()) }()
+	synctest.Wait()
+	if h.read(confDir+"/"+ours) != "" {
+		t.Error("podweir's file is still there: this test proves nothing")
+	}
+	h.write(t, confDir+"/"+ours, chain)
+	must.OK(t, <-removed)
+	if diff := cmp.Diff(before, h.tree(t)); diff != "" {
+		t.Errorf("after the removal (-before +after):\n%s", diff)
+	}
+}
+
 // TestRemoveWithoutRecord removes what podweir surely made, and nothing else.
 func TestRemoveWithoutRecord(t *testing.T) { synctest.Test(t, removeWithoutRecord) }
 

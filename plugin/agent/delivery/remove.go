@@ -55,12 +55,18 @@ func (m *Manager) removeFiles(ctx context.Context, v *view, why string) error {
 	}
 	if v.conf != nil {
 		m.sweep(&pass{view: v})
-		removed, err := m.removeConfigurations(v, r, why)
-		if err != nil {
-			return err
-		}
-		if removed {
+		// Another installer may write again what it had read before: the next look finds that.
+		for removed := true; removed && v.conf != nil; {
+			if removed, err = m.removeConfigurations(v, r, why); err != nil {
+				return err
+			}
+			if !removed {
+				break
+			}
 			if err := sleep(ctx, settle); err != nil {
+				return errors.Join(err, r.close())
+			}
+			if v.conf, err = v.node.ReadConf(m.root); err != nil && !isMissing(err) {
 				return errors.Join(err, r.close())
 			}
 		}
