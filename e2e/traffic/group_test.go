@@ -404,8 +404,8 @@ func TestPrivilegedLightPacketsFollowAShareThatStays(t *testing.T) {
 		{time.Second, 2_000_000, false, 0.4, 0.9},
 		{20 * time.Millisecond, 10_000_000, false, 0.08, 0.18},
 		{20 * time.Millisecond, 20_000_000, false, 0.04, 0.09},
-		{180 * time.Millisecond, 10_000_000, false, 0.08, 0.18},
-		{220 * time.Millisecond, 10_000_000, true, 0.4, 0.9},
+		{170 * time.Millisecond, 10_000_000, false, 0.08, 0.18},
+		{20 * time.Millisecond, 12_000_000, true, 0.4, 0.9},
 	} {
 		at += step.after
 		_, _, err := s.Look(at, false)
