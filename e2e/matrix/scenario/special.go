@@ -48,8 +48,8 @@ func stock(ctx context.Context, r *Run) error {
 		if err != nil {
 			return err
 		}
-		in, out := t.Directions(capIn, capOut)[0], t.Directions(capIn, capOut)[1]
-		r.note("%s: worst second %.2f of 20M in, %.2f of 10M out", l.where, in.WorstSecond(), out.WorstSecond())
+		d := t.Directions(capIn, capOut)
+		r.note("%s: worst second %.2f of %s in, %.2f of %s out", l.where, d[0].WorstSecond(), capInText, d[1].WorstSecond(), capOutText)
 	}
 	return nil
 }

@@ -258,7 +258,7 @@ func printDirection(w io.Writer, d *status.Direction, share string) {
 		fmt.Fprintf(w, ": %s\n", g.Reason)
 	}
 	if d.Ahead != "" {
-		fmt.Fprintf(w, "  \tnote: %s runs before the redirect, and what it takes is not limited: PAST\n", d.Ahead)
+		fmt.Fprintf(w, "  \tnote: %s runs before the redirect. What it takes is not limited; the column PAST counts it\n", d.Ahead)
 	}
 	for _, n := range d.Notes {
 		if !slices.ContainsFunc(d.Degraded, func(g attach.Degradation) bool { return g.Reason == n }) {
