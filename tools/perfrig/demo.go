@@ -112,9 +112,9 @@ func title(c *spec.Cell) string {
 	switch name := c.Phase.Name; name {
 	case "unshaped":
 		return "no plugin"
-	case "bandwidth-1.9":
+	case spec.BandwidthPlugin:
 		return "bandwidth plugin"
-	case "bandwidth-1.9-tuned":
+	case spec.BandwidthPlugin + spec.Tuned:
 		return "bandwidth plugin, tuned to 64 kB"
 	case "calico":
 		return "copy of Calico's limit"
@@ -178,7 +178,7 @@ func (d *demo) compare(rate uint64) {
 		}
 		return d.samples[i]
 	}
-	reference, strict := find("bandwidth-1.9"), find("podweir-strict")
+	reference, strict := find(spec.BandwidthPlugin), find("podweir-strict")
 	if reference == nil || strict == nil {
 		return
 	}

@@ -27,7 +27,7 @@ func TestDemoTable(t *testing.T) {
 			"ingress_elephant_goodput_bits_per_second": 9.2e6, "ingress_worst_second_share": 1.0064, "ingress_worst_second_from_start_share": 156,
 			"open_p50_ms": 1, "open_p99_ms": 12.34, "open_bystander_p99_ms": 2,
 		}}
-		if s.Cell.Phase.Name == "bandwidth-1.9" {
+		if s.Cell.Phase.Name == spec.BandwidthPlugin {
 			s.Errors = map[string]int{"open: timeout": 7}
 		}
 		d.samples = append(d.samples, s)

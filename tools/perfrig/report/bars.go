@@ -45,11 +45,6 @@ const (
 	lightBits     = 4000 * 8
 )
 
-const (
-	shipped = "bandwidth-1.9"
-	tuned   = "bandwidth-1.9-tuned"
-)
-
 // Bars holds the means of a campaign's rounds, and for caps every sample,
 // against what was promised.
 func Bars(r *record.Results) []Bar {
@@ -111,6 +106,20 @@ func (b *barred) other(c *spec.Cell, phase, metric string) float64 {
 	return b.mean(&o, metric)
 }
 
+// shipped is the phase of the reference plugin, with the release that the campaign had, and
+// tuned that with another burst.
+func (b *barred) shipped() string { return reference(b.r) }
+func (b *barred) tuned() string   { return reference(b.r) + spec.Tuned }
+
+func reference(r *record.Results) string {
+	for i := range r.Samples {
+		if name := r.Samples[i].Cell.Phase.Name; strings.HasPrefix(name, "bandwidth-") {
+			return strings.TrimSuffix(name, spec.Tuned)
+		}
+	}
+	return spec.BandwidthPlugin
+}
+
 func strictOrFlat(c *spec.Cell) bool {
 	return c.Phase.Kind == spec.Podweir && c.Phase.Keys["policy"] != "elephants"
 }
@@ -147,7 +156,7 @@ func (b *barred) sweep(c *spec.Cell) {
 
 // lost compares segments sent again with the tuned plugin's.
 func (b *barred) lost(c *spec.Cell) {
-	reference := b.other(c, tuned, "late_retransmits_count")
+	reference := b.other(c, b.tuned(), "late_retransmits_count")
 	got, percent := b.mean(c, "late_retransmits_count"), b.mean(c, "late_retransmits_percent")
 	late := c.Workload.BulkSeconds - slowStart
 	if math.IsNaN(reference) || late <= 0 {
@@ -177,7 +186,7 @@ func (b *barred) mixed(c *spec.Cell) {
 		b.add(p99 <= limit, c, "light p99", fmt.Sprintf("%.2f ms", p99),
 			fmt.Sprintf("at most %.2f ms (2 x serialisation and the bystander's)", limit)).
 			of(lightKind, p99)
-		if reference := b.other(c, tuned, "open_p99_ms"); !math.IsNaN(reference) {
+		if reference := b.other(c, b.tuned(), "open_p99_ms"); !math.IsNaN(reference) {
 			b.add(p99 <= lightTuned*reference, c, "light p99 relative to the tuned plugin",
 				fmt.Sprintf("%.4f of %.1f ms", p99/reference, reference), fmt.Sprintf("at most %.1f", lightTuned)).
 				of(lightTunedKind, p99/reference)
@@ -199,7 +208,7 @@ func (b *barred) latency(c *spec.Cell) {
 	b.add(p99 <= limit, c, "kept p99", fmt.Sprintf("%.3f ms", p99),
 		fmt.Sprintf("at most %.3f ms (2 x bystander + 0.1)", limit)).
 		of(keptKind, p99)
-	if reference := b.other(c, shipped, "kept_p99_ms"); !math.IsNaN(reference) {
+	if reference := b.other(c, b.shipped(), "kept_p99_ms"); !math.IsNaN(reference) {
 		b.add(p99 <= keptShipped*reference, c, "kept p99 relative to the shipped plugin",
 			fmt.Sprintf("%.4f of %.1f ms", p99/reference, reference), fmt.Sprintf("at most %.2f", keptShipped)).
 			of(keptShippedKind, p99/reference)

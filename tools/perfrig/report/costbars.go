@@ -43,7 +43,7 @@ func (b *barred) processor(c *spec.Cell) {
 	if !into(c) && c.Rate <= ownWaitFrom {
 		most = processorOut
 	}
-	bar := b.relative(c, tuned, processorKind, "processor time per Gbit relative to the tuned plugin", "machine_cores_per_gbit", most)
+	bar := b.relative(c, b.tuned(), processorKind, "processor time per Gbit relative to the tuned plugin", "machine_cores_per_gbit", most)
 	for i := range b.r.Samples {
 		s := &b.r.Samples[i]
 		if bar != nil && s.Foreign > otherWork && s.Cell.Workload.Name == c.Workload.Name && s.Cell.Rate == c.Rate {
@@ -59,9 +59,9 @@ func (b *barred) addition(c *spec.Cell) {
 	median := b.mean(c, "add_p50_ms")
 	b.add(median <= addMost, c, "median", fmt.Sprintf("%.2f ms", median), fmt.Sprintf("at most %.0f ms", addMost)).
 		of(addKind, median)
-	b.relative(c, shipped, addOverKind, "median relative to the reference plugin", "add_p50_ms", addOver)
-	b.relative(c, shipped, crowdKind, "50 at once, all done, relative to the reference plugin", "add_at_once_whole_ms", crowdOver)
-	b.relative(c, shipped, crowdKind, "100 at once, all done, relative to the reference plugin", "add_at_once_100_whole_ms", crowdOver)
+	b.relative(c, b.shipped(), addOverKind, "median relative to the reference plugin", "add_p50_ms", addOver)
+	b.relative(c, b.shipped(), crowdKind, "50 at once, all done, relative to the reference plugin", "add_at_once_whole_ms", crowdOver)
+	b.relative(c, b.shipped(), crowdKind, "100 at once, all done, relative to the reference plugin", "add_at_once_100_whole_ms", crowdOver)
 	if first := b.mean(c, "add_first_p50_ms"); !math.IsNaN(first) {
 		b.add(first <= firstMost, c, "first ADD of a boot", fmt.Sprintf("%.1f ms", first), fmt.Sprintf("at most %.0f ms", firstMost)).
 			of(firstKind, first)
@@ -70,7 +70,7 @@ func (b *barred) addition(c *spec.Cell) {
 		b.add(drift <= addDrift, c, "last 20 pods relative to the first 20", fmt.Sprintf("%.2f", drift), fmt.Sprintf("at most %.1f", addDrift)).
 			of(addDriftKind, drift)
 	}
-	if rss := b.mean(c, "add_rss_p50_bytes") / b.other(c, shipped, "add_rss_p50_bytes"); !math.IsNaN(rss) {
+	if rss := b.mean(c, "add_rss_p50_bytes") / b.other(c, b.shipped(), "add_rss_p50_bytes"); !math.IsNaN(rss) {
 		b.add(rss <= rssOver, c, "peak RSS relative to the reference plugin", fmt.Sprintf("%.2f", rss), fmt.Sprintf("at most %.1f", rssOver)).
 			of(rssKind, rss)
 	}

@@ -17,8 +17,8 @@ import (
 var (
 	ours    = spec.Phase{Name: "podweir-strict", Kind: spec.Podweir, Keys: map[string]string{"policy": "strict"}}
 	lightly = spec.Phase{Name: "podweir-elephants", Kind: spec.Podweir, Keys: map[string]string{"policy": "elephants"}}
-	theirs  = spec.Phase{Name: shipped, Kind: spec.Bandwidth}
-	better  = spec.Phase{Name: tuned, Kind: spec.Bandwidth}
+	theirs  = spec.Phase{Name: spec.BandwidthPlugin, Kind: spec.Bandwidth}
+	better  = spec.Phase{Name: spec.BandwidthPlugin + spec.Tuned, Kind: spec.Bandwidth}
 	absent  = spec.Phase{Name: "cilium", Kind: spec.Qdisc}
 )
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/podweir/podweir/e2e/figures"
 	"github.com/podweir/podweir/tools/perfrig/record"
@@ -16,12 +17,16 @@ import (
 
 // contenders are the phases of [Rivals], what a reader calls them in the table and in
 // the chart, and whether the software itself ran or a copy of its limit.
-var contenders = []struct{ phase, name, short, ran string }{
-	{"podweir-strict", "podweir", "podweir strict", "itself"},
-	{"cilium", "Cilium: policer, burst of 1 s", "copy of Cilium's, ingress", "a copy"},
-	{"calico", "Calico: token bucket, burst of 4 Gibit", "copy of Calico's", "a copy"},
-	{shipped, "bandwidth plugin 1.9", "bandwidth plugin", "itself"},
-	{tuned, "bandwidth plugin 1.9, tuned: 64 kB", "bandwidth, tuned", "itself"},
+func contenders(r *record.Results) []struct{ phase, name, short, ran string } {
+	plugin := reference(r)
+	name := strings.Replace(plugin, "-", " plugin ", 1)
+	return []struct{ phase, name, short, ran string }{
+		{"podweir-strict", "podweir", "podweir strict", "itself"},
+		{"cilium", "Cilium: policer, burst of 1 s", "copy of Cilium's, ingress", "a copy"},
+		{"calico", "Calico: token bucket, burst of 4 Gibit", "copy of Calico's", "a copy"},
+		{plugin, name, "bandwidth plugin", "itself"},
+		{plugin + spec.Tuned, name + ", tuned: 64 kB", "bandwidth, tuned", "itself"},
+	}
 }
 
 // samplesOf are the numbers of all rounds of a workload into a pod.
@@ -45,7 +50,7 @@ func RivalRates(r *record.Results) []uint64 {
 func Rivals(r *record.Results, rates ...uint64) Table {
 	t := Table{Header: []string{"limit", "enforced by", "what ran", "worst second ÷ limit", "sent again in 10 s: cubic", "BBR", "small request, p99"}}
 	for _, rate := range rates {
-		for _, who := range contenders {
+		for _, who := range contenders(r) {
 			of := func(workload, metric string) []float64 { return samplesOf(r, workload, rate, who.phase, metric) }
 			cubic := of("tcp-1-cubic", "ingress_worst_second_share")
 			if len(cubic) == 0 {
@@ -78,7 +83,7 @@ func RivalsChart(r *record.Results) *figures.Scatter {
 	rounds := 0
 	for _, rate := range RivalRates(r) {
 		p := figures.Panel{Title: fmt.Sprintf("limit %g Mbit/s", float64(rate)/1e6), MarkName: "a pod without a limit"}
-		for _, who := range contenders {
+		for _, who := range contenders(r) {
 			s := stats.Summarise(samplesOf(r, "latency", rate, who.phase, "kept_p99_ms"))
 			worst := samplesOf(r, "tcp-1-cubic", rate, who.phase, "ingress_worst_second_share")
 			if s.N == 0 || len(worst) == 0 {

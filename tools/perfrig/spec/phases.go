@@ -17,6 +17,13 @@ const (
 	tunedBurst = 64 * 1024 * 8
 )
 
+// BandwidthPlugin is the phase of the reference plugin, with the release of e2e/k8s/components,
+// and Tuned what the name of the one with another burst ends in.
+const (
+	BandwidthPlugin = "bandwidth-1.10"
+	Tuned           = "-tuned"
+)
+
 // BeforePlugin is the name of the podweir-cni of an earlier build, which "make before"
 // puts beside that of today.
 const BeforePlugin = "podweir-cni-before"
@@ -25,8 +32,8 @@ const BeforePlugin = "podweir-cni-before"
 var (
 	unshaped = Phase{Name: "unshaped", Kind: Unshaped}
 
-	bandwidth      = Phase{Name: "bandwidth-1.9", Kind: Bandwidth, BurstBits: runtimeBurst}
-	bandwidthTuned = Phase{Name: "bandwidth-1.9-tuned", Kind: Bandwidth, BurstBits: tunedBurst}
+	bandwidth      = Phase{Name: BandwidthPlugin, Kind: Bandwidth, BurstBits: runtimeBurst}
+	bandwidthTuned = Phase{Name: BandwidthPlugin + Tuned, Kind: Bandwidth, BurstBits: tunedBurst}
 
 	// What users have who do not chain a plugin, by the doubles of package rivals:
 	// Cilium's policer of ingress, and Calico's token bucket.

@@ -21,8 +21,8 @@ type Kind string
 const (
 	// Unshaped has no shaper; its rate is always 0.
 	Unshaped Kind = "unshaped"
-	// Bandwidth is the reference plugin of version 1.9, a TBF.
-	Bandwidth Kind = "bandwidth-1.9"
+	// Bandwidth is the reference plugin, a TBF.
+	Bandwidth Kind = "bandwidth"
 	// Podweir is this project's plugin.
 	Podweir Kind = "podweir"
 	// Qdisc is a double of another's limit, put on the pod's veth by hand.

@@ -6,12 +6,15 @@ package spec
 import (
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 func TestProfilesAreValid(t *testing.T) {
@@ -111,5 +114,15 @@ func TestPlanInterleaves(t *testing.T) {
 	}
 	if len(firsts) < 2 {
 		t.Errorf("every round of latency-ingress begins with %v", slices.Collect(maps.Keys(firsts)))
+	}
+}
+
+// The phase of the reference plugin is called by the release that the rig builds.
+func TestPhaseHasTheReleaseOfThePlugin(t *testing.T) {
+	mod, err := os.ReadFile("../../../e2e/k8s/components/go.mod")
+	must.OK(t, err)
+	release := strings.TrimPrefix(BandwidthPlugin, "bandwidth-")
+	if !strings.Contains(string(mod), "github.com/containernetworking/plugins v"+release+".") {
+		t.Errorf("e2e/k8s/components/go.mod has another release of the plugins than %s", release)
 	}
 }
