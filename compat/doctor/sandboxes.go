@@ -35,7 +35,7 @@ type Sandbox struct {
 	// on, Misspelt those that look as if they should, with what may be meant. Left says that
 	// its limits are left to others.
 	Asks     []terms.Ask
-	Misspelt []string
+	Misspelt []terms.Misspelt
 	Left     bool
 	// Ended says that the container runtime does not list the pod as running: it stops a
 	// pod before it takes the network down, and libcni keeps the result until that is done.
@@ -189,7 +189,7 @@ func checkUnattached(f *Facts) Finding {
 			s := &unheard[i]
 			text := s.String()
 			if len(s.Misspelt) > 0 {
-				text += ", whose annotation is misspelt: " + strings.Join(s.Misspelt, "; ")
+				text += ", whose annotation is misspelt: " + joined(s.Misspelt)
 			}
 			bad = append(bad, text)
 		}
@@ -216,22 +216,46 @@ func (f *Facts) heardOf() (limited, failed int, unheard []Sandbox) {
 		if !f.asks(s) {
 			continue
 		}
-		// What the agent could not limit has the pod's name alone.
-		at := slices.IndexFunc(f.Attached, func(a Attachment) bool {
-			return a.ContainerID == s.ContainerID || a.Failure != "" && a.Pod == s.Pod
-		})
-		if at < 0 && (s.Ended || f.Agent.knowsPods() && len(s.Misspelt) == 0) {
+		known, failure, missing := f.heard(s)
+		if !known && (s.Ended || f.Agent.knowsPods() && len(s.Misspelt) == 0) {
 			continue
 		}
 		limited++
-		if at >= 0 && f.Attached[at].Failure != "" {
+		if failure {
 			failed++
 		}
-		if at < 0 {
-			unheard = append(unheard, *s)
+		if one := *s; !known || len(missing) > 0 {
+			if one.Misspelt = missing; known { // it has what it asks for in words that are read
+				one.Asks = nil
+			}
+			unheard = append(unheard, one)
 		}
 	}
 	return limited, failed, unheard
+}
+
+// heard says whether podweir knows of a pod, as one that it could not limit or otherwise, and which of its misspelt
+// annotations are of a direction that has no limit.
+func (f *Facts) heard(s *Sandbox) (known, failure bool, missing []terms.Misspelt) {
+	missing = slices.Clone(s.Misspelt)
+	for i := range f.Attached {
+		a := &f.Attached[i]
+		// What the agent could not limit has the pod's name alone.
+		if a.ContainerID != s.ContainerID && (a.Failure == "" || a.Pod != s.Pod) {
+			continue
+		}
+		known, failure = true, failure || a.Failure != ""
+		missing = slices.DeleteFunc(missing, func(m terms.Misspelt) bool { return a.Young || a.Failure != "" || a.Direction.Is == m.Direction })
+	}
+	return known, failure, missing
+}
+
+func joined(all []terms.Misspelt) string {
+	texts := make([]string, len(all))
+	for i, m := range all {
+		texts[i] = m.String()
+	}
+	return strings.Join(texts, "; ")
 }
 
 // unheardPods are the names of the pods that podweir has no record of.
@@ -315,7 +339,10 @@ func (f *Facts) forgetEnded(ctx context.Context, k Kernel, settle time.Duration)
 // adviceForUnheard is about pods that podweir-cni was not called for, and that the
 // agent, if it runs, did not find either.
 func (f *Facts) adviceForUnheard() string {
+	_, _, unheard := f.heardOf()
 	switch inForce := slices.Contains(f.chain(), conflist.Type); {
+	case !slices.ContainsFunc(unheard, func(s Sandbox) bool { return len(s.Misspelt) == 0 }):
+		return "correct the annotations; an agent then sets the limits by itself, without one recreate the pods"
 	case len(f.Node.Agents()) > 0:
 		return "the agent limits running pods by itself, and its log says why it did not: kubectl logs; PW610 has those whose network it cannot find. " +
 			"A pod whose annotation was taken away since needs nothing"

@@ -279,6 +279,13 @@ func besideFindings() []finding {
 		delete(n.files, net+"cilium/50-podweir.conf")
 		n.files[net+"00-podweir-05-.conflist.cilium_bak"] = "{}"
 	}
+	misspelt := []terms.Misspelt{{Direction: terms.Ingress, Name: "x-rate", Near: "y-rate"}}
+	limitedIn := func(d terms.Direction) func(*node) {
+		return func(n *node) {
+			asking(doctor.Sandbox{Asks: tenM, Misspelt: misspelt})(n)
+			n.kernel.attached = []doctor.Attachment{{Pod: "default/asks", ContainerID: "c9", Limit: limitOf(d, 0, terms.QueueTBF)}}
+		}
+	}
 	pfifo := map[string][]string{"eth0": {"mq", "pfifo_fast"}, "eth1": {"mq", "fq"}}
 	return append(besideFelixFindings(), []finding{
 		{name: "a cure in the agent's pod", code: "PW602", node: aws, change: func(n *node) {
@@ -306,9 +313,11 @@ func besideFindings() []finding {
 		}, want: doctor.OK, seen: "0 of 0"},
 		{name: "a pod that asks by podweir's annotation", code: "PW605", node: aws, change: asking(doctor.Sandbox{Asks: tenM}), want: doctor.Warn, seen: "podweir has no record of default/asks", fix: "recreate these pods"},
 		{name: "a pod that misspelt it, an agent", code: "PW605", node: aws, change: func(n *node) {
-			asking(doctor.Sandbox{Misspelt: []string{"x-rate, did you mean y-rate?"}})(n)
+			asking(doctor.Sandbox{Misspelt: misspelt})(n)
 			n.kernel.agent = &doctor.Agent{}
 		}, want: doctor.Warn, seen: "default/asks, whose annotation is misspelt: x-rate, did you mean"},
+		{name: "a pod that misspelt it for one direction", code: "PW605", node: aws, change: limitedIn(terms.Egress), want: doctor.Warn, seen: "default/asks, whose annotation is misspelt: x-rate, did you mean y-rate?", fix: "correct the annotations"},
+		{name: "a pod that misspelt what it has by a default", code: "PW605", node: aws, change: limitedIn(terms.Ingress), want: doctor.OK, seen: "1 of 1"},
 		{name: "a pod whose limits are left to others", code: "PW605", node: aws, change: asking(doctor.Sandbox{Asks: tenM, Left: true}), want: doctor.OK, seen: "0 of 1"},
 		{name: "a pod that asks for nothing", code: "PW605", node: aws, change: func(n *node) {
 			asking(doctor.Sandbox{})(n)

@@ -226,21 +226,15 @@ func (n *Node) Asking(ctx context.Context, entry []byte) ([]doctor.Sandbox, erro
 }
 
 // wishes are the annotations that ask for a limit, and those that may be meant to.
-func wishes(annotations map[string]string) (asks []terms.Ask, misspelt []string) {
-	for name, value := range annotations {
-		if slices.Contains(netconf.RateAnnotations, name) {
-			d := terms.Ingress
-			if name == netconf.EgressAnnotation || name == netconf.OwnEgressAnnotation {
-				d = terms.Egress
-			}
-			asks = append(asks, terms.Ask{Direction: d, Name: name, Value: netconf.Cut(value)})
-		} else if near := terms.Nearest(name, netconf.RateAnnotations); near != "" {
-			misspelt = append(misspelt, fmt.Sprintf("%s, did you mean %s?", name, near))
+func wishes(annotations map[string]string) (asks []terms.Ask, misspelt []terms.Misspelt) {
+	kept := netconf.KeepAnnotations(annotations)
+	for _, name := range netconf.RateAnnotations {
+		if value, ok := kept.Values[name]; ok {
+			asks = append(asks, terms.Ask{Direction: netconf.DirectionOf(name), Name: name, Value: value})
 		}
 	}
 	slices.SortFunc(asks, func(a, b terms.Ask) int { return strings.Compare(a.Name, b.Name) })
-	slices.Sort(misspelt)
-	return asks, misspelt
+	return asks, kept.Misspelt()
 }
 
 // Asked is what a node's pods ask for, to be compared with what they have.
@@ -292,7 +286,10 @@ func (a *Asked) Add(rep *status.Report) error {
 		if _, err := os.Stat(s.NetNS); s.NetNS != "" && errors.Is(err, fs.ErrNotExist) || time.Since(s.Made).Abs() < status.Young {
 			continue
 		}
-		one := status.RuntimePod{Pod: s.String(), NetNSPath: s.NetNS, Devices: s.Devices, Asks: s.Asks, Misspelt: s.Misspelt}
+		one := status.RuntimePod{Pod: s.String(), NetNSPath: s.NetNS, Devices: s.Devices, Asks: s.Asks}
+		for _, m := range s.Misspelt {
+			one.Misspelt = append(one.Misspelt, m.String())
+		}
 		if s.Pod != "" {
 			one.Pod = s.Pod
 		}
@@ -313,7 +310,14 @@ func (a *Asked) Add(rep *status.Report) error {
 func known(rep *status.Report) []doctor.Attachment {
 	all := failures(rep)
 	for i := range rep.Attachments {
-		all = append(all, doctor.Attachment{Pod: rep.Attachments[i].Name(), ContainerID: rep.Attachments[i].ID.ContainerID})
+		a := &rep.Attachments[i]
+		one := doctor.Attachment{Pod: a.Name(), ContainerID: a.ID.ContainerID, Young: len(a.Directions) == 0}
+		for j := range max(len(a.Directions), 1) {
+			if !one.Young {
+				one.Direction = a.Directions[j].Direction
+			}
+			all = append(all, one)
+		}
 	}
 	for _, o := range rep.Overdue {
 		all = append(all, doctor.Attachment{Pod: o.Pod, Failure: o.Error})

@@ -39,20 +39,58 @@ type PodAnnotations struct {
 	// Unknown counts the annotations in podweir's domain that it does not know,
 	// those in Values included.
 	Unknown int
+
+	// Near are the first MaxUnknownNames that may be meant to ask for a limit, by name.
+	Near []terms.Misspelt
 }
 
 // KeepAnnotations returns what podweir keeps of annotations.
 func KeepAnnotations(all map[string]string) PodAnnotations {
 	var a PodAnnotations
 	for name, value := range all {
-		switch {
-		case isRead(name):
+		if isRead(name) {
 			a.set(name, value)
-		case strings.HasPrefix(name, AnnotationDomain):
-			a.unknown(name)
+		} else {
+			a.unread(name)
 		}
 	}
 	return a
+}
+
+// unread keeps what is to be told of an annotation that podweir does not read.
+func (a *PodAnnotations) unread(name string) {
+	if strings.HasPrefix(name, AnnotationDomain) {
+		a.unknown(name)
+	}
+	near := terms.Nearest(name, RateAnnotations)
+	if near == "" {
+		return
+	}
+	m := terms.Misspelt{Direction: DirectionOf(near), Name: strings.Clone(name), Near: near}
+	at, there := slices.BinarySearchFunc(a.Near, m, func(a, b terms.Misspelt) int { return strings.Compare(a.Name, b.Name) })
+	if !there {
+		a.Near = slices.Insert(a.Near, at, m)
+		a.Near = a.Near[:min(len(a.Near), MaxUnknownNames)]
+	}
+}
+
+// Misspelt are annotations that nobody reads and that look like one that asks for a limit, of
+// directions for which no other annotation does.
+func (a *PodAnnotations) Misspelt() []terms.Misspelt {
+	return slices.DeleteFunc(slices.Clone(a.Near), func(m terms.Misspelt) bool {
+		return slices.ContainsFunc(RateAnnotations, func(name string) bool {
+			_, asks := a.Values[name]
+			return asks && DirectionOf(name) == m.Direction
+		})
+	})
+}
+
+// DirectionOf is the direction of one of [RateAnnotations].
+func DirectionOf(name string) terms.Direction {
+	if name == EgressAnnotation || name == OwnEgressAnnotation {
+		return terms.Egress
+	}
+	return terms.Ingress
 }
 
 // isRead says whether podweir reads an annotation.
@@ -100,9 +138,10 @@ func (a *PodAnnotations) UnknownNames() []string {
 	return names
 }
 
-// Equal says whether two pods ask for the same. Unknown annotations ask for nothing.
+// Equal says whether two pods ask for the same, or seem to. Other unknown annotations ask for
+// nothing.
 func (a *PodAnnotations) Equal(o *PodAnnotations) bool {
-	return maps.Equal(a.known(), o.known())
+	return maps.Equal(a.known(), o.known()) && slices.Equal(a.Near, o.Near)
 }
 
 func (a *PodAnnotations) known() map[string]string {
@@ -114,10 +153,15 @@ func (a *PodAnnotations) known() map[string]string {
 	return known
 }
 
+// How long the names in quotes are that may be meant to ask for a limit: [terms.Nearest] forgives three letters.
+const (
+	leastName = len(OwnEgressAnnotation) - 3 + 2
+	mostName  = len(IngressAnnotation) + 3 + 2
+)
+
 // Add takes one annotation, as the JSON texts of its name and value: see [EachString].
 func (a *PodAnnotations) Add(name, value []byte) error {
-	if bytes.IndexByte(name, '\\') < 0 && !bytes.HasPrefix(name, []byte(`"`+AnnotationDomain)) &&
-		!bytes.HasPrefix(name, []byte(`"kubernetes.io/`)) {
+	if bytes.IndexByte(name, '\\') < 0 && !bytes.HasPrefix(name, []byte(`"`+AnnotationDomain)) && (len(name) < leastName || len(name) > mostName) {
 		return nil
 	}
 	key, err := unquote(name)
@@ -128,9 +172,8 @@ func (a *PodAnnotations) Add(name, value []byte) error {
 		text, err := unquote(value)
 		a.set(key, text)
 		return err
-	case strings.HasPrefix(key, AnnotationDomain):
-		a.unknown(key)
 	}
+	a.unread(key)
 	return nil
 }
 

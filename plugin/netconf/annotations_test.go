@@ -93,6 +93,31 @@ func TestEqualIgnoresUnknownAnnotations(t *testing.T) {
 	}
 }
 
+// What looks like an annotation that asks for a limit is kept, whoever wrote it where, unless
+// another one asks for the limit of that direction.
+func TestMisspelt(t *testing.T) {
+	t.Parallel()
+	const near = "kubernetes.io/egress-bandwidth"
+	for text, want := range map[string][]string{
+		`{"kubernetes.io/egress-bandwdth":"10M"}`:                                              {"kubernetes.io/egress-bandwdth, did you mean kubernetes.io/egress-bandwidth?"},
+		`{"kuberntes.io/ingress-bandwidth":"10M"}`:                                             {"kuberntes.io/ingress-bandwidth, did you mean kubernetes.io/ingress-bandwidth?"},
+		`{"podweir.io/egres-rate":"1M","podwier.io/ingress-rate":"1M"}`:                        {"podweir.io/egres-rate, did you mean podweir.io/egress-rate?", "podwier.io/ingress-rate, did you mean podweir.io/ingress-rate?"},
+		`{"kubernetes.io/egress-bandwdth":"10M","` + near + `":"5M"}`:                          nil,
+		`{"kubernetes.io/egress-bandwdth":"10M","podweir.io/egress-rate":"fast"}`:              nil,
+		`{"` + near + `":"5M","kubernetes.io/config.source":"api","podweir.io/policy":"flat"}`: nil,
+	} {
+		var a netconf.PodAnnotations
+		must.OK(t, json.Unmarshal([]byte(text), &a))
+		var got []string
+		for _, m := range a.Misspelt() {
+			got = append(got, m.String())
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+}
+
 // FuzzPodAnnotations: what is kept of a JSON object is what is kept of the map that
 // encoding/json makes of it, and both refuse the same.
 func FuzzPodAnnotations(f *testing.F) {
@@ -131,7 +156,7 @@ func FuzzPodAnnotations(f *testing.F) {
 		// Comparing by hand, and asking about repeated names only after a difference,
 		// makes the target three times as fast.
 		want := netconf.KeepAnnotations(all)
-		if maps.Equal(want.Values, got.Values) && want.Unknown == got.Unknown || repeats(raw, len(all)) {
+		if maps.Equal(want.Values, got.Values) && want.Unknown == got.Unknown && slices.Equal(want.Near, got.Near) || repeats(raw, len(all)) {
 			return
 		}
 		t.Errorf("from a map and from JSON (-map +JSON):\n%s", cmp.Diff(want, got, cmpopts.EquateEmpty()))

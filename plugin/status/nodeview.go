@@ -21,7 +21,7 @@ import (
 // What to do about a pod, by what is wrong with it.
 const (
 	cureUnshaped = "the agent tries again by itself; podweir doctor finds what prevents it"
-	cureInvalid  = "correct the value that the cause names; an agent then sets the limit by itself; without an agent, recreate the pod"
+	cureInvalid  = "correct what the cause names; an agent then sets the limit by itself; without an agent, recreate the pod"
 	cureOverdue  = "podweir explain PW610"
 	cureExceeded = "podweir explain PW612"
 	cureDiffers  = "podweir repair; if it comes back: podweir explain PW602"
@@ -82,8 +82,11 @@ func (r *Report) View(now time.Time) *view.Status {
 	for i := range r.Others {
 		o := &r.Others[i]
 		known := slices.IndexFunc(n.Pods, func(p view.Pod) bool { return p.Pod == o.Pod })
-		if p := otherView(o); p != nil && known < 0 { // what is known already says why
+		if p := otherView(o); p != nil && (known < 0 || n.Pods[known].State.AsWanted()) { // what is known already says why
 			n.Add(p)
+		}
+		if o.Name == "" && known >= 0 {
+			continue // its devices have their lines
 		}
 		if slices.ContainsFunc(r.Lost, func(l engine.Lost) bool { return o.Name != "" && l.Interface.HostName == o.Name }) {
 			continue // its queue without a record limits it

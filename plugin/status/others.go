@@ -73,7 +73,6 @@ func (o *Other) asked(d terms.Direction) string {
 
 // What to do about a pod that asks for a limit and has none.
 const (
-	cureMisspelt = "correct the annotation; an agent then sets the limit by itself, without one recreate the pod"
 	cureUncalled = "podweir doctor finds why podweir-cni was not called for the pod, or did not get its limit (PW202, PW207)"
 )
 
@@ -89,7 +88,7 @@ func otherView(o *Other) *view.Pod {
 		}
 		p.Cause, p.Cure = "it asks for a limit ("+strings.Join(texts, ", ")+"), and podweir has none for it", cureUncalled
 	case len(o.Misspelt) > 0:
-		p.Cause, p.Cure = "misspelt: "+strings.Join(o.Misspelt, "; "), cureMisspelt
+		p.Cause, p.Cure = "misspelt: "+strings.Join(o.Misspelt, "; "), cureInvalid
 	default:
 		return nil
 	}

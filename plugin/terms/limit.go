@@ -89,6 +89,15 @@ type Ask struct {
 	Name, Value string
 }
 
+// Misspelt is an annotation that nobody reads and that looks like one that asks for a limit.
+type Misspelt struct {
+	// Direction is that of Near, which may be meant.
+	Direction  Direction
+	Name, Near string
+}
+
+func (m Misspelt) String() string { return m.Name + ", did you mean " + m.Near + "?" }
+
 // RuntimeAsk is an ask of the runtime's in bits per second.
 func RuntimeAsk(d Direction, rate uint64) Ask {
 	suffix := ""

@@ -339,7 +339,7 @@ func Nearest(word string, of []string) string {
 	const longest, part, most = 64, 4, 3
 	best, least := "", most+1
 	for _, w := range of {
-		if len(word) > longest || len(w) > longest {
+		if len(word) > longest || len(w) > longest || max(len(word)-len(w), len(w)-len(word)) > most {
 			continue
 		}
 		d := distance(strings.ToLower(word), strings.ToLower(w))

@@ -66,6 +66,7 @@ func (l *look) run(ctx context.Context) bool {
 	node, err := l.open()
 	if err != nil {
 		l.unable(err)
+		l.misspelt()
 		return true
 	}
 	defer node.Close()
@@ -78,7 +79,24 @@ func (l *look) run(ctx context.Context) bool {
 	}
 	l.claim(have)
 	l.bring(ctx, node, have)
+	l.misspelt()
 	return true
+}
+
+// misspelt says of a pod which has all limits that were read that it seems to ask for another.
+func (l *look) misspelt() {
+	names := slices.DeleteFunc(l.pod.Annotations.Misspelt(), func(m terms.Misspelt) bool { return slices.Contains(l.Asked, m.Direction) })
+	if len(names) == 0 || l.Err != nil || l.Outcome == Waiting {
+		return
+	}
+	texts := make([]string, len(names))
+	for i, m := range names {
+		texts[i] = m.String()
+	}
+	l.Outcome, l.Err = Invalid, errors.New("misspelt: "+strings.Join(texts, "; "))
+	if l.event == nil {
+		l.warn("BandwidthInvalid", l.Err.Error())
+	}
 }
 
 // listening opens the node for one pod that has nothing yet.

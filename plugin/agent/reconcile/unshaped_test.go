@@ -74,6 +74,24 @@ func TestPrivilegedBadRateIsRecorded(t *testing.T) {
 	n.recorded(t, 0, 0, "")
 }
 
+// A pod that misspelt the annotation is known to run without its limit, also where that is of
+// one direction alone. One that asks for it in another way is not.
+func TestPrivilegedMisspeltAnnotationIsRecorded(t *testing.T) {
+	n := newNode(t)
+	p := n.newPod(t)
+	p.annotate(map[string]string{"kubernetes.io/egress-bandwdth": "10M"})
+	a := n.start(t, never)
+	a.becomes(t, p, reconcile.Invalid)
+	n.recorded(t, 1, 0, "misspelt: kubernetes.io/egress-bandwdth, did you mean kubernetes.io/egress-bandwidth?")
+	p.event(t, "BandwidthInvalid")
+	p.annotate(map[string]string{egress: "10M", "kubernetes.io/ingres-bandwidth": "20M"})
+	p.gets(t, "10Mbit", "")
+	n.recorded(t, 1, 0, "misspelt: kubernetes.io/ingres-bandwidth")
+	p.annotate(map[string]string{egress: "10M", "podweir.io/ingress-rate": "20M", "kubernetes.io/ingres-bandwidth": "30M"})
+	p.gets(t, "10Mbit", "20Mbit")
+	n.recorded(t, 0, 0, "")
+}
+
 // What podweir-cni could not read stays recorded while the agent keeps the other direction.
 func TestPrivilegedBadRateAtADDStaysRecorded(t *testing.T) {
 	n := newNode(t)

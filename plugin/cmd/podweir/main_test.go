@@ -309,7 +309,7 @@ func TestPrivilegedAttachErrors(t *testing.T) {
 	c.must(t, append(ns, "attach", "--egress", "2M", "--with", "egressQueue=tbf", "--with", "replaceQdisc=true")...)
 	id := attach.ID{Network: "cluster", ContainerID: "c1", IfName: "eth0"}
 	c.must(t, append(ns, "detach")...)
-	if err := c.node.Do(func() error { return ensureAs(t, c, id) }); err != nil {
+	if err := c.node.Do(func() error { return ensureAs(t, c, id, "default/web") }); err != nil {
 		t.Fatal(err)
 	}
 	c.fails(t, []string{`network "cluster"`, "podweir set"}, append(ns, "attach", "--egress", "1M")...)
@@ -381,8 +381,8 @@ func TestPrivilegedInstallFindsBPFFS(t *testing.T) {
 	}
 }
 
-// ensureAs shapes the pod as CNI would under this ID.
-func ensureAs(t *testing.T, c *cli, id attach.ID) error {
+// ensureAs limits what the pod sends as CNI would under this ID and name.
+func ensureAs(t *testing.T, c *cli, id attach.ID, pod string) error {
 	t.Helper()
 	node, err := engine.Open(engine.Paths{Pins: c.pins, Run: c.run})
 	if err != nil {
@@ -395,7 +395,7 @@ func ensureAs(t *testing.T, c *cli, id attach.ID) error {
 		Queue: terms.QueueAuto, Mode: terms.ModeAuto, Place: terms.PlaceAuto,
 	}}
 	_, err = node.Ensure(t.Context(), &apply.Want{
-		ID: id, NetNSPath: c.pod.Path(), Names: []string{"eth0"}, Config: cfg, Pod: "default/web", ReplaceQdisc: true,
+		ID: id, NetNSPath: c.pod.Path(), Names: []string{"eth0"}, Config: cfg, Pod: pod, ReplaceQdisc: true,
 	})
 	return err
 }

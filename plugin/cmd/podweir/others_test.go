@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/viper"
 
 	"github.com/podweir/podweir/plugin/agent/cri/critest"
+	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
@@ -41,12 +42,26 @@ func TestPrivilegedStatusOfPodsWithoutALimit(t *testing.T) {
 	for _, part := range []string{
 		"0 of 2 pods are limited as they should be; 2 are not:",
 		`NOT LIMITED default/pod-2 cause it asks for a limit (kubernetes.io/egress-bandwidth: "10M"), and podweir has none for it cure podweir doctor finds why`,
-		"NOT LIMITED default/pod-3 cause misspelt: kubernetes.io/egress-bandwdth, did you mean kubernetes.io/egress-bandwidth? cure correct the annotation",
+		"NOT LIMITED default/pod-3 cause misspelt: kubernetes.io/egress-bandwdth, did you mean kubernetes.io/egress-bandwidth? cure correct what the cause names",
 		"default/pod-1 egress - - NOW - - no limit", "default/pod-2 egress 10M - NOW - - NOT LIMITED", "veth9 ingress - - NOW - - no limit",
 	} {
 		seen := regexp.MustCompile(`(-|10M) - \S+ - -`).ReplaceAllString(oneLine(out), "$1 - NOW - -") // neighbours are looked for
 		if !strings.Contains(seen, part) {
 			t.Errorf("status has no %q:\n%s", part, out)
+		}
+	}
+	// One has its limit of egress, and misspelt that of ingress.
+	c.pod = n.pod(t, 4, map[string]string{"podweir.io/egress-rate": "1M", "podweir.io/ingres-rate": "1M"})
+	must.OK(t, n.Do(func() error {
+		return ensureAs(t, c, attach.ID{Network: "net", ContainerID: "sandbox-4", IfName: "eth0"}, "default/pod-4")
+	}))
+	out, _ = c.do(t, "status", "--root", n.root)
+	for _, part := range []string{
+		"0 of 3 pods are limited as they should be; 3 are not:", "NOT LIMITED default/pod-4 cause misspelt: podweir.io/ingres-rate, did you mean podweir.io/ingress-rate?",
+		"default/pod-4 egress 1M 1M",
+	} {
+		if !strings.Contains(oneLine(out), part) || strings.Contains(oneLine(out), "default/pod-4 ingress") {
+			t.Errorf("status has no %q, or a line for what pod-4 has not:\n%s", part, out)
 		}
 	}
 	n.write(t, "etc/cni/net.d/10-net.conflist", `{"cniVersion":"1.0.0","name":"net","plugins":[{"type":"ptp"},{"type":"podweir-cni","shaper":"cilium"}]}`)

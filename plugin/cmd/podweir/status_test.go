@@ -61,8 +61,8 @@ func TestStatusNamesEveryBrokenPod(t *testing.T) {
 	want := `0 of 7 pods are limited as they should be; 7 are not:
 NOT LIMITED ns/bad since 2027-01-15T08:00:00Z (1 min)
   cause  "fast" is not accepted
-  cure   correct the value that the cause names; an agent then sets the limit by
-         itself; without an agent, recreate the pod
+  cure   correct what the cause names; an agent then sets the limit by itself;
+         without an agent, recreate the pod
 NOT LIMITED ns/db since 2027-01-15T08:00:00Z (1 min)
   cause  no memory; also differs: egress build-queue: no root qdisc
   cure   the agent tries again by itself; podweir doctor finds what prevents it
