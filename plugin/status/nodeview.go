@@ -269,7 +269,9 @@ func counters(d *Direction) view.Counters {
 		c.Drops += q.Drops
 	}
 	for _, f := range d.HeavyFlows {
-		c.HeavyFlows = append(c.HeavyFlows, view.Flow(f))
+		c.HeavyFlows = append(c.HeavyFlows, view.Flow{
+			Protocol: f.Protocol, EtherType: f.EtherType, Source: f.Source, Dest: f.Dest, Bytes: f.Bytes, Since: f.Since, LastSeen: f.LastSeen,
+		})
 	}
 	return c
 }

@@ -18,6 +18,8 @@ type Pod struct {
 	HostNetwork bool
 	// Started says that the pod has an address: its network is set up.
 	Started bool
+	// Address is the first of its addresses, "" until it has one.
+	Address string
 	// Ending says that the pod is being deleted; it may run for a while yet.
 	Ending bool
 	// Finished says that it has ended and will not start again.
@@ -30,7 +32,7 @@ type Pod struct {
 // Key is "namespace/name".
 func (p *Pod) Key() string { return p.Namespace + "/" + p.Name }
 
-// equal says whether nothing changed that the agent would act on.
+// equal says whether nothing changed that the agent would act on: its address only names it.
 func (p *Pod) equal(o *Pod) bool {
 	return p.Namespace == o.Namespace && p.Name == o.Name && p.UID == o.UID && p.RuntimeUID == o.RuntimeUID &&
 		p.HostNetwork == o.HostNetwork && p.Started == o.Started && p.Finished == o.Finished && p.Ending == o.Ending &&
@@ -111,7 +113,7 @@ func (s *podStatus) UnmarshalJSON(data []byte) error {
 func (m *manifest) pod() Pod {
 	p := Pod{
 		Namespace: m.Metadata.Namespace, Name: m.Metadata.Name, UID: m.Metadata.UID, RuntimeUID: m.Metadata.UID,
-		HostNetwork: m.Spec.HostNetwork, Started: m.Status.PodIP != "", Ending: m.Metadata.DeletedAt != "",
+		HostNetwork: m.Spec.HostNetwork, Started: m.Status.PodIP != "", Address: m.Status.PodIP, Ending: m.Metadata.DeletedAt != "",
 		Finished:    m.Status.Phase == "Succeeded" || m.Status.Phase == "Failed",
 		Annotations: m.Metadata.Annotations.PodAnnotations,
 	}

@@ -132,7 +132,7 @@ func TestWatchFollowsThePodsOfOneNode(t *testing.T) {
 	w, changed := c.watch(t)
 	expect(t, changed, "a")
 	want := kube.Pod{
-		Namespace: "default", Name: "pod-a", UID: "a", RuntimeUID: "a", Started: true,
+		Namespace: "default", Name: "pod-a", UID: "a", RuntimeUID: "a", Started: true, Address: "10.0.0.2",
 		Annotations: netconf.PodAnnotations{Values: map[string]string{limit: "10M", "podweir.io/policy": "flat"}},
 	}
 	if got, ok := w.Pod("a"); !ok || !cmp.Equal(got, want) {

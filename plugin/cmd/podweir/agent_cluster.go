@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -114,5 +115,18 @@ func (a *agentParts) nodeStatus(ctx context.Context) (*view.Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, profileTimeout)
 	defer cancel()
 	a.o.bypassed(ctx, rep, a.o.detected(ctx))
-	return rep.View(time.Now()).Runnable(a.o.runByOthers()), nil
+	seen := rep.View(time.Now()).Runnable(a.o.runByOthers())
+	seen.NameEnds(a.addresses())
+	return seen, nil
+}
+
+// addresses are the names of the node's pods by their addresses.
+func (a *agentParts) addresses() map[netip.Addr]string {
+	all := make(map[netip.Addr]string)
+	for _, p := range a.watch.List() {
+		if at, err := netip.ParseAddr(p.Address); err == nil && !p.HostNetwork && !p.Finished {
+			all[at] = p.Key()
+		}
+	}
+	return all
 }

@@ -25,6 +25,7 @@ import (
 
 	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/plugin/agent/cri/critest"
+	"github.com/podweir/podweir/plugin/agent/kube"
 	"github.com/podweir/podweir/plugin/agent/reconcile"
 	"github.com/podweir/podweir/plugin/agent/serve"
 	"github.com/podweir/podweir/plugin/cmd/settings"
@@ -268,7 +269,7 @@ func TestAnswerWithoutBPFFS(t *testing.T) {
 	o.paths().Mail().RecordUnshaped(slog.New(slog.DiscardHandler), &mailbox.Unshaped{
 		Pod: "default/web", UID: "u", Reason: "failed", Since: time.Now(), Error: "no bpffs",
 	})
-	a := &agentParts{o: o, reconciler: reconcile.New(reconcile.Config{})}
+	a := &agentParts{o: o, watch: &kube.Watch{}, reconciler: reconcile.New(reconcile.Config{})}
 	a.waiting, a.node = &waiting{agentParts: a}, newNodeCheck(a)
 	answer := a.answer(t.Context(), nil)
 	if answer.Status == nil || len(answer.Status.Pods) != 1 || answer.Status.Pods[0].State != view.NotLimited || answer.Status.Pods[0].Cause != "no bpffs" {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -46,6 +47,7 @@ func newExplain(o *options) *cobra.Command {
 			return runExplain(cmd, o, args[0])
 		},
 	}
+	o.readsRuntime(cmd)
 	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		all, directive := o.recorded(cmd, func(r *apply.Record) string { return r.Pod })
 		for _, c := range doctor.Checks() {
@@ -64,7 +66,8 @@ type explained struct {
 	mtu    string
 }
 
-func lookAt(o *options, pod string) (*explained, error) {
+// lookAt takes the names of pods by their addresses.
+func lookAt(o *options, pod string, pods map[netip.Addr]string) (*explained, error) {
 	node, err := o.openThere()
 	if err != nil {
 		return nil, err
@@ -74,7 +77,9 @@ func lookAt(o *options, pod string) (*explained, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &explained{nodes: cluster.New([]cluster.Node{{Name: thisNode, Answer: &cluster.Answer{Status: rep.View(time.Now()).Runnable(runBy())}}}, 0)}
+	seen := rep.View(time.Now()).Runnable(runBy())
+	seen.NameEnds(pods)
+	e := &explained{nodes: cluster.New([]cluster.Node{{Name: thisNode, Answer: &cluster.Answer{Status: seen}}}, 0)}
 	var records []*apply.Record
 	for i := range rep.Attachments {
 		a := &rep.Attachments[i]
@@ -94,7 +99,8 @@ func lookAt(o *options, pod string) (*explained, error) {
 }
 
 func runExplain(cmd *cobra.Command, o *options, pod string) error {
-	before, err := lookAt(o, pod)
+	pods := podsByAddress(cmd.Context(), o)
+	before, err := lookAt(o, pod, pods)
 	if err != nil {
 		return err
 	}
@@ -104,7 +110,7 @@ func runExplain(cmd *cobra.Command, o *options, pod string) error {
 	if err := wait(cmd.Context(), explainInterval); err != nil {
 		return err
 	}
-	now, err := lookAt(o, pod)
+	now, err := lookAt(o, pod, pods)
 	if err != nil {
 		return err
 	}

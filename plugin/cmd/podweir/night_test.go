@@ -175,10 +175,7 @@ const stepDeadline = 90 * time.Second
 func (n *nightNode) step(t *testing.T, s *nightStep) string {
 	t.Helper()
 	words := strings.Fields(s.command)[1:]
-	args := append(slices.Clone(words), n.hidden...)
-	if words[0] != "explain" && !slices.Contains(words, "explain") {
-		args = append(args, "--root", n.root)
-	}
+	args := slices.Concat(words, n.hidden, []string{"--root", n.root})
 	out := ""
 	for end := time.Now().Add(stepDeadline); time.Now().Before(end); <-time.After(100 * time.Millisecond) {
 		var err error

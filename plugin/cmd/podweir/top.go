@@ -34,8 +34,7 @@ func newTop(o *options) *cobra.Command {
 				return fmt.Errorf("--sort %q is not accepted, want %s", by, strings.Join(view.Sorts, ", "))
 			}
 			live := &show.Live{
-				Out: cmd.OutOrStdout(), Format: o.output(), Count: o.v.GetInt("count"), Look: looks(o), Table: view.Top{
-					Pods: podsByAddress(cmd.Context(), o),
+				Out: cmd.OutOrStdout(), Format: o.output(), Count: o.v.GetInt("count"), Look: looks(o, podsByAddress(cmd.Context(), o)), Table: view.Top{
 					Sort: o.v.GetString("sort"), Idle: o.v.GetBool("idle"), Flows: o.v.GetBool("flows"),
 					Filter: o.v.GetString("filter"), Interval: interval,
 				},
@@ -56,8 +55,8 @@ func newTop(o *options) *cobra.Command {
 }
 
 // looks returns a function that looks at the node and returns the rates since it was
-// called last.
-func looks(o *options) func(context.Context) ([]view.PodRate, time.Time, error) {
+// called last. pods are the names of pods by their addresses.
+func looks(o *options, pods map[netip.Addr]string) func(context.Context) ([]view.PodRate, time.Time, error) {
 	var before *view.Status
 	return func(context.Context) ([]view.PodRate, time.Time, error) {
 		rep, err := collect(o)
@@ -65,6 +64,7 @@ func looks(o *options) func(context.Context) ([]view.PodRate, time.Time, error) 
 			return nil, time.Time{}, err
 		}
 		now := rep.View(time.Now())
+		now.NameEnds(pods)
 		if before == nil {
 			before = now
 		}

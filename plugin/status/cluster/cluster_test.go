@@ -97,6 +97,27 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
+// Explain says what the pod asks for where it has another limit, and which pods are at the other ends of its flows.
+func TestExplainNamesDecisionsAndPods(t *testing.T) {
+	t.Parallel()
+	look := func(at time.Duration, bytes uint64) *cluster.Nodes {
+		n := seen(at, terms.PolicyStrict, terms.QueueTBF, view.Counters{SentBytes: bytes, HeavyFlows: []view.Flow{flow(1, bytes)}})
+		state := n.Nodes[0].Answer.Status
+		state.Pods[0].Limits[0].Asked, state.Pods[0].Limits[0].DecidedBy = 50e6, "maxRate"
+		state.NameEnds(map[netip.Addr]string{netip.MustParseAddr("10.0.0.9"): "default/flood", netip.MustParseAddr("10.0.0.1"): "ns/web"})
+		return n
+	}
+	text := cluster.Explain("ns/web", look(0, 0), look(2*time.Second, 5_000_000)).Text(time.Time{})
+	for _, want := range []string{"Decided by maxRate: ns/web egress has 20 Mbit/s in place of 50 Mbit/s.\n", "\n           10.0.0.9 is default/flood\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("explain has no %q:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "10.0.0.1 is") {
+		t.Errorf("a pod is told its own name:\n%s", text)
+	}
+}
+
 // A pod whose namespace has a limit is told what its share is and who decides it: what slows the pod is the share,
 // and not the limit.
 func TestVerdictsInAGroup(t *testing.T) {

@@ -169,6 +169,11 @@ func (e *Explained) Text(now time.Time) string {
 	for i := range e.Directions {
 		b.WriteString(view.Paragraph("", e.Directions[i].Verdict+".", 0))
 	}
+	limits := make([]view.Limit, len(e.Directions))
+	for i := range e.Directions {
+		limits[i].Limit = e.Directions[i].Limit
+	}
+	b.WriteString(view.Decided([]view.Pod{{Pod: e.Pod, Limits: limits}}))
 	for i := range e.Groups {
 		b.WriteString(view.Paragraph("", e.Groups[i].String(), 0))
 	}
@@ -192,6 +197,9 @@ func (d *Direction) numbers(b *strings.Builder) {
 	}
 	for i := range d.HeavyFlows {
 		fmt.Fprintf(b, "  flow     %s offers %s\n", view.Pad(d.HeavyFlows[i].Name(), 48), view.Rate(d.FlowBitsPerSecond[i]))
+		for _, end := range d.HeavyFlows[i].Ends(d.Pod) {
+			fmt.Fprintf(b, "           %s\n", end)
+		}
 	}
 }
 

@@ -170,8 +170,8 @@ func orNone(bitsPerSecond float64) string {
 	return Short(bitsPerSecond)
 }
 
-// decided says who decided limits that are not what pods ask for, and in place of what.
-func decided(pods []Pod) string {
+// Decided says who decided limits that are not what pods ask for, and in place of what.
+func Decided(pods []Pod) string {
 	var deciders []string
 	limits := map[string][]string{}
 	for i := range pods {

@@ -43,6 +43,32 @@ type Flow struct {
 	Bytes    uint64        `json:"bytes"`
 	Since    time.Duration `json:"sinceNanoseconds"`
 	LastSeen time.Duration `json:"lastSeenNanoseconds"`
+	// SourcePod and DestPod are the pods at its ends, "" if they are not known.
+	SourcePod string `json:"sourcePod,omitempty"`
+	DestPod   string `json:"destinationPod,omitempty"`
+}
+
+// NameEnds tells the heavy flows which pods are at their ends, by the pods' addresses.
+func (n *Status) NameEnds(pods map[netip.Addr]string) {
+	for i := range n.Pods {
+		for j := range n.Pods[i].Limits {
+			flows := n.Pods[i].Limits[j].HeavyFlows
+			for k := range flows {
+				flows[k].SourcePod, flows[k].DestPod = pods[flows[k].Source.Addr().Unmap()], pods[flows[k].Dest.Addr().Unmap()]
+			}
+		}
+	}
+}
+
+// Ends says which pods are at the ends of a flow, without the one whose flow it is.
+func (f *Flow) Ends(pod string) (all []string) {
+	if f.SourcePod != "" && f.SourcePod != pod {
+		all = append(all, f.Source.Addr().String()+" is "+Printable(f.SourcePod))
+	}
+	if f.DestPod != "" && f.DestPod != pod {
+		all = append(all, f.Dest.Addr().String()+" is "+Printable(f.DestPod))
+	}
+	return all
 }
 
 // Name is what people call the flow: the same for one flow at any time.

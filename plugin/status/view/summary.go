@@ -114,7 +114,7 @@ func (n *Status) Summary(where string, onlyBroken bool) string {
 		b.WriteString(Paragraph("", counted(rest), 0))
 	}
 	b.WriteString(n.groups())
-	b.WriteString(decided(n.Pods))
+	b.WriteString(Decided(n.Pods))
 	b.WriteString(Paragraph("", went(n.Pods), 0))
 	b.WriteString(Paragraph("", n.next(), 0))
 	b.WriteString(Paragraph("", rough(rest), 0))

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -27,8 +26,6 @@ type Top struct {
 	Filter string
 	// Interval is between two looks.
 	Interval time.Duration
-	// Pods are the names of pods by their addresses, as far as the node knows them.
-	Pods map[netip.Addr]string
 	// Where are the pods, "this node" if empty.
 	Where string
 
@@ -214,10 +211,8 @@ func (t *Top) flowRows(r *PodRate) []string {
 	for _, i := range order[:min(len(order), maxFlows)] {
 		rate := r.FlowBitsPerSecond[i]
 		rows = append(rows, fmt.Sprintf("  %s offers %6s  %.0f %%", Pad(r.HeavyFlows[i].Name(), 53), Short(rate), 100*r.Part(rate)))
-		for _, end := range []netip.Addr{r.HeavyFlows[i].Source.Addr(), r.HeavyFlows[i].Dest.Addr()} {
-			if pod := t.Pods[end.Unmap()]; pod != "" && pod != r.Pod {
-				rows = append(rows, fmt.Sprintf("    %v is %s", end, Printable(pod)))
-			}
+		for _, end := range r.HeavyFlows[i].Ends(r.Pod) {
+			rows = append(rows, "    "+end)
 		}
 	}
 	if n := len(order) - maxFlows; n > 0 {
