@@ -65,21 +65,22 @@ bootstrap() {
 	./rootfs.sh "$suite" "$packages" "$rootfs" 'var/cache/apt/archives/*.deb' 'var/lib/apt/lists/*' 'usr/share/doc' 'usr/share/locale' 'usr/share/man'
 }
 
+# Two checkouts share the cache, and two clusters of one; one of them fills it.
+mkdir -p "$cache"
+exec 9>"$cache/lock"
+flock 9
+
 # Where nothing starts services, dockerd is started, and stays.
 if ! docker info >/dev/null 2>&1; then
 	echo "setup: starting dockerd; its log is /var/log/dockerd.log" >&2
 	# At the usual priority, whatever this script has: nodes inherit it.
-	setsid bash -c 'renice -n 0 -p $$ >/dev/null; exec dockerd' </dev/null >/var/log/dockerd.log 2>&1 &
+	setsid bash -c 'renice -n 0 -p $$ >/dev/null; exec dockerd' </dev/null >/var/log/dockerd.log 2>&1 9>&- &
 	for _ in $(seq 100); do
 		docker info >/dev/null 2>&1 && break
 		sleep 0.2
 	done
 fi
 
-mkdir -p "$cache"
-# Two checkouts share the cache; one of them fills it.
-exec 9>"$cache/lock"
-flock 9
 build &
 builder=$!
 bootstrap || { kill "$builder"; exit 1; }

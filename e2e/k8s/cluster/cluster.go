@@ -3,7 +3,9 @@
 
 // Package cluster runs a real Kubernetes cluster on one machine, without a
 // registry of images: etcd and the control plane as processes, and nodes with
-// containerd and the kubelet in Docker containers of their own network.
+// containerd and the kubelet in Docker containers of their own network. Several may
+// run at the same time: everything outside of a node has the cluster's number in its
+// name or address.
 //
 // It needs root, a running dockerd and what e2e/k8s/setup.sh makes.
 package cluster
@@ -49,8 +51,11 @@ type Cluster struct {
 	// Nodes by the order of their names.
 	Members []*Node
 
+	// name is of this cluster alone, on this machine; so are these addresses.
+	name              string
+	gateway, loopback netip.Addr
+
 	network   *testcontainers.DockerNetwork
-	gateway   netip.Addr
 	api       netip.AddrPort
 	processes []*process // in the order of their starts
 	closed    sync.Once
@@ -69,7 +74,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 }
 
 func (c *Cluster) start(ctx context.Context) error {
-	if err := prepareDocker(ctx); err != nil {
+	if err := prepareDocker(); err != nil {
 		return err
 	}
 	if err := c.makeNetwork(ctx); err != nil {
@@ -129,7 +134,7 @@ func (c *Cluster) Close() error {
 		for _, p := range slices.Backward(c.processes) {
 			errs = append(errs, p.kill())
 		}
-		errs = append(errs, removeLabelled(ctx, func(pid string) bool { return pid == ownPID() }))
+		errs = append(errs, removeLabelled(ctx, func(cluster string) bool { return cluster == c.name }))
 	})
 	return errors.Join(errs...)
 }

@@ -12,7 +12,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"strings"
 	"time"
@@ -21,29 +20,28 @@ import (
 const (
 	serviceCIDR = "10.96.0.0/16"
 	podCIDR     = "10.77.0.0/16"
+	// Nobody else has the cluster's addresses, so ports are constants: the usual ones, but
+	// for this, on which other clusters listen on every address.
+	apiPort = 26443
 )
 
 // startControlPlane returns when the API server is ready. Everybody has a token
 // and the rights of their kind: nodes those of the Node authorizer, pods those
 // that RBAC gives them.
 func (c *Cluster) startControlPlane(ctx context.Context) error {
-	ports, err := freePorts(c.gateway, 5)
-	if err != nil {
-		return err
-	}
-	c.api = netip.AddrPortFrom(c.gateway, ports[0])
+	c.api = netip.AddrPortFrom(c.gateway, apiPort)
 	if err := c.writeKeys(); err != nil {
 		return err
 	}
-	etcd := func(port uint16) string { return fmt.Sprintf("http://127.0.0.1:%d", port) }
+	clients, peers := fmt.Sprintf("http://%s:2379", c.loopback), fmt.Sprintf("http://%s:2380", c.loopback)
 	if err := c.run("etcd", "--data-dir", c.path("etcd"), "--unsafe-no-fsync",
-		"--listen-client-urls", etcd(ports[1]), "--advertise-client-urls", etcd(ports[1]),
-		"--listen-peer-urls", etcd(ports[2]), "--initial-advertise-peer-urls", etcd(ports[2]),
-		"--initial-cluster", "default="+etcd(ports[2])); err != nil {
+		"--listen-client-urls", clients, "--advertise-client-urls", clients,
+		"--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers,
+		"--initial-cluster", "default="+peers); err != nil {
 		return err
 	}
-	err = c.run("kube-apiserver",
-		"--etcd-servers="+etcd(ports[1]),
+	err := c.run("kube-apiserver",
+		"--etcd-servers="+clients,
 		fmt.Sprintf("--secure-port=%d", c.api.Port()),
 		"--bind-address="+c.gateway.String(),
 		"--advertise-address="+c.gateway.String(),
@@ -76,37 +74,16 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 	}
 	return errors.Join(
 		c.run("kube-controller-manager", "--kubeconfig="+c.path("admin.kubeconfig"),
-			"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", ports[3]),
+			"--bind-address="+c.loopback.String(),
 			"--service-account-private-key-file="+c.path("pki/sa.key"),
 			// The self-signed pair that the API server made.
 			"--root-ca-file="+c.path("pki/apiserver.crt"),
 			"--allocate-node-cidrs=true", "--cluster-cidr="+podCIDR,
 			"--leader-elect=false", "--cert-dir="+c.path("pki/controllers")),
 		c.run("kube-scheduler", "--kubeconfig="+c.path("admin.kubeconfig"),
-			"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", ports[4]),
+			"--bind-address="+c.loopback.String(),
 			"--leader-elect=false", "--cert-dir="+c.path("pki/scheduler")),
 	)
-}
-
-// freePorts are ports that nobody listens on, on this address nor on loopback.
-func freePorts(on netip.Addr, n int) ([]uint16, error) {
-	var ports []uint16
-	for len(ports) < n {
-		l, err := net.Listen("tcp", netip.AddrPortFrom(on, 0).String())
-		if err != nil {
-			return nil, err
-		}
-		port := l.Addr().(*net.TCPAddr).AddrPort().Port()
-		// Open until all are found, or the kernel may give one twice.
-		defer func() { _ = l.Close() }()
-		local, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err != nil {
-			continue
-		}
-		defer func() { _ = local.Close() }()
-		ports = append(ports, port)
-	}
-	return ports, nil
 }
 
 // writeKeys makes the key of service accounts, the tokens and a kubeconfig for

@@ -12,7 +12,9 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
+	"time"
 
 	"github.com/moby/moby/api/pkg/stdcopy"
 	dockernet "github.com/moby/moby/api/types/network"
@@ -22,36 +24,43 @@ import (
 	"github.com/testcontainers/testcontainers-go/network"
 )
 
-// label is on everything that we make in Docker, with the process that made it.
+// label is on everything that we make in Docker, with the name of its cluster: the
+// process that made it, and the number.
 const label = "io.podweir.e2e"
 
-func ownPID() string { return strconv.Itoa(os.Getpid()) }
+func clusterName(number byte) string { return fmt.Sprintf("%d-%d", os.Getpid(), number) }
 
-func labels() map[string]string { return map[string]string{label: ownPID()} }
+func labels(cluster string) map[string]string { return map[string]string{label: cluster} }
 
-// prepareDocker removes what processes left that were killed. The library's own
+// prepareDocker removes, once, what processes left that were killed. The library's own
 // way to that is a container from a registry, which there need not be.
-func prepareDocker(ctx context.Context) error {
+var prepareDocker = sync.OnceValue(func() error {
 	if err := os.Setenv("TESTCONTAINERS_RYUK_DISABLED", "true"); err != nil {
 		return err
 	}
 	log.SetDefault(log.NewNoopLogger())
-	return removeLabelled(ctx, func(pid string) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	return removeLabelled(ctx, func(cluster string) bool {
+		pid, _, _ := strings.Cut(cluster, "-")
 		n, err := strconv.Atoi(pid)
 		return err == nil && errors.Is(syscall.Kill(n, 0), syscall.ESRCH)
 	})
-}
+})
 
-// makeNetwork takes the first free /24 of 172.30.0.0/16.
+// makeNetwork takes the first free /24 of 172.30.0.0/16. Docker gives none of them twice,
+// so that its number, the third byte, is the cluster's alone on this machine.
 func (c *Cluster) makeNetwork(ctx context.Context) error {
 	var err error
 	for i := range 255 {
-		gateway := netip.AddrFrom4([4]byte{172, 30, byte((os.Getpid() + i) % 255), 1})
-		c.network, err = network.New(ctx, network.WithLabels(labels()), network.WithIPAM(&dockernet.IPAM{
+		number := byte((os.Getpid() + i) % 255)
+		gateway := netip.AddrFrom4([4]byte{172, 30, number, 1})
+		c.network, err = network.New(ctx, network.WithLabels(labels(clusterName(number))), network.WithIPAM(&dockernet.IPAM{
 			Config: []dockernet.IPAMConfig{{Subnet: netip.PrefixFrom(gateway, 24).Masked(), Gateway: gateway}},
 		}))
 		if err == nil {
-			c.gateway = gateway
+			c.name, c.gateway = clusterName(number), gateway
+			c.loopback = netip.AddrFrom4([4]byte{127, 30, number, 1})
 			return nil
 		}
 		if !strings.Contains(err.Error(), "overlaps") {
@@ -62,8 +71,8 @@ func (c *Cluster) makeNetwork(ctx context.Context) error {
 }
 
 // removeLabelled removes the containers, their volumes and the networks of
-// processes.
-func removeLabelled(ctx context.Context, of func(pid string) bool) error {
+// clusters.
+func removeLabelled(ctx context.Context, of func(cluster string) bool) error {
 	docker, err := testcontainers.NewDockerClientWithOpts(ctx)
 	if err != nil {
 		return err

@@ -51,8 +51,8 @@ func (c *Cluster) startNode(ctx context.Context, name string, index int) (*Node,
 	}
 	var err error
 	n.container, err = testcontainers.Run(ctx, c.NodeImage,
-		testcontainers.WithName("podweir-k8s-"+ownPID()+"-"+name),
-		testcontainers.WithLabels(labels()),
+		testcontainers.WithName("podweir-k8s-"+c.name+"-"+name),
+		testcontainers.WithLabels(labels(c.name)),
 		testcontainers.WithCmd("bash", "/node/entry.sh"),
 		testcontainers.WithEnv(map[string]string{"NODE": name, "IP": n.IP.String(), "API": c.api.String()}),
 		testcontainers.WithConfigModifier(func(config *container.Config) {
