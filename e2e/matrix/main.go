@@ -5,7 +5,7 @@
 // real Kubernetes cluster of this machine. It needs root, what e2e/k8s/setup.sh
 // needs, and the image of `make image`.
 //
-//	matrix [-root DIR] [-fast] [-list [-json]] [-dry-run] [-outdated] [-page FILE [-render]] [-logs DIR] [ROW...]
+//	matrix [-root DIR] [-fast] [-jobs N] [-list [-json]] [-dry-run] [-outdated] [-page FILE [-render]] [-logs DIR] [ROW...]
 //
 // ROW is a regular expression for whole names; without one, every row that can
 // run here.
@@ -35,6 +35,8 @@ var rows []byte
 type options struct {
 	root, page, logs         string
 	fast, list, asJSON, plan bool
+	// jobs is how many rows run side by side, each in a cluster of its own.
+	jobs int
 	// render writes the page of old results.
 	render bool
 	// outdated asks for the newest releases of what tests build.
@@ -46,6 +48,7 @@ func main() {
 	var o options
 	flag.StringVar(&o.root, "root", ".", "directory of the checkout")
 	flag.BoolVar(&o.fast, "fast", false, "only the rows of the fast tier")
+	flag.IntVar(&o.jobs, "jobs", 1, "how many rows run side by side, each in a cluster of its own")
 	flag.BoolVar(&o.list, "list", false, "list rows, also those that cannot run here, and run none")
 	flag.BoolVar(&o.asJSON, "json", false, "with -list: as JSON")
 	flag.BoolVar(&o.plan, "dry-run", false, "print the steps of each row and run none")

@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,9 +24,24 @@ import (
 	"github.com/podweir/podweir/e2e/matrix/scenario"
 )
 
+// session is one run of rows.
+type session struct {
+	o     *options
+	dir   string
+	about row.Result
+	keep  func(row.Result) error
+	// memory is that of all runners' clusters.
+	memory meter
+
+	mu     sync.Mutex // of the errors, of keep and of the output
+	failed []error
+}
+
 // runner runs rows, in one cluster for as long as that is honest.
 type runner struct {
-	o *options
+	*session
+	// say reports the progress of the row.
+	say func(format string, args ...any)
 	// cluster is nil before the first row, and after a row that failed or left
 	// something: the next begins with another one.
 	cluster *cluster.Cluster
@@ -33,74 +49,107 @@ type runner struct {
 	images []string
 	// kubernetes is the release of the cluster, "" for the newest.
 	kubernetes string
-	dir        string
 	// clusterDir has the logs of the last cluster: the control plane's, and /var/log of
 	// each node when it has ended.
 	clusterDir string
-	about      row.Result
 }
 
 func newRun(r *row.Row) (*scenario.Run, error) {
 	cni, err := cnis.New(r)
-	return &scenario.Run{Row: r, CNI: cni, Say: say}, err
+	return &scenario.Run{Row: r, CNI: cni}, err
 }
 
-func say(format string, args ...any) { fmt.Printf(format+"\n", args...) }
-
-// runRows runs rows one after another and gives each result to keep when the row has
-// ended; one that fails does not stop the others. A row that was interrupted has none.
+// runRows runs rows, as many at a time as the options say, and gives each result to keep
+// when the row has ended; one that fails does not stop the others. A row that was
+// interrupted has none. Rows that need the machine alone come last.
 func runRows(ctx context.Context, o *options, chosen []*row.Row, keep func(row.Result) error) error {
-	dir := o.logs
+	s := &session{o: o, dir: o.logs, keep: keep, memory: meter{now: map[*cluster.Cluster]uint64{}}}
 	var err error
-	if dir == "" {
-		dir, err = os.MkdirTemp("", "podweir-matrix-")
+	if s.dir == "" {
+		s.dir, err = os.MkdirTemp("", "podweir-matrix-")
 	} else {
-		err = os.MkdirAll(dir, 0o755)
+		err = os.MkdirAll(s.dir, 0o755)
 	}
-	u := &runner{o: o, dir: dir}
-	if err = errors.Join(err, u.aboutUs()); err != nil {
+	if err = errors.Join(err, s.aboutUs()); err != nil {
 		return err
 	}
-	var failed []error
-	for _, r := range chosen {
-		if ctx.Err() != nil {
-			break
-		}
-		began := time.Now()
-		say("%s: %s, %s, policy %s", r.Name, r.Version, r.Variant, r.Policy)
-		res, err := u.row(ctx, r)
-		if ctx.Err() == nil && (res.Steps != nil || res.Lacks != "") {
-			failed = append(failed, keep(res))
-		}
-		if err != nil {
-			say("%v", err)
-			failed = append(failed, fmt.Errorf("row %s failed; logs are in %s and %s", r.Name, filepath.Join(dir, r.Name), u.clusterDir))
-		}
-		say("%s: %s in %.0f s", r.Name, res.Verdict(), time.Since(began).Seconds())
+	began := time.Now()
+	beside, alone := newQueues(chosen)
+	var all sync.WaitGroup
+	for range max(1, o.jobs) {
+		all.Go(func() { s.work(ctx, beside) })
 	}
-	failed = append(failed, u.close(), ctx.Err())
-	if err := errors.Join(failed...); err != nil {
+	all.Wait()
+	s.work(ctx, alone)
+	fmt.Printf("%d rows in %.1f min; clusters took at most %d MiB together\n", len(chosen), time.Since(began).Minutes(), s.memory.most>>20)
+	if err := errors.Join(append(s.failed, ctx.Err())...); err != nil {
 		return err
 	}
 	if o.logs == "" {
-		return os.RemoveAll(dir)
+		return os.RemoveAll(s.dir)
 	}
 	return nil
 }
 
+// work runs rows of a queue one after another.
+func (s *session) work(ctx context.Context, q *queue) {
+	u := &runner{session: s}
+	last := ""
+	for r := q.next(last); r != nil && ctx.Err() == nil; r = q.next(last) {
+		last = group(r)
+		u.say = func(format string, args ...any) { s.print(r, fmt.Sprintf(format, args...)) }
+		began := time.Now()
+		u.say("%s: %s, %s, policy %s", r.Name, r.Version, r.Variant, r.Policy)
+		res, err := u.row(ctx, r)
+		if err != nil {
+			u.say("%v", err)
+			err = fmt.Errorf("row %s failed; logs are in %s and %s", r.Name, filepath.Join(s.dir, r.Name), u.clusterDir)
+		}
+		u.say("%s: %s in %.0f s", r.Name, res.Verdict(), time.Since(began).Seconds())
+		s.ended(err)
+		if ctx.Err() == nil && (res.Steps != nil || res.Lacks != "") {
+			s.kept(res)
+		}
+	}
+	s.ended(u.close())
+}
+
+// print says whose line it is where rows run side by side.
+func (s *session) print(r *row.Row, line string) {
+	if s.o.jobs > 1 && !strings.HasPrefix(line, r.Name+":") {
+		line = r.Name + ":" + line
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fmt.Println(line)
+}
+
+func (s *session) ended(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed = append(s.failed, err)
+}
+
+// kept writes results one at a time.
+func (s *session) kept(res row.Result) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed = append(s.failed, s.keep(res))
+}
+
 // aboutUs is what every result has.
-func (u *runner) aboutUs() error {
+func (s *session) aboutUs() error {
 	var uts unix.Utsname
 	if err := unix.Uname(&uts); err != nil {
 		return err
 	}
 	// The image is named by the version of the source that it was made of.
-	image, err := os.ReadFile(filepath.Join(u.o.root, "bin/image/digest"))
+	image, err := os.ReadFile(filepath.Join(s.o.root, "bin/image/digest"))
 	if err != nil {
 		return fmt.Errorf("%w: \"make image\" makes it", err)
 	}
 	name, _, _ := strings.Cut(string(image), " ")
-	u.about = row.Result{
+	s.about = row.Result{
 		Date: time.Now().UTC().Format(time.DateOnly), Commit: name[strings.LastIndexByte(name, ':')+1:],
 		Kernel: unix.ByteSliceToString(uts.Release[:]), CPUs: runtime.NumCPU(),
 	}
@@ -118,6 +167,7 @@ func (u *runner) row(ctx context.Context, r *row.Row) (res row.Result, err error
 	if err != nil {
 		return res, err
 	}
+	run.Say = u.say
 	if err := u.start(ctx, run); err != nil {
 		return res, errors.Join(err, u.close())
 	}
@@ -128,10 +178,10 @@ func (u *runner) row(ctx context.Context, r *row.Row) (res row.Result, err error
 	if res.Versions, err = u.versions(ctx); err != nil {
 		return res, err
 	}
-	peak := peakMemory(u.cluster)
+	peak := u.memory.watch(u.cluster)
 	res.Steps, err = run.All(ctx, scenario.Steps(r))
 	res.PeakMiB = peak()
-	say("  %-28s %5d MiB", "most memory", res.PeakMiB)
+	u.say("  %-28s %5d MiB", "most memory", res.PeakMiB)
 	if err != nil || u.o.logs != "" {
 		err = errors.Join(err, run.KeepLogs(context.WithoutCancel(ctx)))
 	}
@@ -165,7 +215,7 @@ func (u *runner) start(ctx context.Context, run *scenario.Run) error {
 		if err := u.reset(ctx); err != nil {
 			return err
 		}
-		say("  %-28s %5.1f s", "nodes restarted", time.Since(began).Seconds())
+		u.say("  %-28s %5.1f s", "nodes restarted", time.Since(began).Seconds())
 		return nil
 	}
 	if err := u.close(); err != nil {
@@ -185,7 +235,7 @@ func (u *runner) start(ctx context.Context, run *scenario.Run) error {
 		return err
 	}
 	u.images, u.kubernetes = images, run.Row.Kubernetes
-	say("  %-28s %5.1f s", "cluster started", time.Since(began).Seconds())
+	u.say("  %-28s %5.1f s", "cluster started", time.Since(began).Seconds())
 	return nil
 }
 
@@ -223,7 +273,7 @@ func (u *runner) clean(ctx context.Context) bool {
 	for _, n := range u.cluster.Members {
 		out, err := n.Exec(ctx, "bash", "-c", `ls /etc/cni/net.d; ls /run/netns; ip -o link | grep -Ev '^[0-9]+: (lo|eth0)[:@]'; true`)
 		if err != nil || out != "" {
-			say("  %s is not as it was (%v), the next row gets another cluster: %s", n.Name, err, out)
+			u.say("  %s is not as it was (%v), the next row gets another cluster: %s", n.Name, err, out)
 			return false
 		}
 	}
@@ -236,6 +286,7 @@ func (u *runner) close() error {
 	}
 	c := u.cluster
 	u.cluster = nil
+	u.memory.forget(c)
 	return c.Close()
 }
 

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package main
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/podweir/podweir/e2e/matrix/cnis"
+	"github.com/podweir/podweir/e2e/matrix/row"
+)
+
+// queue gives rows to clusters that run side by side. A cluster goes on with rows that can
+// use it as it is.
+type queue struct {
+	mu   sync.Mutex
+	rows []*row.Row
+	// taken are the groups that a cluster has begun.
+	taken map[string]bool
+}
+
+// newQueues are those of rows that may run beside others, and of those that may not.
+func newQueues(chosen []*row.Row) (beside, alone *queue) {
+	beside, alone = &queue{taken: map[string]bool{}}, &queue{taken: map[string]bool{}}
+	for _, r := range chosen {
+		if r.Alone == "" {
+			beside.rows = append(beside.rows, r)
+		} else {
+			alone.rows = append(alone.rows, r)
+		}
+	}
+	return beside, alone
+}
+
+// group names the rows that can share a cluster: of a release of Kubernetes, with the same
+// images, or with none but podweir's.
+func group(r *row.Row) string {
+	cni, err := cnis.New(r)
+	if _, has := cni.(cnis.Images); err != nil || !has {
+		return "Kubernetes " + r.Kubernetes
+	}
+	return "Kubernetes " + r.Kubernetes + " with " + r.CNI + " " + r.Version
+}
+
+// next takes a row for a cluster whose last row was of a group, or nil if none is left: one
+// of that group, else the first of the largest group that no cluster has begun, else, so
+// that no processor idles, of the largest of all.
+func (q *queue) next(last string) *row.Row {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	left := map[string]int{}
+	for _, r := range q.rows {
+		left[group(r)]++
+	}
+	if left[last] == 0 {
+		last = ""
+		for _, r := range q.rows {
+			g := group(r)
+			better := last == "" || q.taken[last] && !q.taken[g] || q.taken[last] == q.taken[g] && left[g] > left[last]
+			if better {
+				last = g
+			}
+		}
+		q.taken[last] = true
+	}
+	i := slices.IndexFunc(q.rows, func(r *row.Row) bool { return group(r) == last })
+	if i < 0 {
+		return nil
+	}
+	r := q.rows[i]
+	q.rows = slices.Delete(q.rows, i, i+1)
+	return r
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package main
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/podweir/podweir/plugin/testutil/must"
+)
+
+// TestQueueGivesEachRowOnce has two clusters take rows in turn: a new cluster is begun for
+// each group, and for one more at the end, so that both have something to do.
+func TestQueueGivesEachRowOnce(t *testing.T) {
+	chosen, err := matrix(t).Select(false)
+	must.OK(t, err)
+	chosen[1].Alone = "it is a test"
+	beside, alone := newQueues(chosen)
+	if r := alone.next(""); r != chosen[1] || alone.next(group(r)) != nil {
+		t.Errorf("the queue of rows that run alone gives %v first, want %s and no other", r, chosen[1].Name)
+	}
+	var last [2]string
+	var given []string
+	groups, starts := map[string]bool{}, 0
+	for i := 0; ; i++ {
+		r := beside.next(last[i%2])
+		if r == nil {
+			break
+		}
+		given = append(given, r.Name)
+		groups[group(r)] = true
+		if group(r) != last[i%2] {
+			starts++
+		}
+		last[i%2] = group(r)
+	}
+	slices.Sort(given)
+	if len(given) != len(chosen)-1 || len(slices.Compact(given)) != len(chosen)-1 || slices.Contains(given, chosen[1].Name) {
+		t.Errorf("rows %q are given, want each of the %d others once", given, len(chosen)-1)
+	}
+	if starts > len(groups)+1 {
+		t.Errorf("%d clusters for %d groups of rows", starts, len(groups))
+	}
+}
