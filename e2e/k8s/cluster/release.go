@@ -35,8 +35,9 @@ func (c *Cluster) Upgrade(ctx context.Context, chart string, set ...string) erro
 func (c *Cluster) UpgradeWith(ctx context.Context, chart, values string, set ...string) error {
 	args := []string{
 		"upgrade", "--install", "podweir", chart, "-n", Namespace, "-f", chart + "/values/" + values + ".yaml",
-		// What the nodes have imported is all there is.
-		"--set", "image.pullPolicy=Never",
+		// What the nodes have imported is all there is. A rollout that goes wrong stops at
+		// the first node by default; here nobody waits for that.
+		"--set", "image.pullPolicy=Never", "--set", "minReadySeconds=0",
 	}
 	for _, s := range set {
 		args = append(args, "--set", s)

@@ -134,6 +134,12 @@ func (c *calico) adapt(set map[string]any, k *cluster.Cluster) error {
 		env = append(env, map[string]any{"name": name, "value": value})
 	}
 	node["env"] = env
+	// The agent is ready a few seconds after its start; Calico's manifest asks every 10.
+	startup := map[string]any{}
+	ready, _ := node["readinessProbe"].(map[string]any)
+	maps.Copy(startup, ready)
+	startup["periodSeconds"], startup["failureThreshold"] = 1, 120
+	node["startupProbe"] = startup
 	return nil
 }
 

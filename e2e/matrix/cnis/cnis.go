@@ -56,8 +56,9 @@ type Change struct {
 
 // Policy is implemented by CNIs with a policy engine.
 type Policy interface {
-	// Restrict makes a policy: only these pods may connect to the server. It may
-	// return before the policy is enforced. A second call replaces the first.
+	// Restrict makes a policy: only these pods, of those that stay, may connect to the
+	// server. It may return before the policy is enforced. A second call replaces the
+	// first.
 	Restrict(ctx context.Context, c *cluster.Cluster, server *workload.Pod, friends ...*workload.Pod) error
 	// Lift removes the policy.
 	Lift(ctx context.Context, c *cluster.Cluster, server *workload.Pod) error

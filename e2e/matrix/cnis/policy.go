@@ -6,30 +6,21 @@ package cnis
 import (
 	"context"
 	"encoding/json"
-	"slices"
 
-	"github.com/podweir/podweir/e2e/k8s/cilium"
 	"github.com/podweir/podweir/e2e/k8s/cluster"
 	"github.com/podweir/podweir/e2e/k8s/workload"
 )
 
-// byLabels makes policies that know pods by their labels.
+// byLabels makes policies that know pods by the labels that pods have which stay.
 type byLabels struct {
 	policy func(name, to string, from ...string) map[string]any
 }
 
-// Restrict gives the pods labels, by which the policy knows them.
+// Restrict applies the policy.
 func (b byLabels) Restrict(ctx context.Context, c *cluster.Cluster, server *workload.Pod, friends ...*workload.Pod) error {
 	var names []string
 	for _, p := range friends {
 		names = append(names, p.Name)
-	}
-	for _, name := range append(slices.Clone(names), server.Name) {
-		for key, value := range cilium.Labels(name) {
-			if _, err := c.Kubectl(ctx, "", "label", "--overwrite", "pod", name, key+"="+value); err != nil {
-				return err
-			}
-		}
 	}
 	_, err := c.Kubectl(ctx, b.manifest(server.Name, names...), "apply", "-f", "-")
 	return err

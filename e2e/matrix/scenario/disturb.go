@@ -299,9 +299,7 @@ func upgraded(ctx context.Context, r *Run) error {
 		return err
 	}
 	err = r.disturbed(ctx, func(ctx context.Context) error {
-		// All agents at once, not one after the other as by default: the pod's node is
-		// one of them either way, and an agent takes ten seconds to go.
-		if err := r.upgrade(ctx, "image.tag=0.1.0-next", "logLevel=debug", "updateStrategy.rollingUpdate.maxUnavailable=100%"); err != nil {
+		if err := r.upgrade(ctx, "image.tag=0.1.0-next", "logLevel=debug"); err != nil {
 			return err
 		}
 		return agentsReady(ctx, r)

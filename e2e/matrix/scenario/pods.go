@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/podweir/podweir/e2e/k8s/cilium"
 	"github.com/podweir/podweir/e2e/k8s/cluster"
 	"github.com/podweir/podweir/e2e/k8s/snapshot"
 	"github.com/podweir/podweir/e2e/k8s/workload"
@@ -69,7 +70,10 @@ func (r *Run) pods(ctx context.Context) error {
 	var manifests []map[string]any
 	var names []string
 	for _, p := range stay {
-		manifests = append(manifests, workload.Manifest(p.name, r.Cluster.Members[p.node], p.annotations))
+		m := workload.Manifest(p.name, r.Cluster.Members[p.node], p.annotations)
+		// From the start: Cilium takes half a minute to know a pod by other labels.
+		m["metadata"].(map[string]any)["labels"] = cilium.Labels(p.name)
+		manifests = append(manifests, m)
 		names = append(names, p.name)
 	}
 	if err := workload.Create(ctx, r.Cluster, manifests...); err != nil {

@@ -28,9 +28,11 @@ func eventually(ctx context.Context, try func(context.Context) error) error {
 	return cluster.Eventually(ctx, limit, try)
 }
 
-// values are the chart's settings of this row.
+// values are the chart's settings of this row. All agents are replaced at once, not one
+// after the other as by default: the pod that is under load is on one node either way, and
+// an agent takes ten seconds to go.
 func (r *Run) values(more ...string) []string {
-	set := slices.Clone(r.Row.Set)
+	set := append(slices.Clone(r.Row.Set), "updateStrategy.rollingUpdate.maxUnavailable=100%")
 	if s, ok := r.CNI.(cnis.Settings); ok {
 		set = append(set, s.Settings(r.Cluster)...)
 	}
