@@ -6,6 +6,7 @@ package apply
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -102,7 +103,7 @@ func (r *Record) noteTxQueueLen(want *attach.Desired, obs *attach.Observed, befo
 
 // Marshal returns the record as it is pinned.
 func (r *Record) Marshal() ([]byte, error) {
-	b, err := json.Marshal(r)
+	b, err := appendJSON(nil, reflect.ValueOf(r))
 	if err != nil {
 		return nil, fmt.Errorf("encode record of %v: %w", r.ID, err)
 	}
