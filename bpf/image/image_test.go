@@ -6,6 +6,7 @@ package image_test
 import (
 	"bytes"
 	"crypto/sha1"
+	"crypto/sha256"
 	"encoding/binary"
 	"slices"
 	"strings"
@@ -98,6 +99,26 @@ func TestUnsighted(t *testing.T) {
 		for _, text := range [][]byte{text, without} {
 			if sum := sha1.Sum(text); !p.HasTag([8]byte(sum[:8]), image.ByClassID) {
 				t.Errorf("%s does not have its own tag", name)
+			}
+		}
+	}
+}
+
+// The tags that are in the image are those that are worked out for a program that has another.
+func TestTags(t *testing.T) {
+	for name := range object(t).Programs {
+		p, err := image.ProgramByName(name)
+		must.OK(t, err)
+		fds := make(map[string]int)
+		for _, m := range p.MapNames() {
+			fds[m] = 0
+		}
+		for carrier := image.ByClassID; carrier <= image.ByHostIngress; carrier++ {
+			text, err := p.Link(fds, carrier)
+			must.OK(t, err)
+			newer, older := sha256.Sum256(text), sha1.Sum(text)
+			if want := [][8]byte{[8]byte(newer[:8]), [8]byte(older[:8])}; !slices.Equal(p.Tags(carrier), want) && p.Carried() || !p.HasTag(want[0], carrier) {
+				t.Errorf("%s with carrier %d has tags %x, want %x", name, carrier, p.Tags(carrier), want)
 			}
 		}
 	}

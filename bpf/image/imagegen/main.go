@@ -8,6 +8,8 @@ package main
 
 import (
 	"bytes"
+	"crypto/sha1"
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"go/format"
@@ -145,12 +147,13 @@ func writePrograms(src, image *bytes.Buffer, spec *ebpf.CollectionSpec) error {
 		}
 		from := image.Len()
 		fmt.Fprintf(src, "{Name: %q, references: []reference{", name)
-		at, carrierAt := 0, -1
+		at, carrierAt, references := 0, -1, []int(nil)
 		for i := range p.Instructions {
 			ins := p.Instructions[i]
 			switch {
 			case ins.IsLoadFromMap():
 				fmt.Fprintf(src, "{%d, %q},", at, ins.Reference())
+				references = append(references, at)
 			case ins.OpCode.IsDWordLoad() && ins.Constant == carrier:
 				if carrierAt >= 0 {
 					return fmt.Errorf("program %s: the carrier is at instructions %d and %d, and the loader replaces one", name, carrierAt, at)
@@ -164,8 +167,39 @@ func writePrograms(src, image *bytes.Buffer, spec *ebpf.CollectionSpec) error {
 		if err := p.Instructions.Marshal(image, binary.LittleEndian); err != nil {
 			return fmt.Errorf("program %s: %w", name, err)
 		}
-		fmt.Fprintf(src, "}, from: %d, to: %d, carrier: %d},\n", from, image.Len(), carrierAt)
+		fmt.Fprintf(src, "}, from: %d, to: %d, carrier: %d, tags: [][2][8]byte{", from, image.Len(), carrierAt)
+		writeTags(src, slices.Clone(image.Bytes()[from:]), references, carrierAt)
+		src.WriteString("}},\n")
 	}
 	src.WriteString("}\n")
 	return nil
+}
+
+// writeTags writes the tags of a program with each carrier that many pods share: see HasTag of package image. The
+// kernel leaves out which maps it has.
+func writeTags(src *bytes.Buffer, text []byte, references []int, carrierAt int) {
+	const instructionBytes, immediateByte, shared = 8, 4, 3
+	set := func(at int, immediate uint32) {
+		binary.LittleEndian.PutUint32(text[at*instructionBytes+immediateByte:], immediate)
+	}
+	for _, at := range references {
+		set(at, 0)
+	}
+	for c := range uint32(shared) {
+		if carrierAt >= 0 {
+			set(carrierAt, c)
+		} else if c > 0 {
+			break
+		}
+		newer, older := sha256.Sum256(text), sha1.Sum(text)
+		fmt.Fprintf(src, "{{%s}, {%s}},", numbers(newer[:8]), numbers(older[:8]))
+	}
+}
+
+func numbers(b []byte) string {
+	all := make([]string, len(b))
+	for i, n := range b {
+		all[i] = fmt.Sprintf("%#02x", n)
+	}
+	return strings.Join(all, ", ")
 }
