@@ -18,10 +18,14 @@ import (
 
 // A record is written as encoding/json writes it, whatever it has.
 func TestRecordIsWrittenAsByEncodingJSON(t *testing.T) {
-	for name, r := range map[string]*apply.Record{
-		"empty": {}, "full": full(t, "a"), "to escape": full(t, "<\"\\\n\x7fü\xff&>"),
+	records := map[string]*apply.Record{
+		"empty": {}, "full": full(t, "a"),
 		"empty lists": {Choices: attach.Choices{terms.Ingress: {Majors: []uint16{}, MadeClsact: []terms.Side{}}}, Attached: time.Time{}.Local()},
-	} {
+	}
+	for _, text := range []string{"<", ">", "&", `"`, `\`, "\n", "\x7f", "ü", "\u2028", "\xff"} {
+		records["with "+text] = full(t, text)
+	}
+	for name, r := range records {
 		want, err := json.Marshal(r)
 		must.OK(t, err)
 		if got, err := r.Marshal(); err != nil || string(got) != string(want) {
