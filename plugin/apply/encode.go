@@ -89,7 +89,7 @@ func appendStruct(b []byte, v reflect.Value) ([]byte, error) {
 
 // isZero and isEmpty are what json.Marshal calls so.
 func isZero(v reflect.Value) bool {
-	if is, asked := v.Interface().(interface{ IsZero() bool }); asked {
+	if is, asked := reflect.TypeAssert[interface{ IsZero() bool }](v); asked {
 		return is.IsZero()
 	}
 	return v.IsZero()

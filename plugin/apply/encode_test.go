@@ -62,8 +62,8 @@ func fill(t *testing.T, v reflect.Value, text string) {
 	}
 	switch v.Kind() {
 	case reflect.Struct:
-		for i := range v.NumField() {
-			fill(t, v.Field(i), text)
+		for _, field := range v.Fields() {
+			fill(t, field, text)
 		}
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
