@@ -433,7 +433,7 @@ vmrig:
 
 .PHONY: setup-kernels
 setup-kernels: vmrig # and what boots them (root, once).
-	bin/vmrig setup
+	tools/vmrig/setup.sh
 
 .PHONY: clean
 clean: ## Remove what this file builds.

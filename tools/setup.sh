@@ -4,7 +4,8 @@
 #
 # Installs the Debian packages whose commands are missing, and nothing when
 # none is. "setup.sh demo" is what the demo needs, "setup.sh test" adds the
-# compiler and the linters, "setup.sh e2e" is what the cluster of e2e/k8s needs.
+# compiler and the linters, "setup.sh e2e" is what the cluster of e2e/k8s needs and
+# "setup.sh kernels" what fetches other kernels.
 # Needs root only when something is missing.
 set -euo pipefail
 
@@ -37,13 +38,19 @@ e2e=(
 	debootstrap:debootstrap
 	git:git
 )
+kernels=(
+	depmod:kmod
+	dpkg-deb:dpkg
+	xz:xz-utils
+)
 
 case "${1:-}" in
 demo) wanted=("${demo[@]}") ;;
 test) wanted=("${test[@]}") ;;
 e2e) wanted=("${e2e[@]}") ;;
+kernels) wanted=("${kernels[@]}") ;;
 *)
-	echo "usage: setup.sh demo|test|e2e" >&2
+	echo "usage: setup.sh demo|test|e2e|kernels" >&2
 	exit 2
 	;;
 esac

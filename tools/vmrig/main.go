@@ -11,20 +11,15 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"runtime"
-	"strings"
 	"syscall"
 	"time"
 
-	"github.com/podweir/podweir/tools/vmrig/archive"
-	"github.com/podweir/podweir/tools/vmrig/guest"
 	"github.com/podweir/podweir/tools/vmrig/vm"
 )
 
 const usage = `usage:
-  vmrig setup [-update] [-mirror URI]       fetch kernels and what runs them
   vmrig run -k KERNEL [options] -- COMMAND  run a command on a kernel, also for "go test -exec"
   vmrig test [options] PACKAGE...           privileged tests on every kernel
   vmrig test -tier TIER [options]           those of a tier
@@ -40,10 +35,6 @@ const (
 )
 
 func main() {
-	if guest.IsInit() {
-		guest.Init()
-		return
-	}
 	// Children die with the thread that started them: it must stay.
 	runtime.LockOSThread()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -61,14 +52,8 @@ func dispatch(ctx context.Context, args []string) (int, error) {
 		fmt.Fprint(os.Stderr, usage)
 		return statusUsage, nil
 	}
-	// depmod and modprobe are in sbin, which a user's PATH may lack.
-	if err := os.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin:/sbin"); err != nil {
-		return 0, err
-	}
 	name, args := args[0], args[1:]
 	switch name {
-	case "setup":
-		return outcome(0, setup(ctx, args))
 	case "run":
 		return outcome(run(ctx, args))
 	case "test":
@@ -92,68 +77,6 @@ func outcome(status int, err error) (int, error) {
 		return statusTrouble, err
 	}
 	return status, nil
-}
-
-// needed maps the commands that the rig calls to Debian's packages.
-var needed = []struct{ command, pkg string }{
-	{"apt-get", "apt"},
-	{"depmod", "kmod"},
-	{"xz", "xz-utils"},
-	{"dpkg-deb", "dpkg"},
-}
-
-func setup(ctx context.Context, args []string) error {
-	flags := flag.NewFlagSet("setup", flag.ContinueOnError)
-	update := flags.Bool("update", false, "look for newer kernels even where there is one")
-	mirror := flags.String("mirror", "", "Debian's archive, if the machine's own sources name none")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	if runtime.GOARCH != "amd64" {
-		return fmt.Errorf("the rig knows amd64 kernels only, this machine is %s", runtime.GOARCH)
-	}
-	if err := install(ctx); err != nil {
-		return err
-	}
-	cache, err := vm.OpenCache()
-	if err != nil {
-		return err
-	}
-	source := func() (archive.Source, error) {
-		if *mirror != "" {
-			return archive.Source{URI: *mirror}.WithKeyring(), nil
-		}
-		return archive.SystemSource(ctx, "/etc/apt")
-	}
-	return cache.Fetch(ctx, source, *update, os.Stdout)
-}
-
-// install installs the packages whose commands are missing, from the machine's
-// own sources.
-func install(ctx context.Context) error {
-	var missing []string
-	for _, n := range needed {
-		if _, err := exec.LookPath(n.command); err != nil {
-			missing = append(missing, n.pkg)
-		}
-	}
-	if len(missing) == 0 {
-		return nil
-	}
-	if os.Geteuid() != 0 {
-		return fmt.Errorf("these packages are missing, and installing them needs root: %s", strings.Join(missing, " "))
-	}
-	for _, args := range [][]string{
-		{"update", "-qq"},
-		append([]string{"install", "-y", "-qq", "--no-install-recommends"}, missing...),
-	} {
-		cmd := exec.CommandContext(ctx, "apt-get", args...)
-		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("apt-get %s: %w\n%s", args[0], err, out)
-		}
-	}
-	return nil
 }
 
 // machine declares the options that size a machine.

@@ -185,15 +185,12 @@ func (r *Runner) script(binaries []Binary) string {
 	for i := range binaries {
 		b := &binaries[i]
 		fmt.Fprintf(&text, "printf '\n%s%%d\n' %d; echo '<4>%s%s' >/dev/kmsg; cd %s; SECONDS=0\n",
-			beginLine, i, vm.BeginMark, b.Package, quoted(b.Dir))
+			beginLine, i, vm.BeginMark, b.Package, vm.Quote(b.Dir))
 		fmt.Fprintf(&text, "%s -test.v -test.run=%s -test.timeout=%v 2>&1; printf '\n%s%%d %%d\n' $? $SECONDS\n",
-			quoted(b.Path), quoted(cmp.Or(b.Run, r.Run)), timeout, endLine)
+			vm.Quote(b.Path), vm.Quote(cmp.Or(b.Run, r.Run)), timeout, endLine)
 	}
 	return text.String()
 }
-
-// quoted is a word of a shell's.
-func quoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
 
 // section is the output of one binary.
 type section struct {

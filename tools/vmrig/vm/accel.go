@@ -97,7 +97,7 @@ func (c *Cache) Accel(ctx context.Context, kernel string, want Accel, w io.Write
 		return AccelTCG, nil
 	}
 	v, err := c.remember(kernel, verdict{Boot: bootID(), Release: release}, func() (verdict, error) {
-		result, err := c.run(ctx, release, Options{
+		result, err := c.run(ctx, Options{
 			Kernel: kernel, Accel: AccelKVM, CPUs: 1, MemMiB: 512, Timeout: probeTime,
 			Args: []string{"true"}, Dir: "/", Env: os.Environ(), Stdout: io.Discard, Stderr: io.Discard,
 		})

@@ -14,12 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/podweir/podweir/tools/vmrig/guest"
 )
-
-// initramfsFile is the initial file system, in the job's directory.
-const initramfsFile = "initramfs"
 
 // Files of a job's directory that only the host uses.
 const (
@@ -68,7 +63,8 @@ const tbMiB = 256
 // seeds from the machine's processor, because little else happens at boot; no
 // look at whether the timer interrupt arrives, which it does not in time when
 // the host is busy, and the kernel panics of that.
-const kernelArgs = "console=ttyS0 loglevel=5 panic=-1 mitigations=off nokaslr no_timer_check random.trust_cpu=on net.ifnames=0 rdinit=" + guest.InitPath
+// init.sh is the process 1.
+const kernelArgs = "console=ttyS0 loglevel=5 panic=-1 mitigations=off nokaslr no_timer_check random.trust_cpu=on net.ifnames=0"
 
 func (c *Cache) qemuArgs(dir string, o Options) []string {
 	in := func(name string) string { return filepath.Join(dir, name) }
@@ -82,12 +78,12 @@ func (c *Cache) qemuArgs(dir string, o Options) []string {
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-serial", "file:" + in(consoleFile),
 		"-chardev", "socket,id=root,path=" + in(rootSocket),
-		"-device", "vhost-user-fs-pci,chardev=root,queue-size=1024,tag=" + guest.RootTag,
+		"-device", "vhost-user-fs-pci,chardev=root,queue-size=1024,tag=vmrig-root",
 		"-chardev", "socket,id=job,path=" + in(jobSocket),
-		"-device", "vhost-user-fs-pci,chardev=job,tag=" + guest.JobTag,
+		"-device", "vhost-user-fs-pci,chardev=job,tag=vmrig-job",
 		"-kernel", filepath.Join(c.kernelDir(o.Kernel), "vmlinuz"),
-		"-initrd", in(initramfsFile),
-		"-append", kernelArgs,
+		"-initrd", filepath.Join(c.kernelDir(o.Kernel), "initramfs"),
+		"-append", fmt.Sprintf("%s hostname=vm-%s VMRIG_MODULES=%s", kernelArgs, strings.ReplaceAll(o.Kernel, ".", "-"), c.kernelDir(o.Kernel)),
 	}
 	return slices.Concat(args, o.Accel.args(), o.Devices)
 }

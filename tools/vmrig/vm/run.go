@@ -5,17 +5,15 @@ package vm
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/podweir/podweir/tools/vmrig/guest"
 )
 
 // Options say what to run and on what machine.
@@ -61,26 +59,30 @@ func (e *HangError) Error() string {
 	return fmt.Sprintf("kernel %s: %s; its console:\n%s", e.Kernel, e.Reason, e.Console)
 }
 
-// consoleFile is what the machine's console printed, in the job's directory.
-const consoleFile = "console"
+// The files of a job's directory that init.sh knows, and what the machine's console printed.
+// That with the exit status appears when the command has ended.
+const (
+	jobFile     = "job"
+	stdoutFile  = "stdout"
+	stderrFile  = "stderr"
+	statusFile  = "status"
+	consoleFile = "console"
+)
 
 // Run boots a kernel, runs one command in the host's files and powers off. The
 // command may write wherever its user may: that goes to memory and is lost. A trial
 // boot under KVM, if there is one, is not part of the timeout.
 // It fails with a *HangError where there is no exit status to return.
 func (c *Cache) Run(ctx context.Context, o Options) (Result, error) {
-	version, err := c.Release(o.Kernel)
-	if err != nil {
-		return Result{}, err
-	}
+	var err error
 	if o.Accel, err = c.Accel(ctx, o.Kernel, o.Accel, o.Stderr); err != nil {
 		return Result{}, err
 	}
-	return c.run(ctx, version, o)
+	return c.run(ctx, o)
 }
 
-// run is Run of a kernel's version, under an accelerator that was chosen.
-func (c *Cache) run(ctx context.Context, version string, o Options) (Result, error) {
+// run is Run under an accelerator that was chosen.
+func (c *Cache) run(ctx context.Context, o Options) (Result, error) {
 	jobs := filepath.Join(c.dir, "jobs")
 	if err := os.MkdirAll(jobs, 0o755); err != nil {
 		return Result{}, err
@@ -90,15 +92,15 @@ func (c *Cache) run(ctx context.Context, version string, o Options) (Result, err
 		return Result{}, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	if err := writeJob(dir, c.kernelDir(o.Kernel), version, o); err != nil {
+	if err := writeJob(dir, o); err != nil {
 		return Result{}, err
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	output := follow(map[string]io.Writer{
-		filepath.Join(dir, guest.StdoutFile): o.Stdout,
-		filepath.Join(dir, guest.StderrFile): o.Stderr,
+		filepath.Join(dir, stdoutFile): o.Stdout,
+		filepath.Join(dir, stderrFile): o.Stderr,
 	})
 	err = c.boot(ctx, dir, o)
 	return finish(ctx, dir, o, errors.Join(err, output()))
@@ -111,10 +113,10 @@ func finish(ctx context.Context, dir string, o Options, err error) (Result, erro
 		console = []byte(readErr.Error())
 	}
 	text := strings.ReplaceAll(string(console), "\r", "")
-	status, readErr := os.ReadFile(filepath.Join(dir, guest.StatusFile))
+	status, readErr := os.ReadFile(filepath.Join(dir, statusFile))
 	if readErr == nil {
 		// The command has ended, so what befell the machine later is no matter.
-		code, err := strconv.Atoi(string(status))
+		code, err := strconv.Atoi(strings.TrimSpace(string(status)))
 		return Result{Status: code, Complaints: complaints(text)}, err
 	}
 	hang := &HangError{Kernel: o.Kernel, Console: text, Reason: "it ended without the command's status"}
@@ -130,30 +132,21 @@ func finish(ctx context.Context, dir string, o Options, err error) (Result, erro
 }
 
 // writeJob fills the directory that the guest mounts.
-func writeJob(dir, kernelDir, version string, o Options) error {
-	spec, err := json.Marshal(guest.Job{
-		Hostname: "vm-" + strings.ReplaceAll(o.Kernel, ".", "-"), ModulesDir: kernelDir,
-		Args: o.Args, Dir: o.Dir, Env: o.Env,
-	})
-	if err != nil {
-		return err
+func writeJob(dir string, o Options) error {
+	words := slices.Concat(o.Env, o.Args)
+	for i, word := range words {
+		words[i] = Quote(word)
 	}
-	files := map[string][]byte{guest.SpecFile: spec, guest.StdoutFile: nil, guest.StderrFile: nil, consoleFile: nil}
-	for name, data := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
-			return err
-		}
+	job := "cd " + Quote(o.Dir) + " && exec env -i " + strings.Join(words, " ")
+	var errs []error
+	for name, text := range map[string]string{jobFile: job + "\n", stdoutFile: "", stderrFile: "", consoleFile: ""} {
+		errs = append(errs, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
-	f, err := os.Create(filepath.Join(dir, initramfsFile))
-	if err != nil {
-		return err
-	}
-	if err := writeInitramfs(f, kernelDir, version); err != nil {
-		_ = f.Close()
-		return err
-	}
-	return f.Close()
+	return errors.Join(errs...)
 }
+
+// Quote makes a string a word of a shell's.
+func Quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // followPause is how often output is looked for: often enough to look live.
 const followPause = 100 * time.Millisecond

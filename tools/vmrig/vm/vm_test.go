@@ -14,7 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/podweir/podweir/plugin/testutil/must"
-	"github.com/podweir/podweir/tools/vmrig/guest"
 )
 
 // A machine that was killed, or that went down without the command's status,
@@ -38,7 +37,7 @@ func TestFinish(t *testing.T) {
 			dir := t.TempDir()
 			files := map[string]string{consoleFile: "line one\r\nBUG: soft lockup\r\n"}
 			if tt.status != "" {
-				files[guest.StatusFile] = tt.status
+				files[statusFile] = tt.status
 			}
 			for file, text := range files {
 				must.OK(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
