@@ -258,10 +258,9 @@ rewrites: ## Have primary CNIs write each of their files 10,000 times, in every 
 
 .PHONY: coexistence
 coexistence: TIER = all
-coexistence: build refplugins npa setup-kernels ## Every neighbour in every order on every kernel; e2e/coexist/testdata is rewritten (root, 30 minutes).
-	PODWEIR_WRITE_COEXISTENCE=1 go test -count=1 -timeout 40m -run '^TestPrivileged' ./e2e/coexist
-	PODWEIR_WRITE_COEXISTENCE=1 bin/vmrig test -timeout 60m -dir bin/coexistence ./e2e/coexist
-	PODWEIR_WRITE_COEXISTENCE=$(CURDIR)/bin/coexistence/logs go test -count=1 -run TestWriteSeen ./e2e/coexist
+coexistence: build refplugins npa setup-kernels ## Every neighbour in every order on every kernel (root, 30 minutes).
+	go test -count=1 -timeout 40m -run '^TestPrivileged' ./e2e/coexist
+	bin/vmrig test -timeout 60m -dir bin/coexistence ./e2e/coexist
 
 .PHONY: test-cluster
 test-cluster: setup-cluster image plugin bin/tools/gotestsum ## Install the chart in a real Kubernetes cluster of this machine and hold it to its promises (root).

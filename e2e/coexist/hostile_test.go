@@ -14,6 +14,7 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"github.com/podweir/podweir/plugin/datapath"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
 	"github.com/podweir/podweir/plugin/testutil/must"
@@ -27,13 +28,6 @@ type hostile struct {
 	filters bool
 	// bpffs is where the filters' program is pinned for tc(8).
 	bpffs string
-}
-
-func (h *hostile) title() string {
-	if h.filters {
-		return "a filter at preference 1"
-	}
-	return "a TCX program"
 }
 
 func (h *hostile) arrive(t *testing.T) {
@@ -76,10 +70,8 @@ func TestPrivilegedHostile(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	bpffs := testutil.BPFFS(t)
-	var rows []row
 	for _, filters := range []bool{false, true} {
 		if !filters && !datapath.HaveTCX() {
-			rows = append(rows, row{neighbour: (&hostile{}).title(), device: "veth…", order: "-", result: noTCX})
 			continue
 		}
 		for _, m := range modes() {
@@ -90,14 +82,12 @@ func TestPrivilegedHostile(t *testing.T) {
 					}
 					p := r.newPod(t, fmt.Sprintf("veth%08x", r.pods))
 					h := &hostile{pod: p, filters: filters, bpffs: bpffs}
-					k := &hostileCase{kase{title: h.title(), device: "veth…", pod: p, mode: m, traffic: newTraffic(t, p), other: h}}
+					k := &hostileCase{kase{pod: p, mode: m, traffic: newTraffic(t, p), other: h}}
 					k.run(t, first)
-					rows = append(rows, k.rows...)
 				})
 			}
 		}
 	}
-	r.keep(t, "hostile", rows)
 }
 
 type hostileCase struct{ kase }
@@ -107,9 +97,13 @@ func (k *hostileCase) run(t *testing.T, podweirFirst bool) {
 	if k.cannot(t, podweirFirst) {
 		return
 	}
+	m := k.mode
+	// Behind another's filter or TCX program podweir's filter is not asked, and its redirect
+	// comes last by design; without TCX it polices by a filter.
+	refused := strings.HasPrefix(m.egress, "clsact") || m.keys["ingressPlace"] == "ifb" || m.keys["queue"] == "none" && !datapath.HaveTCX()
 	if !podweirFirst {
 		k.other.arrive(t)
-		if k.mayAdd(t, "podweir second") {
+		if k.mayAdd(t, "podweir second", refused) {
 			k.row(t, "podweir second", true)
 			k.pod.remove(t, k.mode)
 		}
@@ -119,7 +113,7 @@ func (k *hostileCase) run(t *testing.T, podweirFirst bool) {
 	k.other.arrive(t)
 	k.row(t, "podweir first", false)
 	end := k.traffic.watch(t)
-	again := k.mayAdd(t, "podweir first, ADD repeated")
+	again := k.mayAdd(t, "podweir first, ADD repeated", refused)
 	end()
 	if again {
 		k.row(t, "podweir first, ADD repeated", true)
@@ -127,22 +121,14 @@ func (k *hostileCase) run(t *testing.T, podweirFirst bool) {
 	k.pod.remove(t, k.mode)
 }
 
-// row looks at the pod as it is; mended says that podweir had its say after the
-// neighbour came.
+// row looks at the pod as it is; mended says that podweir had its say after the neighbour
+// came. Until then its own queues limit the pod, though light flows do not go first, and
+// what stands on a hook may be starved.
 func (k *hostileCase) row(t *testing.T, order string, mended bool) {
 	t.Helper()
-	r, err := k.look(t, order)
-	shaped := r.egressShaped == "yes" && r.ingressShaped == "yes"
-	r.result = "ok"
-	switch {
-	case mended && (!shaped || err != nil):
-		t.Errorf("%s: egress shaped %s, ingress shaped %s, CHECK = %v, want all well", order, r.egressShaped, r.ingressShaped, describe(err))
-	case !shaped && err == nil:
-		t.Errorf("%s: egress shaped %s, ingress shaped %s, and CHECK does not say so", order, r.egressShaped, r.ingressShaped)
-	case !shaped:
-		r.result = "starved, and reported"
-	case err != nil:
-		r.result = "the limits hold, but light flows do not go first; reported"
+	egress, ingress, check := k.look(t, order)
+	queues := k.mode.profile == terms.ModeQdisc && k.mode.ingressHost
+	if (mended || queues) && (!egress || !ingress) || mended && check != nil {
+		t.Errorf("%s: egress shaped %t, ingress shaped %t, CHECK = %s", order, egress, ingress, describe(check))
 	}
-	k.rows = append(k.rows, r)
 }

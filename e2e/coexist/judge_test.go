@@ -4,9 +4,6 @@
 package coexist_test
 
 import (
-	"encoding/json"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -29,34 +26,6 @@ const (
 	countedPackets = 40
 	countedBytes   = 100
 )
-
-// machine describes the kernel and how it is judged.
-func (r *rig) machine(t *testing.T) *machine {
-	t.Helper()
-	var found struct {
-		Prio     bool
-		Redirect string
-	}
-	path := filepath.Join(r.paths.Run, "features.json")
-	if _, err := os.Stat(path); err != nil {
-		// podweir finds it out at its first ADD.
-		p := r.newPod(t, "vethfirst")
-		p.must(t, "ADD", modes()[0])
-		p.remove(t, modes()[0])
-	}
-	raw, err := os.ReadFile(path)
-	if err == nil {
-		err = json.Unmarshal(raw, &found)
-	}
-	must.OK(t, err)
-	m := &machine{
-		Kernel: series(t), TCX: yesNo(datapath.HaveTCX()), Prio: yesNo(found.Prio), Redirect: found.Redirect, Judged: "bursts",
-	}
-	if testutil.Emulated() {
-		m.Judged = "counters"
-	}
-	return m
-}
 
 func (tr *traffic) of(d terms.Direction) *direction {
 	if d == terms.Egress {

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of podweir
 
+// Package coexist_test proves that podweir and the software that shares a pod's device with it
+// leave each other alone. It drives podweir's CNI plugin and its neighbours in network
+// namespaces.
 package coexist_test
 
 import (
 	"maps"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -14,7 +16,6 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/podweir/podweir/compat/profiles"
-	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil/must"
@@ -43,9 +44,8 @@ type step struct {
 
 // kase is one pod with a neighbour and a mode.
 type kase struct {
-	title, device string
-	pod           *pod
-	mode          *mode
+	pod  *pod
+	mode *mode
 	// profile is what podweir knows of the neighbour.
 	profile *profiles.Profile
 	traffic *traffic
@@ -54,7 +54,6 @@ type kase struct {
 	later []step
 	// ownGap says that the neighbour itself lets packets through meanwhile.
 	ownGap bool
-	rows   []row
 }
 
 // run takes a case through its orders.
@@ -70,7 +69,7 @@ func (k *kase) run(t *testing.T, podweirFirst bool) {
 		first := k.later[0]
 		k.neighbours(t, &first)
 		k.row(t, "podweir first, then "+first.label)
-		if k.mayAdd(t, "podweir first, ADD repeated") {
+		if k.mayAdd(t, "podweir first, ADD repeated", k.refused()) {
 			k.row(t, "podweir first, ADD repeated")
 		}
 		k.pod.remove(t, k.mode)
@@ -79,7 +78,7 @@ func (k *kase) run(t *testing.T, podweirFirst bool) {
 	const second = "podweir second"
 	k.other.arrive(t)
 	end := k.traffic.watch(t)
-	refused := !k.mayAdd(t, second)
+	refused := !k.mayAdd(t, second, k.refused())
 	end()
 	if refused {
 		return
@@ -142,17 +141,14 @@ func (k *kase) neighbours(t *testing.T, s *step) {
 // noTCX is in the error for a mode that the kernel does not have.
 const noTCX = "the kernel has no TCX"
 
-// cannot says that the kernel lacks what the mode needs. That is a row, whoever
+// cannot says that the kernel lacks what the mode needs, and holds ADD to say so, whoever
 // is there.
 func (k *kase) cannot(t *testing.T, podweirFirst bool) bool {
 	t.Helper()
 	if !k.mode.tcx || datapath.HaveTCX() {
 		return false
 	}
-	order := "podweir second"
-	if podweirFirst {
-		order = "podweir first"
-	} else {
+	if !podweirFirst {
 		k.other.arrive(t)
 	}
 	err := k.pod.call(t, "ADD", k.mode)
@@ -162,124 +158,71 @@ func (k *kase) cannot(t *testing.T, podweirFirst bool) bool {
 	if podweirFirst {
 		k.other.arrive(t)
 	}
-	r := k.blank(order)
-	k.probe(t, &r)
-	r.egressShaped, r.ingressShaped, r.check, r.result = "no", "no", "-", "refused: "+noTCX
-	k.rows = append(k.rows, r)
+	k.probe(t, "refused")
 	return true
 }
 
-// mayAdd runs ADD and says whether it shaped; a refusal has to name the
-// neighbour, and is a row.
-func (k *kase) mayAdd(t *testing.T, order string) bool {
+// mayAdd runs ADD and says whether it shaped. It has to refuse the mode or not, and a
+// refusal to name the neighbour.
+func (k *kase) mayAdd(t *testing.T, order string, refused bool) bool {
 	t.Helper()
 	err := k.pod.call(t, "ADD", k.mode)
+	if (err != nil) != refused {
+		t.Fatalf("%s: ADD = %s, want it refused: %t", order, describe(err), refused)
+	}
 	if err == nil {
 		return true
 	}
 	text := describe(err)
-	t.Logf("ADD: %s", text)
+	t.Logf("%s: ADD: %s", order, text)
 	if !k.other.owns(text) {
 		t.Errorf("ADD = %s, which does not name the neighbour", text)
 	}
-	r := k.blank(order)
-	k.probe(t, &r)
-	r.egressShaped, r.ingressShaped, r.check = "no", "no", "-"
-	r.result = "refused: " + refusal(text)
-	k.rows = append(k.rows, r)
+	k.probe(t, order)
 	return false
 }
 
-// hostDevice is a name that differs from run to run.
-var hostDevice = regexp.MustCompile(`\b(veth|lxc|eni)[0-9a-f]+`)
-
-// programID is a number that differs from run to run, too.
-var programID = regexp.MustCompile(` \(program \d+\)`)
-
-// refusal is the reason in an error, without what differs from run to run.
-func refusal(text string) string {
-	if _, after, ok := strings.Cut(text, attach.ErrHookTaken.Error()+": "); ok {
-		text = after
-	}
-	return hostDevice.ReplaceAllString(programID.ReplaceAllString(text, ""), "$1…")
-}
-
-func (k *kase) blank(order string) row {
-	return row{
-		neighbour: k.title, device: k.device, egress: k.mode.egress, ingress: k.mode.ingress, order: order,
-	}
-}
-
-// probe fills in the verdicts; they have to be the neighbour's, always.
-func (k *kase) probe(t *testing.T, r *row) {
+// probe holds the verdicts to be the neighbour's, always.
+func (k *kase) probe(t *testing.T, order string) {
 	t.Helper()
 	const want = "allowed passes, denied drops"
-	r.egressVerdicts, r.ingressVerdicts = k.traffic.egress.verdicts(t), k.traffic.ingress.verdicts(t)
-	if r.egressVerdicts != want || r.ingressVerdicts != want {
-		t.Errorf("%s: egress: %s; ingress: %s; want %s", r.order, r.egressVerdicts, r.ingressVerdicts, want)
+	if out, in := k.traffic.egress.verdicts(t), k.traffic.ingress.verdicts(t); out != want || in != want {
+		t.Errorf("%s: egress: %s; ingress: %s; want %s", order, out, in, want)
 	}
 }
 
-// look fills in a row with what is seen, but for the conclusion.
-func (k *kase) look(t *testing.T, order string) (row, error) {
+// look says whether podweir holds each direction, and what CHECK answers: nothing, or who
+// keeps podweir from it.
+func (k *kase) look(t *testing.T, order string) (egress, ingress bool, check error) {
 	t.Helper()
-	r := k.blank(order)
-	k.probe(t, &r)
-	r.egressShaped, r.ingressShaped = yesNo(k.holds(t, terms.Egress)), yesNo(k.holds(t, terms.Ingress))
-	err := k.pod.call(t, "CHECK", k.mode)
-	r.check = k.check(t, err)
-	return r, err
+	k.probe(t, order)
+	egress, ingress = k.holds(t, terms.Egress), k.holds(t, terms.Ingress)
+	check = k.pod.call(t, "CHECK", k.mode)
+	t.Logf("%s: egress shaped %t, ingress shaped %t, CHECK: %s", order, egress, ingress, describe(check))
+	if text := describe(check); check != nil && !k.other.owns(text) {
+		t.Errorf("%s: CHECK = %s, which does not name the neighbour", order, text)
+	}
+	if (!egress || !ingress) && check == nil {
+		t.Errorf("%s: egress shaped %t, ingress shaped %t, and CHECK does not say so", order, egress, ingress)
+	}
+	return egress, ingress, check
 }
 
-// row looks at the pod as it is.
+// row looks at the pod as it is. A mode that the profile rules out is held to nothing but
+// that CHECK says what does not hold.
 func (k *kase) row(t *testing.T, order string) {
 	t.Helper()
-	r, err := k.look(t, order)
-	shaped := r.egressShaped == "yes" && r.ingressShaped == "yes"
-	r.result = "ok"
-	if why := k.ruledOut(); why != "" {
-		r.result = why
-	} else if err != nil || !shaped {
-		t.Errorf("%s: egress shaped %s, ingress shaped %s, CHECK = %s, want all well: the profile rules nothing out",
-			order, r.egressShaped, r.ingressShaped, describe(err))
+	egress, ingress, check := k.look(t, order)
+	if !k.refused() && (check != nil || !egress || !ingress) {
+		t.Errorf("%s: egress shaped %t, ingress shaped %t, CHECK = %s, want all well: the profile rules nothing out",
+			order, egress, ingress, describe(check))
 	}
-	if r.egressShaped == "no" && err == nil {
-		t.Errorf("%s: egress is not shaped, and CHECK does not say so", order)
-	}
-	k.rows = append(k.rows, r)
 }
 
-// ruledOut is what the neighbour's profile has against the mode, "" if nothing.
-func (k *kase) ruledOut() string {
-	refused := func(a *profiles.Attach) bool { return a.Refused[k.mode.profile] != "" }
-	switch {
-	case refused(&k.profile.Egress):
-		return "ruled out by the profile"
-	case k.profile.Ingress.Place == terms.PlaceIFB && k.mode.ingressHost:
-		return "ruled out by the profile: its place for ingress is an ifb"
-	case refused(&k.profile.Ingress):
-		return "ruled out by the profile"
-	}
-	return ""
-}
-
-// check is what CHECK says in the words of the page.
-func (k *kase) check(t *testing.T, err error) string {
-	t.Helper()
-	if err == nil {
-		return "ok"
-	}
-	text := describe(err)
-	t.Logf("CHECK: %s", text)
-	switch {
-	case k.other.owns(text):
-		return "names the neighbour"
-	case strings.Contains(text, "is not on the"):
-		return "program is missing"
-	default:
-		t.Errorf("CHECK = %s, which says neither who nor what", text)
-		return "fails"
-	}
+// refused says that the neighbour's profile rules the mode out.
+func (k *kase) refused() bool {
+	return k.profile.Egress.Refused[k.mode.profile] != "" || k.profile.Ingress.Refused[k.mode.profile] != "" ||
+		k.profile.Ingress.Place == terms.PlaceIFB && k.mode.ingressHost
 }
 
 func yesNo(b bool) string {
@@ -292,7 +235,7 @@ func yesNo(b bool) string {
 // mode is a way to attach.
 type mode struct {
 	keys conf
-	// egress and ingress are its names in the page.
+	// egress and ingress are its names.
 	egress, ingress string
 	// profile is the mode's name in package profiles, where there is no auto.
 	profile terms.Mode

@@ -45,7 +45,7 @@ func Slow(tb testing.TB, why string) {
 // Nightly leaves a test out of every tier but "make test-all".
 func Nightly(tb testing.TB, why string) {
 	tb.Helper()
-	if LeavesOut() {
+	if leavesOut() {
 		skip(tb, "nightly", why)
 	}
 }
@@ -54,7 +54,7 @@ func Nightly(tb testing.TB, why string) {
 // test-all".
 func NightlyKernels(tb testing.TB, why string) {
 	tb.Helper()
-	if LeavesOut() && os.Getenv(EnvGuest) != "" {
+	if leavesOut() && os.Getenv(EnvGuest) != "" {
 		skip(tb, "nightly on other kernels", why)
 	}
 }
@@ -76,8 +76,8 @@ func Kernels(testing.TB, string) {}
 // It works for whole tests that tools/tiers selects, and skips nothing when run by hand.
 func EveryTest(func(testing.TB, string), string) bool { return true }
 
-// LeavesOut says whether the tier leaves out tests or cases.
-func LeavesOut() bool {
+// leavesOut says whether the tier leaves out tests or cases.
+func leavesOut() bool {
 	tier := os.Getenv(EnvTier)
 	return tier != "" && tier != TierAll
 }
