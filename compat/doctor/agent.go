@@ -57,11 +57,6 @@ type Overdue struct {
 	Reason string
 }
 
-// isOverdue says whether the agent looks for the network of a pod in vain.
-func (f *Facts) isOverdue(pod string) bool {
-	return slices.ContainsFunc(f.Overdue, func(o Overdue) bool { return o.Pod == pod })
-}
-
 func checkOverdue(f *Facts) Finding {
 	if f.OverdueErr != nil {
 		return unknown(f.OverdueErr.Error())

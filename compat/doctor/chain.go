@@ -97,9 +97,6 @@ func checkChained(f *Facts) Finding {
 	case slices.Contains(chain[at+1:], conflist.Type):
 		return breaks(seen, expected, "keep one delivery and one entry: remove podweir's file or its drop-in, or take out all entries of "+f.active().Name+" but one")
 	}
-	if missed := f.uncalled(); len(missed) > 0 {
-		return f.notCalled(missed)
-	}
 	return holds(seen)
 }
 
@@ -113,7 +110,7 @@ func checkDrift(f *Facts) Finding {
 		return skip("there is no original to compare with: PW204")
 	}
 	if at := slices.IndexFunc(own, byHand); at >= 0 {
-		return handMade(&own[at], original, f.afterOriginal("podweir install: it writes its own file, and keeps this one for podweir uninstall"))
+		return handMade(&own[at], original, f.afterOriginal("podweir install: it writes its own file in the place of this one"))
 	}
 	for i := range own {
 		action, why := conflist.Decide(conflist.Standing{Delivery: profiles.Chain, Original: original, Own: &own[i], Installed: f.installed})

@@ -17,7 +17,6 @@ import (
 var runs = map[string]func(*Facts) Finding{
 	"PW101": checkKernel,
 	"PW102": checkBPFFS,
-	"PW105": checkTCX,
 	"PW106": checkQueues,
 	"PW107": checkVisible,
 	"PW108": checkRuntime,
@@ -36,8 +35,6 @@ var runs = map[string]func(*Facts) Finding{
 	"PW208": checkFirst,
 	"PW210": checkDelivery,
 	"PW211": checkDropInRead,
-	"PW212": checkDropInsLoad,
-	"PW213": checkDropInPlace,
 	"PW214": checkRenamed,
 	"PW218": checkEntry,
 	"PW220": checkOneAgent,
@@ -48,7 +45,6 @@ var runs = map[string]func(*Facts) Finding{
 	"PW402": checkBypassed,
 	"PW403": checkOneShaper,
 	"PW404": checkBandwidthIdle,
-	"PW405": checkLegacyBesideCilium,
 	"PW409": checkSomeShaper,
 	"PW501": checkOrder,
 	"PW502": checkStrangers,
@@ -145,11 +141,10 @@ var together = [][2]string{
 	{"PW210", "PW202"},
 	{"PW210", "PW214"},
 	{"PW214", "PW202"},
-	{"PW213", "PW202"},
 	// The agent gave up: the chain in force is the other program's.
 	{"PW221", "PW202"},
 	{"PW221", "PW203"},
-	// The runtime has not loaded the chain.
+	// The runtime does not read the drop-in; without it the rest is right.
 	{"PW211", "PW202"},
 	{"PW202", "PW605"},
 	// The runtime does not pass on what pods ask for.

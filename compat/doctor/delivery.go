@@ -4,7 +4,6 @@
 package doctor
 
 import (
-	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -116,76 +115,12 @@ func checkDropInRead(f *Facts) Finding {
 	}
 	switch r.ReadsDropIns() {
 	case profiles.Yes:
-		if missed := f.uncalled(); len(missed) > 0 {
-			return f.notCalled(missed)
-		}
 		return holds(r.String())
 	case profiles.No:
 		return breaks(r.String()+" ignores drop-in directories", "containerd 2.1, CRI-O 1.33 or newer", "upgrade the runtime, or use another delivery: PW210").of(f.inForce())
 	case profiles.Unknown:
 	}
 	return unknown("whether " + r.String() + " reads drop-in directories")
-}
-
-func checkDropInsLoad(f *Facts) Finding {
-	file := f.active()
-	if file == nil || file.Network == nil {
-		return skip("no network is in force")
-	}
-	list := f.Node.Conf.DropIns[file.Network.Name]
-	if len(list) == 0 {
-		return skip("the network in force has no drop-ins")
-	}
-	var bad, good []string
-	for _, c := range list {
-		if hidden(c.Err) {
-			return unknown(c.Err.Error())
-		}
-		if c.Err != nil {
-			bad = append(bad, c.Err.Error())
-		} else {
-			good = append(good, c.Name)
-		}
-	}
-	if len(bad) > 0 {
-		return breaks(strings.Join(bad, "; "), "drop-ins that libcni can load",
-			"repair or remove it in /"+f.Node.ConfDir+"/"+file.Network.Name, bad...)
-	}
-	return holds(strings.Join(good, ", "))
-}
-
-func checkDropInPlace(f *Facts) Finding {
-	file := f.active()
-	if file == nil || file.Network == nil {
-		return skip("no network is in force")
-	}
-	entries, err := fs.ReadDir(f.Root, f.Node.ConfDir)
-	if err != nil {
-		return unknown(err.Error())
-	}
-	var here bool
-	var elsewhere []string
-	for _, e := range entries {
-		name := path.Join(f.Node.ConfDir, e.Name(), conflist.DropInFile)
-		if _, err := fs.Stat(f.Root, name); err != nil {
-			continue
-		}
-		if e.Name() == file.Network.Name {
-			here = true
-		} else {
-			elsewhere = append(elsewhere, "/"+name)
-		}
-	}
-	want := "/" + path.Join(f.Node.ConfDir, file.Network.Name, conflist.DropInFile)
-	switch {
-	case len(elsewhere) > 0 && !here:
-		return breaks(strings.Join(elsewhere, ", ")+", and the network in force is "+file.Network.Name, want, "mkdir -p "+path.Dir(want)+" && mv "+elsewhere[0]+" "+want).of(f.inForce())
-	case len(elsewhere) > 0:
-		return warns("left over: "+strings.Join(elsewhere, ", "), "only "+want, "rm "+elsewhere[0])
-	case !here:
-		return skip("podweir has no drop-in")
-	}
-	return holds(want)
 }
 
 func checkRenamed(f *Facts) Finding {

@@ -107,10 +107,6 @@ type Attachment struct {
 	Drift []string
 	// Failure says why the pod is not shaped though it has a limit.
 	Failure string
-	// By is who made it: plugin, nri, agent or hand, "" if that is not known. Attached is
-	// when, zero if that is not known.
-	By       string
-	Attached time.Time
 	// ContainerID is the runtime's.
 	ContainerID string
 	// Gone says that the pod's interface is gone, or that it is not known: then Lost

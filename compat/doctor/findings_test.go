@@ -14,7 +14,6 @@ import (
 
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/doctor"
-	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/terms"
 )
@@ -48,17 +47,6 @@ func nodeFindings() []finding {
 		{name: "no mounts", code: "PW102", node: aws, change: set("proc/1/mounts", ""), want: doctor.Unknown, seen: "cannot be read"},
 		{name: "locked down, types", code: "PW116", node: aws, change: set("sys/kernel/security/lockdown", "none integrity [confidentiality]"), want: doctor.Warn, seen: "may not read", fix: "integrity"},
 		{name: "no types", code: "PW116", node: aws, change: func(n *node) { delete(n.files, "sys/kernel/btf/vmlinux") }, want: doctor.Warn, seen: "no types (BTF)", fix: "CONFIG_DEBUG_INFO_BTF"},
-		{name: "no TCX beside policy", code: "PW105", node: aws, change: func(n *node) { n.kernel.features.TCX = profiles.No }, want: doctor.OK, seen: "nothing requests it"},
-		{name: "no TCX beside policy, mode by name", code: "PW105", node: aws, change: func(n *node) {
-			n.kernel.features.TCX = profiles.No
-			n.files[own] = strings.Replace(n.files[own], `"type":"podweir-cni"`, `"type":"podweir-cni","egressMode":"tcx-hostside"`, 1)
-		}, want: doctor.Warn, seen: "podweir's entry has egressMode tcx-hostside", fix: "auto"},
-		{name: "no TCX beside policy, policing", code: "PW105", node: cilium, change: func(n *node) {
-			n.kernel.features.TCX = profiles.No
-			n.files[net+"cilium/50-podweir.conf"] = `{"type":"podweir-cni","ingressQueue":"none"}`
-		}, want: doctor.Warn, seen: "podweir's entry has ingressQueue none", fix: "auto"},
-		{name: "no TCX, no other program", code: "PW105", node: ptp, change: func(n *node) { n.kernel.features.TCX = profiles.No }, want: doctor.OK, seen: "no other program"},
-		{name: "TCX unknown", code: "PW105", node: aws, change: func(n *node) { n.kernel.features.TCX = profiles.Unknown }, want: doctor.Unknown, seen: "TCX"},
 		{name: "no queue", code: "PW106", node: aws, change: func(n *node) { n.kernel.features.Queues = nil }, want: doctor.Fail, seen: "none of tbf", fix: "modprobe sch_tbf"},
 		{name: "kernel fails", code: "PW106", node: aws, change: func(n *node) { n.kernel.err = errors.New("EPERM here") }, want: doctor.Unknown, seen: "EPERM here"},
 		{name: "blind", code: "PW107", node: aws, change: func(n *node) {
@@ -100,34 +88,6 @@ func agentOn(n *node) {
 const results = "var/lib/cni/results/"
 
 const limited = `{"bandwidth":{"ingressRate":1000000,"ingressBurst":4294967295}}`
-
-// setUp gives the node pods with limits that the runtime set up a minute after
-// podweir was written into the chain; by is who attached each, "never" if it was
-// not attached, five seconds later. change is called with the name of each pod's cached
-// result.
-func setUp(change func(n *node, name string), by ...string) func(*node) {
-	return func(n *node) {
-		written := time.Now().Add(-time.Hour)
-		n.times = map[string]time.Time{
-			net + "cilium/50-podweir.conf": written, net + "00-podweir-10-aws.conflist": written,
-		}
-		n.kernel.attached = nil
-		for i, who := range by {
-			container := fmt.Sprint("c", i)
-			name := results + "net-" + container + "-eth0"
-			n.files[name], n.times[name] = cached(container, limited), written.Add(time.Minute)
-			if who != "never" {
-				n.kernel.attached = append(n.kernel.attached, doctor.Attachment{
-					Pod: "default/early", Limit: limitOf(terms.Ingress, 0, terms.QueueTBF), Place: terms.PlaceIFB, ContainerID: container, By: who,
-					Attached: n.times[name].Add(5 * time.Second),
-				})
-			}
-			if change != nil {
-				change(n, name)
-			}
-		}
-	}
-}
 
 // machineFindings are about what surrounds podweir on the node.
 func machineFindings() []finding {
@@ -263,7 +223,6 @@ func chainFindings() []finding {
 		{name: "not read by this user", code: "PW201", node: aws, change: unreadable("00-a.conflist", false), want: doctor.Unknown, seen: "00-a.conflist"},
 		{name: "not read by this user, but by CRI-O", code: "PW201", node: aws, change: unreadable("00-a.conflist", true), want: doctor.Unknown, seen: "00-a.conflist"},
 		{name: "another not read by this user", code: "PW201", node: aws, change: unreadable("99-z.conflist", false), want: doctor.OK, seen: "10-aws.conflist"},
-		{name: "a drop-in not read by this user", code: "PW212", node: aws, change: unreadable("50-podweir.conf", false), want: doctor.Unknown, seen: "permission denied"},
 		{name: "not chained, by what this user reads", code: "PW202", node: aws, change: unreadable("50-podweir.conf", false), want: doctor.Unknown, seen: "permission denied"},
 		{name: "not chained", code: "PW202", node: aws, change: func(n *node) { delete(n.files, own) }, want: doctor.Fail, seen: "10-aws.conflist: aws-cni → egress-cni", fix: "delivery drop-in"},
 		{name: "not chained, and nothing may be written", code: "PW202", node: aws, change: func(n *node) {
@@ -390,31 +349,8 @@ func deliveryFindings() []finding {
 			n.opts.Runtime = "containerd://1.7.2"
 		}, want: doctor.OK, seen: "delivery handed"},
 		{name: "bandwidth under a drop-in", code: "PW210", node: cilium, change: set(net+"05-cilium.conflist", strings.Replace(list, "]}", bottled, 1)), want: doctor.Warn, seen: "cannot replace", fix: "take bandwidth out"},
-		{name: "drop-in that the runtime has not loaded", code: "PW211", node: cilium, change: setUp(nil, "agent", "agent"), want: doctor.Fail, seen: "called podweir-cni for none of 2 pods with a limit: default/early (attached by the agent", fix: "touch /etc/cni/net.d/.podweir-reload.tmp && rm"},
-		{name: "chain that the runtime has not loaded", code: "PW202", node: aws, change: setUp(nil, "agent", "never"), want: doctor.Fail, seen: "none of 2 pods with a limit: default/early (attached by the agent, after its start); default/early (never attached)", fix: "touch /etc/cni/net.d"},
-		{name: "a limit that was removed", code: "PW202", node: aws, change: func(n *node) { setUp(nil, "never")(n); agentOn(n) }, want: doctor.OK, seen: "podweir-cni"},
-		{name: "a limit that was removed and is there again", code: "PW202", node: aws, change: setUp(func(n *node, name string) {
-			n.kernel.attached[0].Attached = n.times[name].Add(time.Hour)
-		}, "agent"), want: doctor.OK, seen: "podweir-cni"},
-		{name: "chain not loaded, and the agent cannot attach the pod", code: "PW202", node: aws, change: func(n *node) {
-			setUp(nil, "never")(n)
-			agentOn(n)
-			n.kernel.overdue = []doctor.Overdue{{Pod: "default/early", Reason: "no sandbox"}}
-		}, want: doctor.Fail, seen: "none of 1 pods with a limit: default/early (never attached)", fix: "touch /etc/cni/net.d"},
-		{name: "drop-in that the runtime loaded late", code: "PW211", node: cilium, change: setUp(nil, "agent", "plugin"), want: doctor.OK, seen: "containerd 2.1.3"},
-		{name: "pods before the drop-in", code: "PW211", node: cilium, change: setUp(func(n *node, name string) { n.times[name] = n.times[name].Add(-time.Hour) }, "agent"), want: doctor.OK, seen: "containerd 2.1.3"},
-		{name: "pods without a limit at their start", code: "PW211", node: cilium, change: setUp(func(n *node, name string) {
-			n.files[name] = strings.Replace(n.files[name], limited, "{}", 1)
-		}, "agent"), want: doctor.OK, seen: "containerd 2.1.3"},
-		{name: "the plugin failed", code: "PW211", node: cilium, change: setUp(func(n *node, _ string) { n.kernel.attached[0].Failure = "no bpffs" }, ""), want: doctor.OK, seen: "containerd 2.1.3"},
-		{name: "attached by an older release", code: "PW211", node: cilium, change: setUp(nil, ""), want: doctor.OK, seen: "containerd 2.1.3"},
 		{name: "drop-in ignored", code: "PW211", node: cilium, change: func(n *node) { n.opts.Runtime = "containerd://2.0.14" }, want: doctor.Fail, seen: "containerd 2.0.14 ignores", fix: "upgrade"},
 		{name: "drop-in with unknown runtime", code: "PW211", node: cilium, change: func(n *node) { n.opts.Runtime = "docker://28.1.1" }, want: doctor.Unknown, seen: "docker 28.1.1"},
-		{name: "bad foreign drop-in", code: "PW212", node: cilium, change: set(net+"cilium/10-x.conf", "{"), want: doctor.Fail, seen: "cilium/10-x.conf", fix: "/etc/cni/net.d/cilium"},
-		{name: "drop-in of another name", code: "PW213", node: cilium, change: func(n *node) {
-			n.files[net+"05-cilium.conflist"] = strings.Replace(list, `"cilium"`, `"portmap"`, 1)
-		}, want: doctor.Fail, seen: "the network in force is portmap", fix: "mv /etc/cni/net.d/cilium/50-podweir.conf /etc/cni/net.d/portmap/50-podweir.conf"},
-		{name: "drop-in left over", code: "PW213", node: cilium, change: set(net+"portmap/50-podweir.conf", "{}"), want: doctor.Warn, seen: "left over: /etc/cni/net.d/portmap", fix: "rm "},
 		{name: "renamed", code: "PW214", node: cilium, change: func(n *node) {
 			delete(n.files, net+"cilium/50-podweir.conf")
 			set(net+"00-podweir-05-.conflist.cilium_bak", "{}")(n)
@@ -497,7 +433,6 @@ func neighbourFindings() []finding {
 			n.live = agent115
 			n.spliceIn("05-cilium.conflist")
 		}, want: doctor.Fail, seen: "is beside", fix: "--version 1.15.19 --namespace kube-system --reuse-values --set cni.exclusive=false && kubectl"},
-		{name: "clsact beside Cilium", code: "PW405", node: cilium, change: func(n *node) { n.kernel.attached[1].Mode = terms.Name(terms.ModeClsactHostSide) }, want: doctor.Fail, seen: "default/web (lxc0123) by clsact-hostside", fix: "auto"},
 	}
 }
 

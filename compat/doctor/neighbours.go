@@ -118,21 +118,6 @@ func checkBandwidthIdle(f *Facts) Finding {
 	return holds("the setting and the state agree")
 }
 
-func checkLegacyBesideCilium(f *Facts) Finding {
-	return f.withAttachments(func(list []Attachment) Finding {
-		var bad []string
-		for _, a := range list {
-			if a.Mode.Is == terms.ModeClsactHostSide && strings.HasPrefix(a.Device, "lxc") {
-				bad = append(bad, a.Pod+" ("+a.Device+")")
-			}
-		}
-		if len(bad) > 0 {
-			return breaks(shorten(bad)+" by clsact-hostside", "qdisc or TCX", "set the mode to auto, and recreate the pods", bad...)
-		}
-		return holds("nothing of podweir's is a legacy filter on Cilium's devices")
-	})
-}
-
 func checkNPABandwidth(f *Facts) Finding {
 	const expected, fix = "a chain without bandwidth", "kubectl -n kube-system set env daemonset/aws-node ENABLE_BANDWIDTH_PLUGIN=false"
 	enforces := f.Node.Facts[profiles.FactNPA]

@@ -143,45 +143,6 @@ func checkQueueReadable(f *Facts) Finding {
 	return unknown("whether the kernel has its types (BTF)")
 }
 
-func checkTCX(f *Facts) Finding {
-	if f.FeaturesErr != nil {
-		return unknown(f.FeaturesErr.Error())
-	}
-	switch f.Features.TCX {
-	case profiles.Yes:
-		return holds("the kernel has TCX")
-	case profiles.No:
-		asked := f.asksForHook()
-		switch {
-		case !f.Profile.Holds(terms.HookKindClsact, terms.HookIngress) && !f.Profile.Holds(terms.HookKindTCX, terms.HookIngress):
-			return holds("the kernel has no TCX, and no other program is on the pods' hooks")
-		case asked == "":
-			return holds("the kernel has no TCX, and nothing requests it: podweir uses only its own queues")
-		}
-		return breaks("the kernel has no TCX, "+f.Profile.Title+" is on the pods' hooks, and podweir's entry has "+asked, "Linux 6.6 or newer",
-			"leave mode and queue to auto: podweir then uses only its own queues")
-	case profiles.Unknown:
-	}
-	return unknown("whether the kernel has TCX")
-}
-
-// asksForHook is what podweir's entry asks for by name that shares a hook with
-// others, "" if it leaves mode and queue to podweir.
-func (f *Facts) asksForHook() string {
-	keys, _ := f.entryKeys()
-	for _, key := range []string{"mode", "egressMode", "ingressMode"} {
-		if mode, _ := keys[key].(string); strings.HasPrefix(mode, "tcx-") {
-			return key + " " + mode
-		}
-	}
-	for _, key := range []string{"queue", "egressQueue", "ingressQueue"} {
-		if queue, _ := keys[key].(string); queue == "none" {
-			return key + " " + queue
-		}
-	}
-	return ""
-}
-
 func checkQueues(f *Facts) Finding {
 	if f.FeaturesErr != nil {
 		return unknown(f.FeaturesErr.Error())

@@ -226,7 +226,7 @@ func attachments(node *engine.Node, a *status.Attachment, groups []mailbox.Group
 	record := a.Record()
 	for i, d := range a.Directions {
 		one := doctor.Attachment{
-			Pod: a.Name(), ContainerID: a.ID.ContainerID, Limit: d.Limit, By: string(a.By), Attached: a.Attached, Device: a.Interface.HostName,
+			Pod: a.Name(), ContainerID: a.ID.ContainerID, Limit: d.Limit, Device: a.Interface.HostName,
 			FailedOpen: counted(d.Counters, "failed-open"), PastQueue: counted(d.Counters, "dropped-ceiling"), Standard: standard(record, d.Direction.Is),
 			Kept: d.Kept,
 		}
