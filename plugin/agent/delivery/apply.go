@@ -13,6 +13,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/podweir/podweir/compat/profiles"
 )
 
@@ -46,7 +48,7 @@ func (m *Manager) pass(ctx context.Context, act bool, check func(*pass) error) (
 		act = act && p.wait == 0
 	}
 	if err == nil && act {
-		err = m.apply(ctx, p, check != nil)
+		err = m.apply(ctx, p)
 	}
 	if p.upkeep.ByAgent() && errors.Is(err, ErrInUse) {
 		// It goes when the others have let go of it.
@@ -138,9 +140,9 @@ func (m *Manager) decided(p *pass, err error) Decision {
 	return d
 }
 
-// apply takes the steps. If the first one fails everything is as it was, and if
-// all is set, whichever fails: then none may be taken alone.
-func (m *Manager) apply(ctx context.Context, p *pass, all bool) error {
+// apply takes the steps. Where one fails those before it stay: each leaves a chain that
+// works, and the next pass, or installation, goes on from there.
+func (m *Manager) apply(ctx context.Context, p *pass) error {
 	if p.upkeep.ByAgent() {
 		if len(p.steps) == 0 {
 			return nil
@@ -155,19 +157,10 @@ func (m *Manager) apply(ctx context.Context, p *pass, all bool) error {
 		p.steps = nil
 		return err
 	}
-	u := newUndo(r)
-	if err := u.keepAll(p.steps); err != nil {
-		p.steps = nil
-		return errors.Join(err, u.forget())
-	}
 	taken, err := m.takeAll(ctx, r, p.steps)
-	if err != nil && (all || taken == 0) {
-		p.steps, m.placed = nil, stamp{}
-		return errors.Join(err, u.restore())
-	}
 	p.steps = p.steps[:taken]
 	m.fights.took(p.steps)
-	return errors.Join(err, u.forget())
+	return err
 }
 
 // takeAll takes the steps one after the other, notes the settings that they follow
@@ -175,6 +168,11 @@ func (m *Manager) apply(ctx context.Context, p *pass, all bool) error {
 // removes there is a pause: a runtime that listed the directory before the one must
 // have read it before the other.
 func (m *Manager) takeAll(ctx context.Context, r *record, steps []Step) (taken int, err error) {
+	for i := range steps {
+		if info, err := os.Lstat(steps[i].Path); err == nil && info.IsDir() {
+			return 0, fileError("write", steps[i].Path, unix.EISDIR)
+		}
+	}
 	changed := r.set(m.runtime, m.defaults) || r.Fight != nil && m.fights.on == nil
 	r.Fight = m.fights.on
 	written := false
@@ -208,15 +206,12 @@ func (m *Manager) take(r *record, s *Step) error {
 		return m.placeBinary(r, s)
 	}
 	if s.Do == doRemove {
-		if err := r.claim(s.Path, "", s.ours); err != nil {
-			return err
-		}
 		return remove(s.Path)
 	}
 	if err := r.makeDir(filepath.Dir(s.Path)); err != nil {
 		return err
 	}
-	if err := r.claim(s.Path, "", s.ours); err != nil {
+	if err := r.claim(s.Path, ""); err != nil {
 		return err
 	}
 	// A conflist may hold secrets, and only root has to read it.
@@ -224,7 +219,7 @@ func (m *Manager) take(r *record, s *Step) error {
 }
 
 func (m *Manager) placeBinary(r *record, s *Step) error {
-	if err := r.claim(s.Path, m.source.hash, false); err != nil {
+	if err := r.claim(s.Path, m.source.hash); err != nil {
 		return err
 	}
 	if err := replace(s.Path, 0o755, copyFrom(m.config.Binary)); err != nil {

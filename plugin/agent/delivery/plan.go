@@ -29,8 +29,6 @@ type Step struct {
 	content []byte
 	// binary says that the content is the plugin's binary.
 	binary bool
-	// ours says that what is there is podweir's, whatever the record knows.
-	ours bool
 	// undone says that another program undid what podweir had written there.
 	undone bool
 }
@@ -295,7 +293,7 @@ func (m *Manager) planChain(p *pass) (keep string, err error) {
 		return keep, err
 	}
 	p.steps = append(p.steps, Step{
-		Do: doWrite, Path: filepath.Join(m.real(p.view.confDir), keep), Why: why, content: content, ours: here && machineMade(standing.Own),
+		Do: doWrite, Path: filepath.Join(m.real(p.view.confDir), keep), Why: why, content: content,
 	})
 	return keep, nil
 }
@@ -402,11 +400,11 @@ func (m *Manager) planLeftovers(p *pass, keep string) {
 				reason += "; who put " + strings.Join(foreign, ", ") + " into it finds " + n.File + " in force now"
 			}
 		}
-		p.steps = append(p.steps, Step{Do: doRemove, Path: filepath.Join(dir, f.Name), Why: reason, ours: machineMade(&f)})
+		p.steps = append(p.steps, Step{Do: doRemove, Path: filepath.Join(dir, f.Name), Why: reason})
 	}
 	for _, path := range m.renamed(p.view) {
 		if p.upkeep != profiles.Chain {
-			p.steps = append(p.steps, Step{Do: doRemove, Path: path, Why: why + ", and the primary CNI may make its own file of it", ours: true})
+			p.steps = append(p.steps, Step{Do: doRemove, Path: path, Why: why + ", and the primary CNI may make its own file of it"})
 		}
 	}
 	for _, network := range m.dropIns(p.view) {

@@ -12,8 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -23,16 +21,11 @@ import (
 // recordVersion is the version of the record's form.
 const recordVersion = 1
 
-// recordFile is in the state directory, and so are the files that stood where
-// podweir's stand now.
+// recordFile is in the state directory.
 const recordFile = "installed.json"
 
-// backupPrefix begins the names of those files.
-const backupPrefix = "before-"
-
-// record is what podweir put where, and what was there before: all that the
-// files themselves do not tell and that leaving no trace needs. It is written
-// before the file that it tells of.
+// record is what podweir put where: all that the files themselves do not tell and
+// that leaving no trace needs. It is written before the file that it tells of.
 type record struct {
 	Version int `json:"version"`
 	// Runtime is the container runtime that the operator named, "" if podweir
@@ -60,21 +53,6 @@ type item struct {
 	// SHA256 are the hashes of what podweir put there: of the binary only, since
 	// podweir's other files are known by their names.
 	SHA256 []string `json:"sha256,omitempty"`
-	// Before is what was there, nil if nothing was.
-	Before *before `json:"before,omitempty"`
-}
-
-// before is a file of another party's in the place of podweir's.
-type before struct {
-	// Link is its target if it was a symbolic link, else Backup is the name of
-	// its copy in the state directory.
-	Link   string `json:"link,omitempty"`
-	Backup string `json:"backup,omitempty"`
-	// What else it was.
-	Mode    fs.FileMode `json:"mode,omitempty"`
-	UID     uint32      `json:"uid"`
-	GID     uint32      `json:"gid"`
-	ModTime time.Time   `json:"modTime"`
 }
 
 // loadRecord reads the record in a directory; one that is not there is empty.
@@ -173,7 +151,11 @@ func (r *record) save() error {
 	if err != nil {
 		return fmt.Errorf("encode record: %w", err)
 	}
-	return replace(filepath.Join(r.dir, recordFile), 0o600, write(append(raw, '\n')))
+	if err := replace(filepath.Join(r.dir, recordFile), 0o600, write(append(raw, '\n'))); err != nil {
+		_ = os.Remove(r.dir) // it stays unless it is empty
+		return err
+	}
+	return nil
 }
 
 // makeDir makes a directory and its parents and notes those that it made. The
@@ -199,22 +181,14 @@ func (r *record) makeDir(dir string) error {
 	return nil
 }
 
-// claim notes that podweir is about to put a file at path, and keeps what is
-// there if it was not podweir's. hash is the file's, or empty where the
-// name alone says that a file is podweir's; ours says that what is there is
-// podweir's, although the record may not know.
-func (r *record) claim(path, hash string, ours bool) error {
+// claim notes that podweir is about to put a file at path, under a name that is
+// podweir's alone: whatever is there goes. hash is the file's, or empty where the name
+// alone says that a file is podweir's.
+func (r *record) claim(path, hash string) error {
 	i := r.find(path)
 	changed := i == nil
 	if i == nil {
 		i = r.add(path)
-		if !ours {
-			var err error
-			if i.Before, err = r.keep(path); err != nil {
-				r.forget(i)
-				return err
-			}
-		}
 	}
 	if hash != "" && !slices.Contains(i.SHA256, hash) {
 		i.SHA256, changed = append(i.SHA256, hash), true
@@ -225,97 +199,14 @@ func (r *record) claim(path, hash string, ours bool) error {
 	return r.save()
 }
 
-// keep copies what is at path into the state directory; nil if nothing is.
-func (r *record) keep(path string) (*before, error) {
-	var st unix.Stat_t
-	if err := unix.Lstat(path, &st); err != nil {
-		if errors.Is(err, unix.ENOENT) {
-			return nil, nil
-		}
-		return nil, fileError("look at", path, err)
-	}
-	b := &before{UID: st.Uid, GID: st.Gid, ModTime: time.Unix(st.Mtim.Unix()).UTC(), Mode: fs.FileMode(st.Mode & 0o777)}
-	switch st.Mode & unix.S_IFMT {
-	case unix.S_IFLNK:
-		var err error
-		b.Link, err = os.Readlink(path)
-		return b, fileError("read link", path, err)
-	case unix.S_IFREG:
-	case unix.S_IFDIR:
-		return nil, fileError("write", path, unix.EISDIR)
-	default:
-		return nil, &FileError{Op: "write", Path: path, Err: errors.New("is neither a file nor a link"), Want: "a file or nothing there"}
-	}
-	found, err := hashFile(path)
-	if err != nil {
-		return nil, fileError("read", path, err)
-	}
-	b.Backup = backupPrefix + found[:16]
-	if err := r.makeDir(r.dir); err != nil {
-		return nil, err
-	}
-	return b, replace(filepath.Join(r.dir, b.Backup), 0o600, copyFrom(path))
-}
-
-// restore puts back what was at a path before podweir, or nothing, and forgets
-// the item. The caller saves the record.
-func (r *record) restore(i *item) error {
-	b, path := i.Before, r.at(i)
-	switch {
-	case b == nil:
-		if err := remove(path); err != nil {
-			return err
-		}
-	case b.Link != "":
-		if err := relink(path, b); err != nil {
-			return err
-		}
-	default:
-		if err := replace(path, b.Mode, copyFrom(filepath.Join(r.dir, b.Backup))); err != nil {
-			return err
-		}
-		if err := as(path, b); err != nil {
-			return err
-		}
-	}
-	r.forget(i)
-	return nil
-}
-
-// relink puts a symbolic link back at once.
-func relink(path string, b *before) error {
-	temp := filepath.Join(filepath.Dir(path), tempPrefix+"link"+tempSuffix)
-	if err := remove(temp); err != nil {
-		return err
-	}
-	if err := os.Symlink(b.Link, temp); err != nil {
-		return fileError("write", path, err)
-	}
-	if err := os.Rename(temp, path); err != nil {
-		return errors.Join(fileError("write", path, err), remove(temp))
-	}
-	return fileError("write", path, os.Lchown(path, int(b.UID), int(b.GID)))
-}
-
-// as gives a file the owner and time that it had.
-func as(path string, b *before) error {
-	if err := os.Chown(path, int(b.UID), int(b.GID)); err != nil {
-		return fileError("write", path, err)
-	}
-	return fileError("write", path, os.Chtimes(path, b.ModTime, b.ModTime))
-}
-
-// close removes what podweir keeps for itself, after everything was restored:
-// the copies, the record, and the directories that it made, as far as they are
-// empty.
+// close removes what podweir keeps for itself when its files are gone: the record, and
+// the directories that it made, as far as they are empty.
 func (r *record) close() error {
 	if slices.ContainsFunc(r.Items, func(i *item) bool { return !i.Directory }) {
 		return r.save()
 	}
-	for _, name := range append(r.backups(), recordFile) {
-		if err := remove(filepath.Join(r.dir, name)); err != nil {
-			return err
-		}
+	if err := remove(filepath.Join(r.dir, recordFile)); err != nil {
+		return err
 	}
 	for _, i := range slices.Backward(r.Items) {
 		err := os.Remove(r.at(i))
@@ -342,19 +233,4 @@ func sameJSON(a, b map[string]any) bool {
 	first, err := json.Marshal(a)
 	second, otherErr := json.Marshal(b)
 	return err == nil && otherErr == nil && bytes.Equal(first, second)
-}
-
-// backups are the names of the copies in the state directory.
-func (r *record) backups() []string {
-	var out []string
-	entries, err := os.ReadDir(r.dir)
-	if err != nil {
-		return nil // there are none
-	}
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), backupPrefix) {
-			out = append(out, e.Name())
-		}
-	}
-	return out
 }

@@ -82,7 +82,7 @@ func (m *Manager) removeFiles(ctx context.Context, v *view, why string) error {
 }
 
 // removeConfigurations removes podweir's conflist and drop-ins, and what became
-// of them, puts back what was in their place, and says whether there was one.
+// of them, and says whether there was one.
 func (m *Manager) removeConfigurations(v *view, r *record, why string) (removed bool, err error) {
 	dir := m.real(v.confDir)
 	for _, f := range v.conf.Own() {
@@ -109,13 +109,10 @@ func (m *Manager) removeConfigurations(v *view, r *record, why string) (removed 
 			continue
 		}
 		dropIn = dropIn || isDropIn(i.Path)
-		if i.Before != nil && !m.binaryWasThere(v, r) {
-			m.log.Warn("not put back: it names podweir-cni, which was not there", "path", i.Path)
-			i.Before = nil
-		}
-		if err := r.restore(i); err != nil {
+		if err := remove(r.at(i)); err != nil {
 			return removed, err
 		}
+		r.forget(i)
 		removed = true
 		m.log.Info("files of podweir changed", "do", doRemove, "path", r.at(i), "why", why)
 	}
@@ -125,16 +122,6 @@ func (m *Manager) removeConfigurations(v *view, r *record, why string) (removed 
 		return removed, m.nudge(v)
 	}
 	return removed, nil
-}
-
-// binaryWasThere says whether the plugin's binary stays or comes back.
-func (m *Manager) binaryWasThere(v *view, r *record) bool {
-	for _, i := range r.Items {
-		if filepath.Base(i.Path) == conflist.Type {
-			return i.Before != nil
-		}
-	}
-	return stampOf(m.binaryPath(v)) != (stamp{})
 }
 
 // stillNamed returns an error that wraps [ErrInUse] if pods need the binary
@@ -215,9 +202,10 @@ func (m *Manager) removeBinaries(r *record, why string) error {
 			r.forget(i)
 			continue
 		}
-		if err := r.restore(i); err != nil {
+		if err := remove(path); err != nil {
 			return err
 		}
+		r.forget(i)
 		m.log.Info("files of podweir changed", "do", doRemove, "path", path, "why", why)
 	}
 	return nil
@@ -248,10 +236,7 @@ func (m *Manager) planRemove(v *view) ([]Step, error) {
 	const why = "podweir is removed"
 	for _, i := range r.Items {
 		s := Step{Do: doRemove, Path: r.at(i), Why: why}
-		switch _, err := os.Lstat(s.Path); {
-		case i.Before != nil:
-			s.Do, s.Why = doWrite, why+", and what was there before comes back"
-		case isMissing(err):
+		if _, err := os.Lstat(s.Path); isMissing(err) {
 			continue
 		}
 		out = append(out, s)
