@@ -98,8 +98,7 @@ const (
 
 // besidePast puts the ingress queue where no packets go past it, unless the
 // operator wants ingress elsewhere by name. Where the kernel has no ifb the plugin
-// polices instead, unless the operator requested the ifb by name. The place is said
-// where all of ingress is policed, too: a pod may ask for a queue.
+// polices instead, unless the operator requested the ifb by name.
 func (p *Profile) besidePast(keys map[string]any) (notes []string) {
 	mode, place := Chosen(keys, "ingressMode", "mode"), Chosen(keys, "ingressPlace")
 	named := terms.ModeAuto

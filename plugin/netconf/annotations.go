@@ -259,13 +259,10 @@ const (
 	// MaxPodBurst is the highest burst as time at the rate: ten times the default.
 	// The second in which it leaves has 1.1 times the rate.
 	MaxPodBurst = 100 * time.Millisecond
-	// MaxPodHorizon is the highest horizon. It is more credit where the limit is
-	// policed, and the node's memory where it is queued.
-	MaxPodHorizon = 100 * time.Millisecond
 	// MaxElephantsThreshold is the highest heavyThreshold under the policy
-	// elephants, for the operator as well: a heavy flow is held to the rate, and if
-	// that is not well above the threshold the flow counts as light again, which
-	// nothing limits. At 100% nothing stays heavy.
+	// elephants: a heavy flow is held to the rate, and if that is not well above the
+	// threshold the flow counts as light again, which nothing limits. At 100% nothing
+	// stays heavy.
 	MaxElephantsThreshold units.PerMille = 500
 )
 
@@ -273,14 +270,10 @@ const (
 type podRules struct {
 	// names are the annotations that are read, without the domain.
 	names []string
-	// free are those whose value may be the one that is otherwise the operator's:
-	// elephants, and none for a queue.
-	free []string
-	// longest are the bounds of bursts and horizons, where the operator gave one.
+	// elephants says that a pod may choose that policy, which is otherwise the operator's.
+	elephants bool
+	// longest are the bounds of bursts, where the operator gave one.
 	longest map[string]time.Duration
-	// threshold is the highest heavy-threshold under elephants, 0 if the operator
-	// gave none.
-	threshold units.PerMille
 }
 
 // podRules reads podAnnotations. An item that cannot be read opens nothing.
@@ -323,77 +316,35 @@ func (r *podRules) add(item string) error {
 
 // widen lets an annotation go beyond its bound.
 func (r *podRules) widen(name, value string) error {
-	bad := errors.New(name + " without a value: it has no bound")
 	switch {
 	case strings.HasSuffix(name, "-rate"):
-		bad = errors.New(name + " without a value: its bound is maxRate")
+		return errors.New(name + " without a value: its bound is maxRate")
+	case name == "policy" && value == terms.PolicyElephants.String():
+		r.elephants = true
+		return nil
 	case name == "policy":
-		bad = errors.New("policy=elephants")
-		if value == terms.PolicyElephants.String() {
-			r.free, bad = append(r.free, name), nil
-		}
-	case strings.HasSuffix(name, "-queue"):
-		bad = errors.New(name + "=none")
-		if value == terms.QueueNone.String() {
-			r.free, bad = append(r.free, name), nil
-		}
+		return errors.New("policy=elephants")
 	case strings.HasSuffix(name, "-burst"):
-		r.longest[name], bad = units.ParseDuration(value, minBurstTime, maxBurstTime)
-	case strings.HasSuffix(name, "-horizon"):
-		r.longest[name], bad = units.ParseDuration(value, MinHorizon, MaxHorizon)
-	case name == "heavy-threshold":
-		r.threshold, bad = units.ParsePerMille(value, MinHeavyThreshold, MaxElephantsThreshold)
-	}
-	if e, ok := errors.AsType[*units.ValueError](bad); ok {
-		return errors.New(name + "= and " + e.Accepted)
-	}
-	return bad
-}
-
-// only narrows what a parser accepts.
-func only[T any](parse func(string) (T, error), may func(T) bool, accepted string) func(string) (T, error) {
-	return func(s string) (T, error) {
-		v, err := parse(s)
-		if err == nil && !may(v) {
-			err = &units.ValueError{Value: s, Accepted: accepted}
+		longest, err := units.ParseDuration(value, minBurstTime, maxBurstTime)
+		if bad, ok := errors.AsType[*units.ValueError](err); ok {
+			return errors.New(name + "= and " + bad.Accepted)
 		}
-		return v, err
+		r.longest[name] = longest
+		return err
 	}
+	return errors.New(name + " without a value: it has no bound")
 }
 
 // policy reads a pod's policy beside the node's own. Elephants leaves all light flows
 // without a limit.
 func (r *podRules) policy(own terms.Policy) func(string) (terms.Policy, error) {
-	may := func(v terms.Policy) bool {
-		return v != terms.PolicyElephants || own == v || slices.Contains(r.free, "policy")
+	return func(s string) (terms.Policy, error) {
+		v, err := terms.ParsePolicy(s)
+		if err == nil && v == terms.PolicyElephants && own != v && !r.elephants {
+			err = &units.ValueError{Value: s, Accepted: "one of strict, flat; the node's podAnnotations does not have policy=elephants"}
+		}
+		return v, err
 	}
-	return only(terms.ParsePolicy, may, "one of strict, flat; the node's podAnnotations does not have policy=elephants")
-}
-
-// queue reads a pod's queue beside the node's own. Policing has a credit of a
-// quarter of a second.
-func (r *podRules) queue(name string, own terms.Queue) func(string) (terms.Queue, error) {
-	may := func(v terms.Queue) bool {
-		return v != terms.QueueNone || own == v || slices.Contains(r.free, name)
-	}
-	return only(terms.ParseQueue, may, "one of auto, tbf; the node's podAnnotations does not have "+name+"=none")
-}
-
-// horizon reads a pod's horizon beside the node's own.
-func (r *podRules) horizon(name string, own time.Duration) func(string) (time.Duration, error) {
-	highest := max(own, MaxPodHorizon, r.longest[name])
-	return func(s string) (time.Duration, error) { return units.ParseDuration(s, MinHorizon, highest) }
-}
-
-// heavyThreshold reads a pod's threshold beside the node's own, under the policy that
-// it gets. A higher one frees more flows of the limit under elephants, and none under
-// the others.
-func (r *podRules) heavyThreshold(policy terms.Policy, own units.PerMille) func(string) (units.PerMille, error) {
-	highest := MaxHeavyThreshold
-	if policy == terms.PolicyElephants {
-		highest = max(min(own, MaxElephantsThreshold), r.threshold)
-	}
-	return func(s string) (units.PerMille, error) { return units.ParsePerMille(s, MinHeavyThreshold, highest) }
 }
 
 // burst returns an error if a pod's burst is beyond its bound, which is also the

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -253,56 +252,16 @@ func TestPodsCannotLiftTheirLimit(t *testing.T) {
 			annotations: `"podweir.io/policy":"elephants"`, keys: `"podAnnotations":["policy=elephants"]`,
 			change: func(l *shaping.Limit) { l.Policy = terms.PolicyElephants },
 		},
-		"nothing is heavy": {
-			annotations: `"podweir.io/heavy-threshold":"100%"`, keys: `"policy":"elephants"`,
-			ignored: "heavy-threshold", accepted: "0.5% to 5%",
-			change: func(l *shaping.Limit) { l.Policy = terms.PolicyElephants },
-		},
-		"less is heavy than the node says": {
-			annotations: `"podweir.io/heavy-threshold":"11%"`, keys: `"policy":"elephants","heavyThreshold":"10%"`,
-			ignored: "heavy-threshold", accepted: "0.5% to 10%",
-			change: func(l *shaping.Limit) { l.Policy, l.HeavyThreshold = terms.PolicyElephants, 100 },
-		},
-		"more is heavy": {
-			annotations: `"podweir.io/heavy-threshold":"2%"`, keys: `"policy":"elephants"`,
-			change: func(l *shaping.Limit) { l.Policy, l.HeavyThreshold = terms.PolicyElephants, 20 },
-		},
-		"a threshold that the operator lets pods have": {
-			annotations: `"podweir.io/heavy-threshold":"30%"`, keys: `"policy":"elephants","podAnnotations":["heavy-threshold=30%"]`,
-			change: func(l *shaping.Limit) { l.Policy, l.HeavyThreshold = terms.PolicyElephants, 300 },
-		},
-		"all light flows are charged": {
-			annotations: `"podweir.io/heavy-threshold":"100%"`, change: func(l *shaping.Limit) { l.HeavyThreshold = 1000 },
-		},
 		"a threshold for strict, and then elephants": {
 			annotations: `"podweir.io/policy":"elephants"`, keys: `"heavyThreshold":"100%","podAnnotations":["policy=elephants"]`,
 			change: func(l *shaping.Limit) { l.Policy, l.HeavyThreshold = terms.PolicyElephants, 500 },
-		},
-		"policing": {annotations: `"podweir.io/egress-queue":"none"`, ignored: "egress-queue", accepted: "one of auto, tbf"},
-		"policing, as the node": {
-			annotations: `"podweir.io/egress-queue":"none"`, keys: `"queue":"none"`,
-			change: func(l *shaping.Limit) { l.Queue = terms.QueueNone },
-		},
-		"policing, which the operator lets pods have": {
-			annotations: `"podweir.io/egress-queue":"none"`, keys: `"podAnnotations":["egress-queue=none"]`,
-			change: func(l *shaping.Limit) { l.Queue = terms.QueueNone },
-		},
-		"a horizon, which is credit where the limit is policed": {
-			annotations: `"podweir.io/egress-horizon":"1s"`, ignored: "egress-horizon", accepted: "1ms to 100ms",
-		},
-		"a horizon of 100 ms": {
-			annotations: `"podweir.io/egress-horizon":"100ms"`, change: func(l *shaping.Limit) { l.Horizon = 100 * time.Millisecond },
-		},
-		"a horizon that the operator lets pods have": {
-			annotations: `"podweir.io/egress-horizon":"1s"`, keys: `"podAnnotations":["egress-horizon=1s"]`,
-			change: func(l *shaping.Limit) { l.Horizon = time.Second },
 		},
 		"what the operator does not list": {
 			annotations: `"podweir.io/policy":"flat"`, keys: `"podAnnotations":["egress-burst"]`,
 			ignored: "policy", accepted: "podAnnotations",
 		},
 		"nothing is listed": {
-			annotations: `"podweir.io/light-share":"50%"`, keys: `"podAnnotations":[]`, ignored: "light-share", accepted: "podAnnotations",
+			annotations: `"podweir.io/egress-burst":"50ms"`, keys: `"podAnnotations":[]`, ignored: "egress-burst", accepted: "podAnnotations",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -347,14 +306,13 @@ func TestPodAnnotationsOfTheOperator(t *testing.T) {
 	t.Parallel()
 	const pod = `"podweir.io/policy":"elephants","podweir.io/egress-burst":"1s"`
 	for name, tc := range map[string]struct{ list, value string }{
-		"no list":                      {`"policy"`, `"policy"`},
-		"unknown":                      {`["polcy=elephants"]`, "polcy=elephants"},
-		"value that is none":           {`["policy=elefants"]`, "policy=elefants"},
-		"value that needs no word":     {`["policy=flat"]`, "policy=flat"},
-		"burst beyond the range":       {`["egress-burst=11s"]`, "egress-burst=11s"},
-		"burst in bytes":               {`["egress-burst=500M"]`, "egress-burst=500M"},
-		"threshold with nothing heavy": {`["heavy-threshold=51%"]`, "heavy-threshold=51%"},
-		"no bound of its own":          {`["light-share=99%"]`, "light-share=99%"},
+		"no list":                  {`"policy"`, `"policy"`},
+		"unknown":                  {`["polcy=elephants"]`, "polcy=elephants"},
+		"value that is none":       {`["policy=elefants"]`, "policy=elefants"},
+		"value that needs no word": {`["policy=flat"]`, "policy=flat"},
+		"burst beyond the range":   {`["egress-burst=11s"]`, "egress-burst=11s"},
+		"burst in bytes":           {`["egress-burst=500M"]`, "egress-burst=500M"},
+		"no bound of its own":      {`["enforce=limit"]`, "enforce=limit"},
 	} {
 		in := input(annotations(pod), `"egressRate":"10M","podAnnotations":`+tc.list)
 		got, err := netconf.Parse(netconf.Add, in)
@@ -369,7 +327,7 @@ func TestPodAnnotationsOfTheOperator(t *testing.T) {
 		}
 	}
 	got, err := netconf.ParseStrict(netconf.Add, input("", `"egressRate":"10M",
-		"podAnnotations":["policy","podweir.io/policy=elephants","egress-burst=10s","ingress-queue=none","heavy-threshold=50%"]`))
+		"podAnnotations":["policy","podweir.io/policy=elephants","egress-burst=10s","enforce"]`))
 	if err != nil || len(got.Warnings) != 0 {
 		t.Errorf("ParseStrict of a good list = %v, warnings %q", err, got.Warnings)
 	}

@@ -86,7 +86,7 @@ func FuzzValues(f *testing.F) {
 			"egressRate": rate, "ingressBurst": burst, "lightShare": share, "ingressHorizon": horizon,
 			"runtimeConfig": map[string]any{netconf.PodAnnotationsCapability: map[string]string{
 				"kubernetes.io/ingress-bandwidth": rate, "podweir.io/egress-burst": burst,
-				"podweir.io/heavy-threshold": share, "podweir.io/egress-horizon": horizon, "podweir.io/ingress-rate": rate,
+				"podweir.io/policy": share, "podweir.io/ingress-burst": horizon, "podweir.io/ingress-rate": rate,
 			}},
 		})
 		must.OK(t, err)

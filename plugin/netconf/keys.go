@@ -62,9 +62,6 @@ var annotationKeys = []string{
 	"ingress-rate", "egress-rate",
 	"policy",
 	"ingress-burst", "egress-burst",
-	"ingress-queue", "egress-queue",
-	"ingress-horizon", "egress-horizon",
-	"light-share", "heavy-threshold",
 	enforceAnnotation,
 }
 
@@ -127,7 +124,7 @@ func annotationHint(key string) string {
 		return " (it is for Namespaces)"
 	case is("-bandwidth", "-rate"):
 		return " (the rate is " + OwnIngressAnnotation + " or " + OwnEgressAnnotation + ")"
-	case key == "mode", is("-mode", "-place", "shaper", "ceiling"):
+	case key == "mode", is("-mode", "-place", "-queue", "-horizon", "light-share", "heavy-threshold", "shaper", "ceiling"):
 		return " (it is for the network configuration alone)"
 	}
 	hint := strings.TrimPrefix(terms.DidYouMean(key, annotationKeys), ", ")

@@ -113,22 +113,13 @@ func (p *parser) operator() {
 	}
 }
 
-// limits reads everything about rates and queues. What the pod's annotations ask
-// for is left out if it cannot be together with the operator's settings.
+// limits reads everything about rates and queues.
 func (p *parser) limits() {
 	p.pod()
 	p.rules = p.podRules()
 	s := p.shaping()
-	if bad := shaping.Validate(&s); len(bad) != 0 {
-		p.untuned = true
-		s = p.shaping()
-		own := settle(&s)
-		for _, e := range own {
-			p.ignoreError(e, "podweir's default is used")
-		}
-		for _, e := range bad {
-			p.ignoreError(e, "the node's own setting is used")
-		}
+	for _, e := range settle(&s) {
+		p.ignoreError(e, "podweir's default is used")
 	}
 	s.Notes = fewNotes(p.notes)
 	p.config.Shaping = s
@@ -223,7 +214,7 @@ func (p *parser) limit(d terms.Direction) (*shaping.Limit, *shaping.Deferred) {
 			func(s string) (time.Duration, error) { return units.ParseDuration(s, MinHorizon, MaxHorizon) },
 			p.key(dir+"Horizon"), p.key("horizon")),
 		LightShare: setting(p, shaping.DefaultLightShare, share(MinLightShare, MaxLightShare),
-			p.annotation("light-share"), p.key("lightShare")),
+			p.key("lightShare")),
 		Place: terms.PlaceAuto,
 	}
 	highest := MaxHeavyThreshold
@@ -231,7 +222,10 @@ func (p *parser) limit(d terms.Direction) (*shaping.Limit, *shaping.Deferred) {
 		highest = MaxElephantsThreshold
 	}
 	l.HeavyThreshold = setting(p, shaping.DefaultHeavyThreshold, share(MinHeavyThreshold, highest), p.key("heavyThreshold"))
-	p.tune(l, dir)
+	l.Policy = setting(p, l.Policy, p.rules.policy(l.Policy), p.annotation("policy"))
+	if l.Policy == terms.PolicyElephants { // the node's own may be meant for another policy
+		l.HeavyThreshold = min(l.HeavyThreshold, MaxElephantsThreshold)
+	}
 	if d == terms.Ingress {
 		l.Place = setting(p, terms.PlaceAuto, terms.ParsePlace, p.key("ingressPlace"))
 	} else {
@@ -279,19 +273,6 @@ func parseSwitch(s string) (bool, error) {
 		return false, &units.ValueError{Value: s, Accepted: "one of on, off"}
 	}
 	return s == "on", nil
-}
-
-// tune puts into the node's settings of a direction what the pod asks for within its
-// bounds.
-func (p *parser) tune(l *shaping.Limit, dir string) {
-	r, queue, horizon := &p.rules, dir+"-queue", dir+"-horizon"
-	l.Policy = setting(p, l.Policy, r.policy(l.Policy), p.annotation("policy"))
-	l.Queue = setting(p, l.Queue, r.queue(queue, l.Queue), p.annotation(queue))
-	l.Horizon = setting(p, l.Horizon, r.horizon(horizon, l.Horizon), p.annotation(horizon))
-	l.HeavyThreshold = setting(p, l.HeavyThreshold, r.heavyThreshold(l.Policy, l.HeavyThreshold), p.annotation("heavy-threshold"))
-	if l.Policy == terms.PolicyElephants { // the node's own may be meant for another policy
-		l.HeavyThreshold = min(l.HeavyThreshold, MaxElephantsThreshold)
-	}
 }
 
 // burst is the burst in the order of precedence; 0 means the default. Where

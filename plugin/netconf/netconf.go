@@ -195,8 +195,6 @@ type parser struct {
 	// decided become [shaping.Config.Decisions].
 	decided map[terms.Direction]shaping.Decision
 	rules   podRules
-	// untuned leaves out podweir's own annotations.
-	untuned bool
 }
 
 // contract reads what the specification demands.

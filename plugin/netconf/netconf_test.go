@@ -157,17 +157,12 @@ func TestParseLimits(t *testing.T) {
 			},
 		},
 		"the pod's settings before the network's": {
-			annotations(`"podweir.io/policy":"elephants","podweir.io/egress-queue":"tbf","podweir.io/egress-horizon":"5ms",
-				"podweir.io/light-share":"0.5","podweir.io/heavy-threshold":"20%"`),
-			`"egressRate":"1G","policy":"flat","egressQueue":"none","horizon":"20ms","lightShare":"80%","heavyThreshold":"1%",
-				"podAnnotations":["policy=elephants","egress-queue","egress-horizon","light-share","heavy-threshold=20%"]`,
-			want{egress: limit(1e9, func(l *shaping.Limit) {
-				l.Policy, l.Queue, l.Horizon = terms.PolicyElephants, terms.QueueTBF, 5*time.Millisecond
-				l.LightShare, l.HeavyThreshold = 500, 200
-			})},
+			annotations(`"podweir.io/policy":"elephants","podweir.io/egress-burst":"5ms"`),
+			`"egressRate":"1G","policy":"flat","egressBurst":"20ms","podAnnotations":["policy=elephants","egress-burst"]`,
+			want{egress: limit(1e9, func(l *shaping.Limit) { l.Policy, l.Burst = terms.PolicyElephants, 625_000 })},
 		},
 		"unknown keys and annotations are tolerated": {
-			annotations(`"podweir.io/egres-burst":"1k","podweir.io/egress-bandwidth":"1M","podweir.io/egress-mode":"qdisc",
+			annotations(`"podweir.io/egres-burst":"1k","podweir.io/egress-bandwidth":"1M","podweir.io/egress-queue":"none",
 				"podweir.io/x":"","podweir.io/egress-shaper":"podweir","example.com/policy":"x"`),
 			`"egressrate":"1M","polcy":"flat","isGateway":true,"args":{},"dns":{},"cni.dev/x":1`,
 			want{egress: plain(1e6), warnings: []string{
@@ -175,7 +170,7 @@ func TestParseLimits(t *testing.T) {
 				`unknown key "polcy" is ignored, did you mean "policy"?`,
 				`unknown annotations are ignored: "podweir.io/egres-burst" (did you mean "egress-burst"?), ` +
 					`"podweir.io/egress-bandwidth" (the rate is podweir.io/ingress-rate or podweir.io/egress-rate), ` +
-					`"podweir.io/egress-mode" (it is for the network configuration alone), ` +
+					`"podweir.io/egress-queue" (it is for the network configuration alone), ` +
 					`"podweir.io/egress-shaper" (it is for the network configuration alone), "podweir.io/x"`,
 			}},
 		},
@@ -205,8 +200,7 @@ func everySetting(l *shaping.Limit) {
 }
 
 // A value of podweir's own annotations says how a limit is kept. One that cannot
-// be read does not cost the pod its limit, and neither do those that cannot be
-// together with the operator's settings: none of them is taken then.
+// be read does not cost the pod its limit.
 func TestParseKeepsTheLimitOfABadAnnotation(t *testing.T) {
 	t.Parallel()
 	const sizes = "a burst of 1 to 4G bits, written as a Kubernetes quantity in bits, or a time from 1µs to 10s " +
@@ -233,13 +227,6 @@ func TestParseKeepsTheLimitOfABadAnnotation(t *testing.T) {
 			`"podweir.io/policy":"bogus"`, `"policy":"flat"`,
 			&netconf.FieldError{Field: "annotation podweir.io/policy", Value: "bogus", Accepted: "one of strict, elephants, flat"},
 			limit(10e6, func(l *shaping.Limit) { l.Policy = terms.PolicyFlat }),
-		},
-		"queue that the node's mode does not have": {
-			`"podweir.io/egress-queue":"tbf","podweir.io/policy":"flat"`, `"mode":"tcx-hostside"`,
-			&netconf.FieldError{
-				Field: "egressMode, egressQueue", Value: "tcx-hostside, tbf", Accepted: "with this mode the queue auto, none",
-			},
-			limit(10e6, func(l *shaping.Limit) { l.Mode = terms.ModeTCXHostSide }),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

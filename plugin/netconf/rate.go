@@ -74,7 +74,7 @@ func (p *parser) firstRate(d terms.Direction) (first asked, unread []*FieldError
 	dir := d.String()
 	unread = slices.Clone(p.unread)
 	for _, s := range []*source{
-		p.listed(dir + "-rate"), p.standardRate(dir), p.ofNamespace("default-" + dir + "-rate"), p.key(dir + "Rate"), p.key("defaultRate"),
+		p.annotation(dir + "-rate"), p.standardRate(dir), p.ofNamespace("default-" + dir + "-rate"), p.key(dir + "Rate"), p.key("defaultRate"),
 	} {
 		if s == nil {
 			continue

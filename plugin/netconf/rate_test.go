@@ -335,10 +335,7 @@ func TestOwnRateIsTheOperatorsToAllow(t *testing.T) {
 		"not listed":        {own, `"podAnnotations":["policy"],"egressRate":"1M"`, 1e6, 1},
 		"nothing is listed": {own + `,"kubernetes.io/egress-bandwidth":"2M"`, `"podAnnotations":[]`, 2e6, 1},
 		"with a value":      {own, `"podAnnotations":["egress-rate=1G"],"egressRate":"1M"`, 1e6, 2},
-		"settings that contradict each other": {
-			own + `,"podweir.io/egress-queue":"tbf"`, `"mode":"tcx-hostside"`, 7e6, 1,
-		},
-		"above the range": {`"podweir.io/egress-rate":"1P"`, `"onError":"open"`, 400e9, 0},
+		"above the range":   {`"podweir.io/egress-rate":"1P"`, `"onError":"open"`, 400e9, 0},
 	} {
 		got, err := netconf.Parse(netconf.Add, input(annotations(tc.annotations), tc.keys))
 		if err != nil || got.Shaping.Egress == nil || int(got.Shaping.Egress.Rate) != tc.egress || len(got.Ignored) != tc.ignored {

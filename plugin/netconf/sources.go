@@ -84,17 +84,9 @@ func addError(to *[]*FieldError, e *FieldError) bool {
 // key finds a key of the network configuration; nil if it is absent.
 func (p *parser) key(name string) *source { return p.value(p.conf, name, name, false) }
 
-// annotation finds one of our annotations; nil if it is absent, or if it is none of
-// those that the operator lets pods set.
+// annotation finds one of our annotations if the operator lets pods set it; nil if it is
+// absent, or not let.
 func (p *parser) annotation(name string) *source {
-	if p.untuned {
-		return nil
-	}
-	return p.listed(name)
-}
-
-// listed finds one of our annotations if the operator lets pods set it; nil if not.
-func (p *parser) listed(name string) *source {
 	s := p.annotationNamed(AnnotationDomain+name, false)
 	if s == nil {
 		return nil

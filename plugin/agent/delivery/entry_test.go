@@ -181,32 +181,25 @@ func TestEntryBesideSandboxedRuntimes(t *testing.T) {
 	}
 }
 
-// TestEntryWithThePodsQueue: what a pod asks for never ends up where packets go
-// past it.
-func TestEntryWithThePodsQueue(t *testing.T) {
-	policing := []string{"ingress-queue=none"}
+// TestEntryPlacesTheQueue: ingress never ends up where packets go past it.
+func TestEntryPlacesTheQueue(t *testing.T) {
 	for name, tc := range map[string]struct {
 		defaults map[string]any
 		ifb      bool
-		queue    string
 		want     string
 	}{
-		"policing":                  {map[string]any{"podAnnotations": policing}, true, "none", "none on pod"},
-		"policing, no ifb":          {map[string]any{"podAnnotations": policing}, false, "none", "none on pod"},
-		"policing is not the pod's": {nil, true, "none", "tbf on ifb"},
-		"a queue":                   {nil, true, "tbf", "tbf on ifb"},
-		"a queue, no ifb":           {nil, false, "tbf", "none on pod"},
-		"the node polices":          {map[string]any{"queue": "none"}, true, "tbf", "tbf on ifb"},
-		"the node polices, no ifb":  {map[string]any{"queue": "none"}, false, "tbf", "none on pod"},
-		"the ifb by name, no ifb":   {map[string]any{"ingressPlace": "ifb"}, false, "auto", "there is no ifb"},
-		"own queues, no ifb":        {map[string]any{"mode": "qdisc"}, false, "auto", "there is no ifb"},
-		"own queues by name":        {map[string]any{"mode": "qdisc"}, true, "none", "tbf on ifb"},
-		"own queues, and it is one": {map[string]any{"mode": "qdisc"}, true, "tbf", "tbf on ifb"},
+		"a queue":                  {nil, true, "tbf on ifb"},
+		"a queue, no ifb":          {nil, false, "none on pod"},
+		"the node polices":         {map[string]any{"queue": "none"}, true, "none on pod"},
+		"the node polices, no ifb": {map[string]any{"queue": "none"}, false, "none on pod"},
+		"the ifb by name, no ifb":  {map[string]any{"ingressPlace": "ifb"}, false, "there is no ifb"},
+		"own queues, no ifb":       {map[string]any{"mode": "qdisc"}, false, "there is no ifb"},
+		"own queues by name":       {map[string]any{"mode": "qdisc"}, true, "tbf on ifb"},
 	} {
 		raw, _, err := (&beside{profile: profiles.Find("cilium")}).entry(tc.defaults)
 		must.OK(t, err)
 		stdin := strings.TrimSuffix(string(raw), "}") + `,"cniVersion":"1.0.0","name":"n","runtimeConfig":{"io.kubernetes.cri.pod-annotations":` +
-			`{"kubernetes.io/ingress-bandwidth":"10M","podweir.io/ingress-queue":"` + tc.queue + `"}}}`
+			`{"kubernetes.io/ingress-bandwidth":"10M"}}}`
 		conf, err := netconf.Parse(netconf.Status, []byte(stdin))
 		got := fmt.Sprint(err)
 		if err == nil {

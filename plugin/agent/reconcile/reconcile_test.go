@@ -201,13 +201,14 @@ func TestPrivilegedBadSettingKeepsTheLimit(t *testing.T) {
 	n := newNode(t)
 	p := n.newPod(t)
 	asked := both("10M", "20M")
-	asked["podweir.io/policy"], asked["podweir.io/egress-queue"] = "bogus", "htb"
+	asked["podweir.io/policy"], asked["podweir.io/egress-burst"] = "bogus", "0"
 	p.annotate(asked)
 	n.start(t, never)
 	p.gets(t, "10Mbit", "20Mbit")
 	e := p.event(t, "BandwidthSettingIgnored")
 	const want = `annotation podweir.io/policy: "bogus" is not accepted, want one of strict, elephants, flat; ` +
-		`annotation podweir.io/egress-queue: "htb" is not accepted, want one of auto, tbf, none; ` + "the limit is enforced with the node's own setting"
+		`annotation podweir.io/egress-burst: "0" is not accepted, want a burst of 1 to 4G bits, written as a Kubernetes quantity in bits, ` +
+		`or a time from 1µs to 10s that is not more at the rate; ` + "the limit is enforced with the node's own setting"
 	if e.Message != want {
 		t.Errorf("event %q, want %q", e.Message, want)
 	}
