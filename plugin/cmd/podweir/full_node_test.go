@@ -5,12 +5,14 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"unicode"
@@ -28,6 +30,74 @@ import (
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
+// wholeNode is a node on which everything is in order: podweir is in the chain of a primary
+// CNI, containerd and the kubelet run. Its kernel side is real, in namespaces; /proc of its
+// root directory and its container runtime are doubles.
+type wholeNode struct {
+	*cli
+	*testNode
+}
+
+// files of a node whose /proc shows a kubelet and containerd.
+var wholeFiles = map[string]string{
+	"proc/1/mounts":                    "bpf /sys/fs/bpf bpf rw,nosuid,mode=700 0 0\n",
+	"proc/1/net/unix":                  "Num RefCount Protocol Flags Type St Inode Path\n0: 00000002 00000000 00010000 0001 01 1 /run/containerd/containerd.sock\n",
+	"proc/2/comm":                      "kubelet\n",
+	"proc/3/comm":                      "containerd\n",
+	"proc/sys/net/core/bpf_jit_enable": "1\n",
+	"proc/sys/net/core/bpf_jit_harden": "0\n",
+	"opt/cni/bin/ptp":                  "x",
+}
+
+func newWholeNode(t *testing.T) *wholeNode {
+	t.Helper()
+	c := newCLI(t)
+	n := &wholeNode{cli: c, testNode: newTestNodeIn(t, c.node, c.pins, c.run)}
+	n.runtime.Release = "1.7.29" // one that reads no drop-ins: podweir is in the chain
+	const plugin = "podweir-cni"
+	n.plugin = []byte(plugin)
+	for name, content := range wholeFiles {
+		must.OK(t, os.MkdirAll(filepath.Dir(filepath.Join(n.root, name)), 0o755))
+		n.write(t, name, content)
+	}
+	must.OK(t, os.MkdirAll(filepath.Join(n.root, "proc/sys/kernel"), 0o755))
+	n.write(t, "proc/sys/kernel/osrelease", release())
+	// What is in /sys/class/net depends on the namespace of whoever mounts it.
+	sys := filepath.Join(n.root, "sys")
+	must.OK(t, errors.Join(os.Mkdir(sys, 0o700), n.node.Do(func() error { return unix.Mount("sysfs", sys, "sysfs", unix.MS_RDONLY, "") })))
+	t.Cleanup(func() { _ = unix.Unmount(sys, unix.MNT_DETACH) })
+	must.OK(t, os.WriteFile(filepath.Join(n.root, plugin), []byte(plugin), 0o700)) //nolint:gosec // it is installed as a program
+	n.must(t, "install", "--root", n.root, "--binary", filepath.Join(n.root, plugin))
+	return n
+}
+
+// release is as uname -r gives it.
+func release() string {
+	var u unix.Utsname
+	_ = unix.Uname(&u) // it fails for a bad address alone
+	return unix.ByteSliceToString(u.Release[:])
+}
+
+// often does something again and again until the test ends.
+func often(t *testing.T, pause time.Duration, do func()) {
+	t.Helper()
+	stop := make(chan struct{})
+	var group sync.WaitGroup
+	group.Go(func() {
+		tick := time.NewTicker(pause)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+				do()
+			}
+		}
+	})
+	t.Cleanup(func() { close(stop); group.Wait() })
+}
+
 // TestPrivilegedFullNode: on a node with 110 busy pods, five of which are broken, each in
 // its own way, status, doctor and top fit a screen and name all five. How long status and
 // doctor take is logged.
@@ -36,7 +106,7 @@ func TestPrivilegedFullNode(t *testing.T) {
 	mark.Slow(t, "it makes 110 pods")
 	testutil.RequireRoot(t)
 	const pods = 110
-	n := newNightNode(t, &nightCase{})
+	n := newWholeNode(t)
 	const first = 2 // the node has a veth1
 	spaces := map[int]*testutil.NetNS{}
 	for i := first; i < first+pods; i++ {
@@ -82,7 +152,7 @@ func TestPrivilegedFullNode(t *testing.T) {
 
 // took logs how long the program takes for a command: the median of so many runs, and its
 // own processor time in that run.
-func (n *nightNode) took(t *testing.T, args ...string) {
+func (n *wholeNode) took(t *testing.T, args ...string) {
 	t.Helper()
 	const runs = 9
 	program := filepath.Join(t.TempDir(), "podweir")
@@ -132,7 +202,7 @@ func busy(t *testing.T, ns *testutil.NetNS) {
 func TestPrivilegedRollout(t *testing.T) {
 	testutil.RequireRoot(t)
 	const pods = 30
-	n := newNightNode(t, &nightCase{})
+	n := newWholeNode(t)
 	a := n.start(t)
 	started := make(chan struct{})
 	looked := make(chan []string)
@@ -165,7 +235,7 @@ func TestPrivilegedRollout(t *testing.T) {
 
 // doubts are what the agent's doctor finds of attachments that it does not find of a
 // healthy node.
-func (n *nightNode) doubts(t *testing.T) []string {
+func (n *wholeNode) doubts(t *testing.T) []string {
 	t.Helper()
 	node := examine.Node{Paths: engine.Paths{Pins: n.cli.pins, Run: n.cli.run}, Root: n.root, Young: status.Young}
 	var rep *doctor.Report
@@ -186,7 +256,7 @@ func (n *nightNode) doubts(t *testing.T) []string {
 // screen runs a command and returns what a reader sees of it on a screen of 80 columns and
 // 24 lines. All of it fits there, but for the rows of top: a terminal scrolls through them,
 // with a line for the keys.
-func (n *nightNode) screen(t *testing.T, command string) string {
+func (n *wholeNode) screen(t *testing.T, command string) string {
 	t.Helper()
 	args := strings.Fields(command)
 	if args[0] == "doctor" {
@@ -211,7 +281,7 @@ func (n *nightNode) screen(t *testing.T, command string) string {
 }
 
 // spoil has another release write the record of a pod.
-func (n *nightNode) spoil(t *testing.T, container string) {
+func (n *wholeNode) spoil(t *testing.T, container string) {
 	t.Helper()
 	pins, err := filepath.Glob(filepath.Join(n.cli.pins, "*", container+",eth0", "eth0"))
 	if err != nil || len(pins) != 1 {

@@ -182,3 +182,6 @@ func TestPrivilegedStatusCountsWhatTheRuntimeKept(t *testing.T) {
 		}
 	}
 }
+
+// oneLine undoes the wrapping of lines.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

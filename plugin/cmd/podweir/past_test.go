@@ -4,12 +4,14 @@
 package main
 
 import (
+	"encoding/binary"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/plugin/agent/enforce"
 	"github.com/podweir/podweir/plugin/agent/reconcile"
@@ -32,12 +34,11 @@ func TestPrivilegedStatusCountsWhatGoesPast(t *testing.T) {
 		"on":  {"is limited as it should be", "go past its queue: a process in the pod goes around the queue with a packet socket"},
 	} {
 		c := newCLI(t)
-		n := &nightNode{cli: c, testNode: &testNode{}}
 		c.must(t, append(c.netns(), "attach", "--egress", "10M", "--with", "egressCeiling="+ceiling)...)
 		if out := c.must(t, "status"); !strings.Contains(out, "      0  idle\n") {
 			t.Errorf("ceiling %s, nothing is sent:\n%s", ceiling, out)
 		}
-		n.rawSocket(t)
+		c.rawSocket(t)
 		out := ""
 		for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
 			out, _ = c.do(t, "status")
@@ -139,7 +140,6 @@ func (c *cli) tcx(t *testing.T, p testutil.Program) {
 // it saw an hour ago is told, and what it saw just now is a pod that is not limited.
 func TestPrivilegedPastOfTheAgent(t *testing.T) {
 	c := newCLI(t)
-	n := &nightNode{cli: c, testNode: &testNode{}}
 	c.must(t, append(c.netns(), "attach", "--egress", "10M", "--with", "egressCeiling=off")...)
 	a := parse[status.Report](t, c, "status").Attachments[0]
 	paths := engine.Paths{Pins: c.pins, Run: c.run}
@@ -163,7 +163,7 @@ func TestPrivilegedPastOfTheAgent(t *testing.T) {
 			t.Errorf("counter %d of 20 pings: %+v, before %+v", i, now[i], before[i])
 		}
 	}
-	n.rawSocket(t)
+	c.rawSocket(t)
 	testutil.Eventually(t, 20*time.Second, "both counters show what goes past", func() bool {
 		is := read()
 		return is[0].Past(&now[0]) > 1<<20 && is[1].Past(&now[1]) > 1<<20
@@ -197,4 +197,34 @@ func parseBroken(t *testing.T, c *cli) *status.Report {
 		return err
 	}))
 	return rep
+}
+
+// rawSocket sends past the pod's queue, by a packet socket (packet(7),
+// PACKET_QDISC_BYPASS): 40 Mbit/s.
+func (c *cli) rawSocket(t *testing.T) {
+	t.Helper()
+	const size = 1000
+	to, from := c.node.Interface(t, "veth1"), c.pod.Interface(t, "eth0")
+	frame := make([]byte, size)
+	copy(frame, to.HardwareAddr)
+	copy(frame[6:], from.HardwareAddr)
+	binary.BigEndian.PutUint16(frame[12:], unix.ETH_P_IP)
+	ip := frame[14:]
+	ip[0], ip[8], ip[9] = 0x45, 64, unix.IPPROTO_UDP
+	binary.BigEndian.PutUint16(ip[2:], uint16(len(ip)))
+	copy(ip[12:], []byte{10, 78, 0, 2})
+	copy(ip[16:], []byte{10, 78, 0, 1})
+	fd := -1
+	must.OK(t, c.pod.Do(func() (err error) {
+		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
+			return err
+		}
+		return unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 1)
+	}))
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	often(t, 2*time.Millisecond, func() {
+		for range 10 {
+			_ = unix.Sendto(fd, frame, 0, &unix.SockaddrLinklayer{Ifindex: from.Index, Halen: 6, Addr: [8]byte(frame[:8])})
+		}
+	})
 }

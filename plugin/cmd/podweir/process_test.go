@@ -45,9 +45,6 @@ func TestMain(m *testing.M) {
 	case os.Getenv(envCommand) != "":
 		main()
 		return
-	case os.Getenv(envPlugin) != "":
-		pluginMain()
-		return
 	}
 	m.Run()
 }
