@@ -6,7 +6,6 @@ package apply
 import (
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -103,7 +102,7 @@ func (r *Record) noteTxQueueLen(want *attach.Desired, obs *attach.Observed, befo
 
 // Marshal returns the record as it is pinned.
 func (r *Record) Marshal() ([]byte, error) {
-	b, err := appendJSON(nil, reflect.ValueOf(r))
+	b, err := json.Marshal(r)
 	if err != nil {
 		return nil, fmt.Errorf("encode record of %v: %w", r.ID, err)
 	}
