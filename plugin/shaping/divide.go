@@ -68,22 +68,23 @@ func (b *builder) buildDivided() error {
 		Handle: root | secondBand, Parent: root | shareBand, Rate: units.MinRate.ByteRate(), Ceil: units.MaxRate.ByteRate(),
 		Burst: 1, CeilBurst: openDepth, Prio: 1,
 	})
-	if b.limit.Policy == terms.PolicyFlat {
-		p.Hook, p.HookKind = terms.HookNone, terms.HookKindAuto
-		return b.dividedBand(root|secondBand, b.heavyLeaf())
-	}
-	if err := b.dividedBand(root|firstBand, b.lightLeaf()); err != nil {
-		return err
+	// Under flat there is one band. Its program counts what comes, by which the agent divides.
+	light := secondBand
+	if b.limit.Policy != terms.PolicyFlat {
+		light = firstBand
+		if err := b.dividedBand(root|firstBand, b.lightLeaf()); err != nil {
+			return err
+		}
 	}
 	if err := b.dividedBand(root|secondBand, b.heavyLeaf()); err != nil {
 		return err
 	}
 	dp := &p.Datapath
 	if b.ownFilter() {
-		dp.LightClass, dp.HeavyClass = uint16(firstBand), uint16(secondBand)
+		dp.LightClass, dp.HeavyClass = uint16(light), uint16(secondBand)
 		return b.filter(root)
 	}
-	dp.LightPriority, dp.HeavyPriority = uint32(root|firstBand), uint32(root|secondBand)
+	dp.LightPriority, dp.HeavyPriority = uint32(root|light), uint32(root|secondBand)
 	p.Program = ProgramBand
 	return nil
 }

@@ -54,6 +54,7 @@ root htb 1:0 default 2
 2:1 bfifo 3:0 limit 62500
 class 1:4 under 1:0 rate 312500 ceil 312500 burst 1562/1562 prio 0
 class 1:2 under 1:4 rate 125 ceil 50000000000 burst 1/4000000 prio 1
+filter on 1:0 answers 1:0
 `
 	hooked := func(l *shaping.Limit) { l.Mode = terms.ModeTCXPodSide }
 	for name, tc := range map[string]struct {
@@ -65,7 +66,7 @@ class 1:2 under 1:4 rate 125 ceil 50000000000 burst 1/4000000 prio 1
 		"here":   {strict(10e6, inGroup(200e6)), here, `qdisc/tbf on pod: "pw_class" at own-qdisc/auto guard`, filtered},
 		"full":   {strict(10e6, inGroup(200e6)), full, `qdisc/tbf on pod: "pw_class" at own-qdisc/auto guard`, filtered},
 		"hooked": {strict(10e6, inGroup(200e6), hooked), full, `tcx-podside/tbf on pod: "pw_band" at egress/tcx`, bands + classes},
-		"flat":   {strict(10e6, inGroup(200e6), flat), here, `qdisc/tbf on pod: "" at none/auto`, plain},
+		"flat":   {strict(10e6, inGroup(200e6), flat), here, `qdisc/tbf on pod: "pw_class" at own-qdisc/auto guard`, plain},
 	} {
 		_, p := grouped(t, tc.limit, terms.Egress, tc.facts)
 		if diff := cmp.Diff(tc.tree, "\n"+sketchOf(p)); diff != "" || !p.Divided || where(p) != tc.where {

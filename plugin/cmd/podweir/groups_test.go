@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -97,6 +98,33 @@ func TestPrivilegedAgentOfManyGroups(t *testing.T) {
 	}
 	if a.most > mostMemory {
 		t.Errorf("the agent has up to %d bytes, want at most %d", a.most, mostMemory)
+	}
+}
+
+// Under flat, and without a ceiling, the agent divides a group's limit, too.
+func TestPrivilegedAgentDividesUnderFlat(t *testing.T) {
+	testutil.RequireQdisc(t, "htb", "tbf")
+	n := newTestNode(t)
+	n.api.PutNamespace("default", map[string]string{"podweir.io/node-ingress-rate": "16M", "podweir.io/node-egress-rate": "16M"})
+	script := filepath.Join(t.TempDir(), "agent")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\nexec \"$@\" --default policy=flat --default egressCeiling=off\n"), 0o700); err != nil { //nolint:gosec // it is run
+		t.Fatal(err)
+	}
+	pods := []*testutil.NetNS{n.pod(t, 1, nil), n.pod(t, 2, nil)}
+	a := n.startAs(t, []string{script})
+	devices := map[*testutil.NetNS]string{n.NetNS: "veth1", pods[0]: "eth0"}
+	a.until(t, time.Minute, "the limits are divided", func() (bool, string) {
+		all, err := engine.Paths{Run: n.run}.Mail().Groups()
+		return len(all) == 2 && all[0].Pods == 2, fmt.Sprint(all, err)
+	})
+	most := regexp.MustCompile(`class htb \w+:4 .* rate 1[3-6](\.\d+M|M|\d{3}K)bit `)
+	for ns, device := range devices {
+		s := newSender(t, ns, device)
+		a.until(t, time.Minute, "the pod that sends has most of the limit", func() (bool, string) {
+			s.fill()
+			out := ns.Run(t, "tc", "class", "show", "dev", device)
+			return most.MatchString(out), out
+		})
 	}
 }
 
