@@ -370,8 +370,8 @@ func (a *agentParts) netConf() (json.RawMessage, error) {
 // gets a limit that nobody takes off.
 func (a *agentParts) remove(ctx context.Context) error {
 	err := a.manager.Remove(ctx)
-	detached, detachErr := detachAll(ctx, a.o)
-	a.log.Info("limits removed", "attachments", len(detached))
+	done, detachErr := detachAll(ctx, a.o)
+	a.log.Info("limits removed", "attachments", len(done.Detach))
 	return errors.Join(err, unlessMounted(a.o.paths(), detachErr))
 }
 

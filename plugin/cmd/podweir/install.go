@@ -228,14 +228,9 @@ func newUninstall(o *options) *cobra.Command {
 			if errors.Is(err, delivery.ErrRunning) {
 				return err
 			}
-			detached, detachErr := detachAll(cmd.Context(), o)
-			for _, id := range detached {
-				fmt.Fprintf(cmd.ErrOrStderr(), "detached %v\n", id)
-			}
-			if err == nil && !o.machine() {
-				printSteps(cmd.OutOrStdout(), "done  ", steps, len(detached) == 0)
-			}
-			return errors.Join(err, unlessMounted(o.paths(), detachErr))
+			done, detachErr := detachAll(cmd.Context(), o)
+			done.Steps = append(slices.DeleteFunc(steps, undone), done.Steps...)
+			return errors.Join(done.print(o, cmd.OutOrStdout(), "done  "), err, unlessMounted(o.paths(), detachErr))
 		},
 	}
 	deliveryFlags(cmd.Flags())
@@ -243,16 +238,62 @@ func newUninstall(o *options) *cobra.Command {
 	return cmd
 }
 
+// undone says that a step of [delivery.Manager.PlanRemove] was not taken: what was to be removed is there, or what was
+// to come back is not.
+func undone(s delivery.Step) bool {
+	_, err := os.Lstat(s.Path)
+	return errors.Is(err, fs.ErrNotExist) != (s.Do == doRemove)
+}
+
+// doRemove is a [delivery.Step] that removes.
+const doRemove = "remove"
+
+// uninstalled is what takes podweir off the node, to be done or done.
+type uninstalled struct {
+	Steps  []delivery.Step `json:"steps"`
+	Detach []attach.ID     `json:"detach"`
+}
+
+// remove adds the removal of what is at a path, or on an interface.
+func (u *uninstalled) remove(path, why string) {
+	u.Steps = append(u.Steps, delivery.Step{Do: doRemove, Path: path, Why: why})
+}
+
+// lost adds the removal of limits that no record tells of.
+func (u *uninstalled) lost(lost []engine.Lost) {
+	for i := range lost {
+		u.remove(strings.Join(lost[i].What, ", ")+" on "+lost[i].Name(), "podweir has no record of it")
+	}
+}
+
+// print prints a line for each step, each behind verb.
+func (u *uninstalled) print(o *options, w io.Writer, verb string) error {
+	if o.machine() {
+		u.Steps, u.Detach = append([]delivery.Step{}, u.Steps...), append([]attach.ID{}, u.Detach...)
+		return o.print(w, u)
+	}
+	for _, id := range u.Detach {
+		fmt.Fprintf(w, "%s detach %v\n", verb, id)
+	}
+	for i := range u.Steps {
+		fmt.Fprintf(w, "%s %s\n", verb, u.Steps[i].String())
+	}
+	if len(u.Steps)+len(u.Detach) == 0 {
+		fmt.Fprintln(w, verb+" nothing")
+	}
+	return nil
+}
+
 // detachAll takes the limits off every pod and removes what podweir keeps on this
-// node besides: pins and records of failures. It goes on after an error.
-func detachAll(ctx context.Context, o *options) (detached []attach.ID, err error) {
-	paths := o.paths()
+// node besides: pins and records of failures. It goes on after an error, and returns what it did.
+func detachAll(ctx context.Context, o *options) (done *uninstalled, err error) {
+	paths, done := o.paths(), &uninstalled{}
 	node, err := engine.Open(paths)
 	if errors.Is(err, engine.ErrNoState) {
-		return nil, removeDir("remove", paths.Run)
+		return done, done.removeDir(paths.Run)
 	}
 	if err != nil {
-		return nil, err
+		return done, err
 	}
 	defer node.Close()
 	ids, all := node.List()
@@ -261,21 +302,35 @@ func detachAll(ctx context.Context, o *options) (detached []attach.ID, err error
 			all = errors.Join(all, fmt.Errorf("detach %v: %w", id, err))
 			continue
 		}
-		detached = append(detached, id)
+		done.Detach = append(done.Detach, id)
 	}
-	_, lostErr := node.RemoveLost(ctx)
+	lost, lostErr := node.RemoveLost(ctx)
+	done.lost(lost)
 	all = errors.Join(all, lostErr)
 	if all != nil {
 		// The pins that are left tell what is left.
-		return detached, all
+		return done, all
 	}
-	return detached, errors.Join(removeDir("remove pins", paths.Pins), removeDir("remove", paths.Run))
+	return done, errors.Join(done.removeDir(paths.Pins), done.removeDir(paths.Run))
 }
+
+// removeDir is [removeDir] of a directory that is podweir's own.
+func (u *uninstalled) removeDir(dir string) error {
+	_, before := os.Lstat(dir)
+	err := removeDir(dir)
+	if before == nil && err == nil {
+		u.remove(dir, whyRemoved)
+	}
+	return err
+}
+
+// whyRemoved is the reason of the steps of an uninstallation.
+const whyRemoved = "podweir is removed"
 
 // removeDir removes a directory of podweir's with all that is in it. First what is
 // in it: in a container the directory itself is a mount, or lies in a root that is
 // read-only.
-func removeDir(op, dir string) error {
+func removeDir(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -284,22 +339,18 @@ func removeDir(op, dir string) error {
 		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
 	}
 	if err = errors.Join(err, os.Remove(dir)); err != nil {
-		return fmt.Errorf("%s in %s: %w", op, dir, err)
+		return fmt.Errorf("remove in %s: %w", dir, err)
 	}
 	return nil
 }
 
 // planUninstall shows what uninstall would do.
 func planUninstall(ctx context.Context, o *options, m *delivery.Manager, w io.Writer) error {
-	plan := struct {
-		Steps  []delivery.Step `json:"steps"`
-		Detach []attach.ID     `json:"detach"`
-	}{[]delivery.Step{}, []attach.ID{}}
 	steps, err := m.PlanRemove(ctx)
 	if err != nil {
 		return err
 	}
-	plan.Steps = append(plan.Steps, steps...)
+	plan := uninstalled{Steps: steps}
 	node, err := o.open()
 	switch {
 	case errors.Is(err, engine.ErrNoState):
@@ -307,34 +358,19 @@ func planUninstall(ctx context.Context, o *options, m *delivery.Manager, w io.Wr
 		return err
 	default:
 		defer node.Close()
-		ids, err := node.List()
+		if plan.Detach, err = node.List(); err != nil {
+			return err
+		}
+		lost, err := node.Lost()
 		if err != nil {
 			return err
 		}
-		plan.Detach = append(plan.Detach, ids...)
+		plan.lost(lost)
 	}
 	for _, dir := range []string{o.paths().Pins, o.paths().Run} {
 		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-			plan.Steps = append(plan.Steps, delivery.Step{Do: "remove", Path: dir, Why: "podweir is removed"})
+			plan.remove(dir, whyRemoved)
 		}
 	}
-	if o.machine() {
-		return o.print(w, plan)
-	}
-	for _, id := range plan.Detach {
-		fmt.Fprintf(w, "to do  detach %v\n", id)
-	}
-	printSteps(w, "to do ", plan.Steps, len(plan.Detach) == 0)
-	return nil
-}
-
-// printSteps prints a line for each step, each behind verb. Without steps it prints that
-// nothing is done, if alone says that nothing else is.
-func printSteps(w io.Writer, verb string, steps []delivery.Step, alone bool) {
-	for i := range steps {
-		fmt.Fprintf(w, "%s %s\n", verb, steps[i].String())
-	}
-	if len(steps) == 0 && alone {
-		fmt.Fprintln(w, verb+" nothing")
-	}
+	return plan.print(o, w, "to do ")
 }

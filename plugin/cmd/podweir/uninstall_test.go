@@ -171,6 +171,35 @@ func TestPrivilegedUninstall(t *testing.T) {
 	}
 }
 
+// What uninstall did is what it prints: also where podweir's directories and a limit without a record were all there was,
+// and nothing that it could not do.
+func TestPrivilegedUninstallSaysWhatItDid(t *testing.T) {
+	testutil.RequireQdisc(t, "tbf")
+	n := newNoticed(t, nil)
+	n.loseRecord(t)
+	root, _ := nodeRoot(t)
+	for _, dry := range []bool{true, false} {
+		out := n.must(t, "uninstall", "--root", root, fmt.Sprint("--dry-run=", dry))
+		verb := map[bool]string{true: "to do ", false: "done  "}[dry]
+		for _, part := range []string{"tbf", "on eth0 in", "remove " + n.pins + ": ", "remove " + n.run + ": "} {
+			if !strings.Contains(out, part) || strings.Count(out, "\n") != strings.Count(out, verb) {
+				t.Errorf("uninstall --dry-run=%v prints %s, want %q in it", dry, out, part)
+			}
+		}
+	}
+	n = newNoticed(t, nil)
+	root, binary := nodeRoot(t)
+	n.must(t, "install", "--root", root, "--binary", binary)
+	entry := filepath.Join(root, "etc/cni/net.d/00-podweir-10-x.conflist")
+	plugin := filepath.Join(root, "opt/cni/bin", conflist.Type)
+	must.OK(t, os.WriteFile(filepath.Join(root, "etc/cni/net.d/05-other.conflist"),
+		[]byte(`{"cniVersion":"1.0.0","name":"other","plugins":[{"type":"ptp"},{"type":"podweir-cni"}]}`), 0o600))
+	out, err := n.do(t, "uninstall", "--root", root)
+	if err == nil || strings.Contains(out, plugin) || !strings.Contains(out, "done   remove "+entry) || !strings.Contains(out, "done   detach") {
+		t.Errorf("uninstall beside another chain that calls the plugin: %v\n%s\nwant the file and the limit gone, and no word of %s", err, out, plugin)
+	}
+}
+
 func TestInstallPrints(t *testing.T) {
 	root, binary := nodeRoot(t)
 	run := func(args ...string) (string, error) {
@@ -274,14 +303,14 @@ func TestPrivilegedRemoveDirOfReadOnlyRoot(t *testing.T) {
 	record := filepath.Join(dir, "failures", "x.json")
 	must.OK(t, errors.Join(os.Mkdir(filepath.Dir(record), 0o755), os.WriteFile(record, []byte("{}"), 0o600)))
 	paths := engine.Paths{Run: dir, Pins: filepath.Join(root, "none")}
-	if err := unlessMounted(paths, removeDir("remove", dir)); err != nil {
+	if err := unlessMounted(paths, removeDir(dir)); err != nil {
 		t.Errorf("remove: %v", err)
 	}
 	left, err := os.ReadDir(dir)
 	if err != nil || len(left) != 0 {
 		t.Errorf("%v is left (%v), want an empty directory", left, err)
 	}
-	if err := removeDir("remove", paths.Pins); err != nil {
+	if err := removeDir(paths.Pins); err != nil {
 		t.Errorf("remove what is not there: %v", err)
 	}
 }
