@@ -123,7 +123,7 @@ func TestPrivilegedStatusOfDevicesWithoutAnEndOnTheHost(t *testing.T) {
 }
 
 // The address of a flow's other end is a pod's, as the runtime says; pods with
-// hostNetwork have the node's.
+// hostNetwork have the node's. Of an address that two pods have it is not known whose it is.
 func TestPodsByAddress(t *testing.T) {
 	root, runtime := t.TempDir(), &critest.Runtime{}
 	must.OK(t, os.MkdirAll(filepath.Join(root, "run/containerd"), 0o755))
@@ -132,6 +132,9 @@ func TestPodsByAddress(t *testing.T) {
 	t.Cleanup(stop)
 	must.OK(t, runtime.Add(critest.Sandbox{ID: "1", NetNS: "/run/netns/x", Namespace: "default", Name: "flood", IP: "10.0.0.9"}))
 	must.OK(t, runtime.Add(critest.Sandbox{ID: "2", Namespace: "default", Name: "host", IP: "10.0.0.1"}))
+	for _, name := range []string{"one", "other"} {
+		must.OK(t, runtime.Add(critest.Sandbox{ID: name, NetNS: "/run/netns/" + name, Namespace: "default", Name: name, IP: "10.0.0.10"}))
+	}
 	o := &options{v: viper.New()}
 	o.v.Set("root", root)
 	want := map[netip.Addr]string{netip.MustParseAddr("10.0.0.9"): "default/flood"}

@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -75,16 +76,20 @@ func looks(o *options, pods map[netip.Addr]string) func(context.Context) ([]view
 }
 
 // podsByAddress are the names of the node's pods by their addresses, as the runtime tells
-// them. Pods that start later are not among them. Pods with the node's network have its address.
+// them. Pods that start later are not among them, nor are those that share an address. Pods with the node's network have
+// its address.
 func podsByAddress(ctx context.Context, o *options) map[netip.Addr]string {
-	all := make(map[netip.Addr]string)
+	all, shared := make(map[netip.Addr]string), make(map[netip.Addr]bool)
 	pods, _ := o.examined().Pods(ctx) // a runtime that does not answer leaves the addresses
 	for i := range pods {
 		for _, a := range pods[i].Addresses {
-			if pods[i].NetNSPath != "" {
-				all[a] = pods[i].Name
+			if pods[i].NetNSPath == "" {
+				continue
 			}
+			shared[a] = shared[a] || all[a] != "" && all[a] != pods[i].Name
+			all[a] = pods[i].Name
 		}
 	}
+	maps.DeleteFunc(all, func(a netip.Addr, _ string) bool { return shared[a] })
 	return all
 }
