@@ -58,7 +58,7 @@ const ReasonObserve = "observe"
 // Watcher looks at the limits of a node every so often.
 type Watcher struct {
 	cfg   Config
-	start time.Time
+	clock *mailbox.Clock
 
 	counters   Counters
 	looks      int
@@ -74,9 +74,9 @@ type Watcher struct {
 	past   map[limitKey]*past
 	before []mailbox.Past
 
-	// reached is what was recorded last, unwritten says that it could not be.
-	reached   []mailbox.Reached
-	unwritten bool
+	// reached is what was recorded last, if recorded is true. unwritten says that it could not be.
+	reached             []mailbox.Reached
+	unwritten, recorded bool
 }
 
 // limitKey is one direction of one interface of an attachment.
@@ -109,7 +109,7 @@ type watch struct {
 // New returns a watcher that does nothing until [Watcher.Run].
 func New(cfg Config) *Watcher {
 	cfg.Every = cmp.Or(cfg.Every, DefaultEvery)
-	return &Watcher{cfg: cfg, start: time.Now(), directions: make(map[limitKey]*watch)}
+	return &Watcher{cfg: cfg, clock: mailbox.NewClock(), directions: make(map[limitKey]*watch)}
 }
 
 // Run looks until the context ends, and returns nil.
@@ -196,7 +196,7 @@ func (w *Watcher) look() error {
 	w.looks++
 	r := &reader{Watcher: w}
 	r.credit(before)
-	r.from = time.Since(w.start)
+	r.from = w.clock.Passed()
 	if err := w.counters.Begin(); err != nil {
 		w.close() // its sockets may not come back: they are opened anew
 		w.forgetStates()
@@ -297,7 +297,7 @@ func (r *reader) direction(s *reconcile.PodState, k limitKey, d *watch) error {
 		return err
 	}
 	reading := Reading{
-		Limit: watched(l), From: r.from, To: time.Since(r.start), Bytes: carried, Source: d.source, Looked: s.At.Sub(r.start),
+		Limit: watched(l), From: r.from, To: r.clock.Passed(), Bytes: carried, Source: d.source, Looked: r.clock.PassedAt(s.At),
 	}
 	if before, ok := r.before[k]; ok {
 		if after, err := r.counters.Beside(l, besides(l)); err == nil {
@@ -319,13 +319,13 @@ const arriveEvery = 5
 // arrived reads the pod's own device.
 func (r *reader) arrived(s *reconcile.PodState, d *watch) error {
 	l := &d.limit
-	from := time.Since(r.start)
+	from := r.clock.Passed()
 	n, err := r.counters.Arrived(l)
 	if err != nil {
 		return err
 	}
 	d.past = d.arrived.Look(Reading{
-		Limit: watched(l), From: from, To: time.Since(r.start), Bytes: n, Source: d.source, Looked: s.At.Sub(r.start),
+		Limit: watched(l), From: from, To: r.clock.Passed(), Bytes: n, Source: d.source, Looked: r.clock.PassedAt(s.At),
 	})
 	r.judge(s, d, &d.past, func() mailbox.Likely { return mailbox.Likely{Cause: mailbox.CauseRedirected} })
 	return nil

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -28,6 +29,7 @@ import (
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // node is what the watcher sees: pods that carry so many bytes a second each.
@@ -327,6 +329,31 @@ func reached(t *testing.T, paths engine.Paths, directions int) []mailbox.Reached
 		t.Fatalf("reached = %+v, %v, want %d directions", all, err, directions)
 	}
 	return all
+}
+
+// podweir's directory under /run may be emptied at any time: what the agent recorded there is back after a look, and the
+// agent looks at the pods whose limits it could not set.
+func TestRecordsAreBack(t *testing.T) {
+	lacking := reconcile.PodState{Namespace: "ns", Name: "lacks", UID: "lacks", Outcome: reconcile.Failed}
+	runs(t, []reconcile.PodState{limited(terms.Egress), lacking}, func(n *node, _ *enforce.Watcher, paths engine.Paths) {
+		n.set(func() { n.rates[terms.Egress] = 400_000_000 })
+		after(time.Minute)
+		was, err := paths.Mail().Unenforced()
+		if len(was) != 1 || err != nil {
+			t.Fatalf("unenforced = %+v, %v, want one", was, err)
+		}
+		n.set(func() { n.states[1].At = time.Time{} })
+		must.OK(t, os.RemoveAll(paths.Run))
+		after(enforce.DefaultEvery)
+		if is, err := paths.Mail().Unenforced(); !cmp.Equal(was, is) || err != nil {
+			t.Errorf("unenforced = %+v, %v, want %+v", is, err, was)
+		}
+		n.set(func() {
+			if n.states[1].At.IsZero() {
+				t.Error("nobody looked at the pod without its limit: its record stays away")
+			}
+		})
+	})
 }
 
 // What the ceiling drops is counted by the device, and is no excess; its counter is read

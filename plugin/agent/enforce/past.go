@@ -107,6 +107,9 @@ func (w *Watcher) recordPast() {
 			all = append(all, p.Past)
 		}
 	}
+	if len(all) == 0 {
+		return
+	}
 	if err := w.cfg.Paths.Mail().RecordPast(all); err != nil {
 		w.cfg.Log.Error("record of what went past limits not written", "error", err)
 	}

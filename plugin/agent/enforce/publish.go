@@ -8,7 +8,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/podweir/podweir/plugin/agent/reconcile"
 	"github.com/podweir/podweir/plugin/mailbox"
@@ -39,11 +38,27 @@ func (w *Watcher) publish(pods []reconcile.PodState) {
 	w.mu.Lock()
 	w.states, w.held = states, held
 	w.mu.Unlock()
-	if !reflect.DeepEqual(w.told, told) {
+	emptied := w.emptied()
+	if emptied || !reflect.DeepEqual(w.told, told) {
 		w.told = told
 		w.cfg.Paths.Mail().RecordUnenforced(w.cfg.Log, told)
 	}
+	if emptied {
+		w.recordPast()
+		for i := range pods {
+			if pods[i].NotLimited() {
+				w.cfg.Pods.LookAt(&pods[i]) // which records it
+			}
+		}
+	}
 	w.recordReached(reached)
+}
+
+// emptied says that what was recorded before is not there any more: podweir's directory under /run may be emptied at any
+// time.
+func (w *Watcher) emptied() bool {
+	watched, err := w.cfg.Paths.Mail().Watched()
+	return w.recorded && err == nil && !watched
 }
 
 // recordReached leaves a record for status. That it cannot be is logged once.
@@ -55,7 +70,7 @@ func (w *Watcher) recordReached(all []mailbox.Reached) {
 	if err != nil && !w.unwritten {
 		w.cfg.Log.Error("record of limits that are reached not written", "error", err)
 	}
-	w.reached, w.unwritten = all, err != nil
+	w.reached, w.unwritten, w.recorded = all, err != nil, err == nil
 }
 
 // worstFirst sorts by pod and direction, and puts what is not enforced before what is.
@@ -111,7 +126,7 @@ func (w *Watcher) reachedOf(s *reconcile.PodState) []mailbox.Reached {
 		}
 		one := mailbox.Reached{ID: l.ID, Interface: l.Interface.PodName, Direction: l.Direction, LastMinute: d.verdict.Reached.LastMinute}
 		if d.verdict.Reached.Now {
-			one.Since = w.start.Add(d.verdict.Reached.Since).UTC().Round(time.Second)
+			one.Since = w.clock.At(d.verdict.Reached.Since)
 		}
 		all = append(all, one)
 	}
@@ -174,7 +189,7 @@ func (w *Watcher) toldOf(s *reconcile.PodState) []mailbox.Unenforced {
 		one := mailbox.Unenforced{ID: l.ID, Pod: s.Namespace + "/" + s.Name, Interface: l.Interface.PodName, Limit: l.Limit}
 		for j := range s.Tampered {
 			if t := &s.Tampered[j]; t.ID == l.ID && t.Direction == l.Direction.Is {
-				one.Reason, one.Since = mailbox.ReasonTampered, t.Since.UTC().Round(time.Second)
+				one.Reason, one.Since = mailbox.ReasonTampered, w.clock.Of(t.Since)
 				one.Likely, one.Held = mailbox.Likely{Cause: mailbox.CauseTaken, TakenBy: t.By}, l.Ceiling
 			}
 		}
@@ -182,7 +197,7 @@ func (w *Watcher) toldOf(s *reconcile.PodState) []mailbox.Unenforced {
 			one.Held, one.Carried = false, d.carried
 			if one.Reason == "" {
 				one.Reason, one.Likely = mailbox.ReasonExceeded, d.cause
-				one.Since = w.start.Add(d.since).UTC().Round(time.Second)
+				one.Since = w.clock.At(d.since)
 			}
 		}
 		if one.Reason != "" {
