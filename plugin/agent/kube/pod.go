@@ -16,9 +16,7 @@ type Pod struct {
 	Annotations netconf.PodAnnotations
 	// HostNetwork says that the pod has no interfaces of its own.
 	HostNetwork bool
-	// Started says that the pod has an address: its network is set up.
-	Started bool
-	// Address is the first of its addresses, "" until it has one.
+	// Address is the pod's first, "" as long as its network is not set up. A new sandbox mostly has another one.
 	Address string
 	// Ending says that the pod is being deleted; it may run for a while yet.
 	Ending bool
@@ -29,13 +27,16 @@ type Pod struct {
 	RuntimeUID string
 }
 
+// Started says that the pod's network is set up.
+func (p *Pod) Started() bool { return p.Address != "" }
+
 // Key is "namespace/name".
 func (p *Pod) Key() string { return p.Namespace + "/" + p.Name }
 
-// equal says whether nothing changed that the agent would act on: its address only names it.
+// equal says whether nothing changed that the agent would act on.
 func (p *Pod) equal(o *Pod) bool {
 	return p.Namespace == o.Namespace && p.Name == o.Name && p.UID == o.UID && p.RuntimeUID == o.RuntimeUID &&
-		p.HostNetwork == o.HostNetwork && p.Started == o.Started && p.Finished == o.Finished && p.Ending == o.Ending &&
+		p.HostNetwork == o.HostNetwork && p.Address == o.Address && p.Finished == o.Finished && p.Ending == o.Ending &&
 		p.Annotations.Equal(&o.Annotations)
 }
 
@@ -113,7 +114,7 @@ func (s *podStatus) UnmarshalJSON(data []byte) error {
 func (m *manifest) pod() Pod {
 	p := Pod{
 		Namespace: m.Metadata.Namespace, Name: m.Metadata.Name, UID: m.Metadata.UID, RuntimeUID: m.Metadata.UID,
-		HostNetwork: m.Spec.HostNetwork, Started: m.Status.PodIP != "", Address: m.Status.PodIP, Ending: m.Metadata.DeletedAt != "",
+		HostNetwork: m.Spec.HostNetwork, Address: netconf.Cut(m.Status.PodIP), Ending: m.Metadata.DeletedAt != "",
 		Finished:    m.Status.Phase == "Succeeded" || m.Status.Phase == "Failed",
 		Annotations: m.Metadata.Annotations.PodAnnotations,
 	}

@@ -132,7 +132,7 @@ func TestWatchFollowsThePodsOfOneNode(t *testing.T) {
 	w, changed := c.watch(t)
 	expect(t, changed, "a")
 	want := kube.Pod{
-		Namespace: "default", Name: "pod-a", UID: "a", RuntimeUID: "a", Started: true, Address: "10.0.0.2",
+		Namespace: "default", Name: "pod-a", UID: "a", RuntimeUID: "a", Address: "10.0.0.2",
 		Annotations: netconf.PodAnnotations{Values: map[string]string{limit: "10M", "podweir.io/policy": "flat"}},
 	}
 	if got, ok := w.Pod("a"); !ok || !cmp.Equal(got, want) {
@@ -145,7 +145,7 @@ func TestWatchFollowsThePodsOfOneNode(t *testing.T) {
 	c.Put(static)
 	expect(t, changed, "static")
 	got, _ := w.Pod("static")
-	if !got.HostNetwork || got.Started || !got.Finished || got.RuntimeUID != "from-the-kubelet" {
+	if !got.HostNetwork || got.Started() || !got.Finished || got.RuntimeUID != "from-the-kubelet" {
 		t.Errorf("static pod = %+v", got)
 	}
 

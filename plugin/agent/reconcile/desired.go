@@ -88,7 +88,7 @@ func (l *look) invalid(ctx context.Context, node *engine.Node, conf *netconf.Con
 			stays = "the other direction is limited"
 		}
 	case conf != nil && conf.Shaping.Limited():
-		if l.attach(ctx, conf, cause); l.Err != nil || l.Outcome == Waiting {
+		if l.attach(ctx, conf, cause, nil); l.Err != nil || l.Outcome == Waiting {
 			return
 		}
 		stays = "the other direction is limited"

@@ -17,6 +17,9 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/plugin/agent/cri"
 	"github.com/podweir/podweir/plugin/agent/reconcile"
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/mailbox"
@@ -238,6 +241,68 @@ func TestPrivilegedPodOfWhichTheAPIServerDoesNotTell(t *testing.T) {
 	later.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
 	testutil.Eventually(t, soon, "the queue is there again", func() bool {
 		return strings.Contains(later.ns.Run(t, "tc", "qdisc", "show", "dev", "eth0"), "tbf")
+	})
+}
+
+// The kubelet makes the mirror of a static pod anew while the pod runs: it is looked after meanwhile, too.
+func TestPrivilegedMirrorIsMadeAnew(t *testing.T) {
+	testutil.RequireQdisc(t, "tbf")
+	n := newNode(t)
+	p := n.newPod(t)
+	n.sandbox.set("static", cri.Sandbox{ID: p.container, NetNSPath: p.ns.Path(), Interfaces: []string{"eth0"}})
+	mirror := func(uid, limit string) {
+		p.api.UID = uid
+		all := both(limit, limit)
+		all["kubernetes.io/config.mirror"] = "static"
+		p.annotate(all)
+	}
+	mirror("first", "10M")
+	a := n.start(t, never)
+	a.has(t, p, 2)
+	mirror("first", "5M") // from then on the attachment is known as the pod's
+	p.gets(t, "5Mbit", "5Mbit")
+	n.api.Delete("first")
+	testutil.Eventually(t, soon, "the agent knows of no pod", func() bool { return a.state(p).UID == "" })
+	p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
+	p.gets(t, "5Mbit", "5Mbit")
+	mirror("second", "20M")
+	p.gets(t, "20Mbit", "20Mbit")
+}
+
+// The kubelet may make another sandbox for a pod while the network of the first one is there yet.
+func TestPrivilegedSecondSandbox(t *testing.T) {
+	testutil.RequireQdisc(t, "tbf")
+	n := newNode(t)
+	first := n.newPod(t)
+	first.annotate(both("10M", "10M"))
+	a := n.start(t, never)
+	a.has(t, first, 2)
+	second := n.newPod(t)
+	n.sandbox.set(first.api.UID, cri.Sandbox{ID: second.container, NetNSPath: second.ns.Path(), Interfaces: []string{"eth0"}})
+	first.api.PodIP = second.addr
+	first.annotate(both("10M", "10M"))
+	second.gets(t, "10Mbit", "10Mbit")
+	first.ns.Run(t, "ip", "link", "del", "eth0")
+	a.has(t, first, 2)
+	second.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
+	second.gets(t, "10Mbit", "10Mbit")
+}
+
+// Another bpffs in the place of the one that had the pins has no records: pods are adopted without waiting for a full pass.
+func TestPrivilegedPinsAreElsewhere(t *testing.T) {
+	testutil.RequireQdisc(t, "tbf")
+	n := newNode(t)
+	p := n.newPod(t)
+	p.annotate(both("10M", "10M"))
+	a := n.start(t, never)
+	a.has(t, p, 2)
+	dir := filepath.Dir(n.paths.Pins)
+	must.OK(t, unix.Unmount(dir, unix.MNT_DETACH))
+	must.OK(t, unix.Mount("bpf", dir, "bpf", 0, "mode=0700"))
+	must.OK(t, os.Mkdir(n.paths.Pins, 0o700))
+	testutil.Eventually(t, soon, "a record is there", func() bool {
+		at := p.attachment(t)
+		return at != nil && len(at.Drift) == 0
 	})
 }
 

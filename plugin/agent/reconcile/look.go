@@ -184,11 +184,14 @@ func (l *look) bring(ctx context.Context, node *engine.Node, have []attached) {
 	own, others := ofPod(conf.Name, have)
 	switch {
 	case conf.Shaping.Limited() && len(own) == 0 && len(others) == 0:
-		l.attach(ctx, conf, nil)
+		l.attach(ctx, conf, nil, nil)
 		return
 	case conf.Shaping.Limited():
 		for _, a := range own {
 			l.ensure(ctx, node, conf, a)
+		}
+		if l.readdressed() {
+			l.attach(ctx, conf, nil, own)
 		}
 	default:
 		l.clearFailures(engine.MainIfName)
@@ -229,10 +232,19 @@ func asked(conf *netconf.Config) []terms.Direction {
 	return all
 }
 
-// attach shapes a pod that has nothing yet; unread is what cannot be read of its
-// configuration.
-func (l *look) attach(ctx context.Context, conf *netconf.Config, unread error) {
-	if !l.pod.Started {
+// readdressed says that the pod has another address than when it was looked at before: the kubelet may have made it
+// another sandbox, while what is left of the first one still has the limits.
+func (l *look) readdressed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.states[l.key]
+	return s != nil && s.address != "" && l.pod.Started() && s.address != l.pod.Address
+}
+
+// attach shapes a pod whose sandbox has nothing yet, only others of its that have; unread is what cannot be read of
+// its configuration.
+func (l *look) attach(ctx context.Context, conf *netconf.Config, unread error, others []attached) {
+	if !l.pod.Started() {
 		l.wait("its network is not set up yet")
 		return
 	}
@@ -242,6 +254,10 @@ func (l *look) attach(ctx context.Context, conf *netconf.Config, unread error) {
 		return
 	}
 	sandbox, err := l.cfg.Sandboxes.Find(ctx, l.pod.RuntimeUID)
+	if err != nil && len(others) > 0 { // as far as is known it has its limits
+		l.retry = true
+		return
+	}
 	if errors.Is(err, cri.ErrNoSandbox) {
 		l.wait(err.Error())
 		l.retry, l.missing = true, true
@@ -249,6 +265,9 @@ func (l *look) attach(ctx context.Context, conf *netconf.Config, unread error) {
 	}
 	if err != nil {
 		l.fail(fmt.Errorf("find the pod's network namespace: %w", err))
+		return
+	}
+	if slices.ContainsFunc(others, func(a attached) bool { return a.id.ContainerID == sandbox.ID }) {
 		return
 	}
 	l.changed = false

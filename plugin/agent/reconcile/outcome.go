@@ -254,7 +254,7 @@ func (r *Reconciler) sweepFailures(ctx context.Context) {
 // overdue makes a fault of a wait that lasts: the pod runs, as far as the API
 // server knows, and has a limit that nobody holds it to.
 func (l *look) overdue(now time.Time) {
-	if !l.missing || l.pod == nil || !l.pod.Started || l.pod.Ending {
+	if !l.missing || l.pod == nil || !l.pod.Started() || l.pod.Ending {
 		return
 	}
 	l.Since = l.waitsSince(now)

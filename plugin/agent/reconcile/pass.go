@@ -281,15 +281,20 @@ const newcomersEvery = time.Second
 
 // newcomers asks for a look at every attachment that came since the last pass and that no
 // pod is known for: its pod started while the API server was out of reach, or it was made
-// by hand.
+// by hand. It asks for a look at everything when another bpffs has the pins: records are missing.
 func (r *Reconciler) newcomers(ctx context.Context) {
 	tick := time.NewTicker(newcomersEvery)
 	defer tick.Stop()
+	before := mountOf(r.cfg.Paths.Pins)
 	for failed := ""; ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+		}
+		if now := mountOf(r.cfg.Paths.Pins); now != before && now != 0 {
+			before = now
+			r.Again()
 		}
 		ids, err := r.cfg.Paths.Recorded(r.met)
 		if err != nil && err.Error() != failed {
@@ -300,6 +305,15 @@ func (r *Reconciler) newcomers(ctx context.Context) {
 			r.queue.add(key{id: id}, 0)
 		}
 	}
+}
+
+// mountOf is the number of the file system of a directory, 0 if there is none.
+func mountOf(dir string) uint64 {
+	var st syscall.Stat_t
+	if syscall.Stat(dir, &st) != nil {
+		return 0
+	}
+	return st.Dev
 }
 
 // met says that an attachment was looked at, or that its pod is known.

@@ -131,6 +131,8 @@ type state struct {
 	warnings []string
 	// unshaped is since when the pod runs without its limit, zero if it does not.
 	unshaped time.Time
+	// address is the pod's when its limits were found, "" if they were not.
+	address string
 }
 
 // New returns a reconciler that does nothing until [Reconciler.Run].
@@ -264,7 +266,7 @@ func (r *Reconciler) look(ctx context.Context, k key) (retry bool) {
 	}
 	r.cfg.Observe(Observation{Outcome: s.Outcome, Duration: s.Duration})
 	r.watch.set(ctx, k, l.watched)
-	fresh, news := r.remember(k, &s, l.warnings)
+	fresh, news := r.remember(l, &s)
 	for _, w := range fresh {
 		r.cfg.Log.Warn("configuration read with a warning", "pod", s.Namespace+"/"+s.Name, "warning", w)
 	}
@@ -275,10 +277,13 @@ func (r *Reconciler) look(ctx context.Context, k key) (retry bool) {
 
 // remember keeps what became of a key, and says which warnings are new and whether
 // the rest is news.
-func (r *Reconciler) remember(k key, s *PodState, warnings []string) (fresh []string, news bool) {
+func (r *Reconciler) remember(l *look, s *PodState) (fresh []string, news bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	old := r.stateOf(k)
+	old, warnings := r.stateOf(l.key), l.warnings
+	if l.pod != nil && !l.retry {
+		old.address = l.pod.Address
+	}
 	r.recordUnshaped(s, old)
 	if s.Outcome == Mended {
 		old.mends = append(recent(old.mends), s.At)
@@ -296,8 +301,15 @@ func text(err error) string {
 	return err.Error()
 }
 
+// forget ends what is known of a key. What a pod leaves is looked at for itself: the kubelet makes the mirror of a static
+// pod anew while the pod runs, and what a pod that ended leaves is removed.
 func (r *Reconciler) forget(ctx context.Context, k key) {
 	r.mu.Lock()
+	if s := r.states[k]; s != nil && k.uid != "" {
+		for i := range s.Limits {
+			r.queue.add(key{id: s.Limits[i].ID}, 0)
+		}
+	}
 	delete(r.states, k)
 	r.mu.Unlock()
 	r.watch.set(ctx, k, nil)
