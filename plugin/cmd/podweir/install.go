@@ -238,15 +238,11 @@ func newUninstall(o *options) *cobra.Command {
 	return cmd
 }
 
-// undone says that a step of [delivery.Manager.PlanRemove] was not taken: what was to be removed is there, or what was
-// to come back is not.
+// undone says that a step of [delivery.Manager.PlanRemove] was not taken: the file is there.
 func undone(s delivery.Step) bool {
 	_, err := os.Lstat(s.Path)
-	return errors.Is(err, fs.ErrNotExist) != (s.Do == doRemove)
+	return !errors.Is(err, fs.ErrNotExist)
 }
-
-// doRemove is a [delivery.Step] that removes.
-const doRemove = "remove"
 
 // uninstalled is what takes podweir off the node, to be done or done.
 type uninstalled struct {
@@ -256,7 +252,7 @@ type uninstalled struct {
 
 // remove adds the removal of what is at a path, or on an interface.
 func (u *uninstalled) remove(path, why string) {
-	u.Steps = append(u.Steps, delivery.Step{Do: doRemove, Path: path, Why: why})
+	u.Steps = append(u.Steps, delivery.Step{Do: "remove", Path: path, Why: why})
 }
 
 // lost adds the removal of limits that no record tells of.
