@@ -4,7 +4,7 @@
 #
 # Measures what the verifier spends on each BPF program, on this machine's
 # kernel and on those of the rig, and writes bpf/verifier-budget.json. Series of
-# other kernels stay in the file as they are. Needs root and bin/vmrig.
+# other kernels stay in the file as they are. Needs root.
 set -euo pipefail
 cd "$(dirname "$0")/../bpf"
 
@@ -15,7 +15,7 @@ measure='PODWEIR_UPDATE_BUDGET=1 ../bin/budget.test -test.v -test.run "^TestPriv
 for kernel in host 6.1 6.12 newest; do
 	machine=()
 	if [ "$kernel" != host ]; then
-		machine=(../bin/vmrig run -k "$kernel" -timeout 2m --)
+		machine=(../tools/vmrig/run.sh -k "$kernel" -timeout 2m --)
 	fi
 	written=$("${machine[@]}" bash -ec "$measure")
 	printf '%s\n' "$written" >verifier-budget.json

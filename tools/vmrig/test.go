@@ -14,21 +14,19 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/podweir/podweir/plugin/testutil/mark"
 	"github.com/podweir/podweir/tools/tiers/marks"
 	"github.com/podweir/podweir/tools/vmrig/suite"
-	"github.com/podweir/podweir/tools/vmrig/vm"
 )
 
 // test runs privileged tests on every kernel and fails if one of them failed: those
 // that the marks select for a tier, or those of packages that match a pattern.
 func test(ctx context.Context, args []string) (int, error) {
 	flags := flag.NewFlagSet("test", flag.ContinueOnError)
-	o, err := machine(flags)
-	if err != nil {
-		return 0, err
-	}
+	env := os.Environ()
+	timeout := flags.Duration("timeout", 10*time.Minute, "kill a machine after this long")
 	kernels := flags.String("k", "6.1,6.12,newest", "kernels, with commas between them")
 	pattern := flags.String("run", "^TestPrivileged", "tests to run of the packages")
 	machines := flags.Int("machines", runtime.NumCPU(), "machines that run side by side")
@@ -41,22 +39,19 @@ func test(ctx context.Context, args []string) (int, error) {
 	if (flags.NArg() == 0) == (*tier == "") {
 		return 0, errors.New("test wants packages or -tier, and not both")
 	}
-	cache, err := vm.OpenCache()
-	if err != nil {
-		return 0, err
-	}
 	var binaries, alone []suite.Binary
+	var err error
 	if *tier == "" {
 		binaries, err = suite.Build(ctx, *dir, flags.Args())
 	} else {
-		o.Env = append(o.Env, mark.EnvTier+"="+*tier)
+		env = append(env, mark.EnvTier+"="+*tier)
 		binaries, alone, err = ofTier(ctx, *dir, *tier, *without)
 	}
 	if err != nil {
 		return 0, err
 	}
 	runner := suite.Runner{
-		Cache: cache, Machine: *o, Machines: *machines,
+		Timeout: *timeout, Env: env, Machines: *machines,
 		Run: *pattern, Logs: filepath.Join(*dir, "logs"), Progress: os.Stdout,
 	}
 	all, err := runner.On(ctx, strings.Split(*kernels, ","), binaries, alone)

@@ -11,8 +11,6 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
-
-	"github.com/podweir/podweir/tools/vmrig/vm"
 )
 
 // Results are the tests of one kernel.
@@ -20,7 +18,7 @@ type Results struct {
 	// Kernel is the kernel's name, Release what it calls itself.
 	Kernel, Release string
 	// Accel is what ran the machine's processors, "" of this machine itself.
-	Accel vm.Accel
+	Accel string
 	// Lacks are the features that the kernel is known not to have, or need not have: a
 	// test that is skipped for another is a fault.
 	Lacks []string

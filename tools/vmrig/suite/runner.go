@@ -4,7 +4,6 @@
 package suite
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -17,16 +16,16 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/podweir/podweir/plugin/testutil/mark"
-	"github.com/podweir/podweir/tools/vmrig/vm"
 )
 
 // Runner runs test binaries on kernels.
 type Runner struct {
-	Cache *vm.Cache
-	// Machine sizes the machines; what to run is filled in.
-	Machine vm.Options
+	// Timeout bounds a machine, and Env is what its tests have.
+	Timeout time.Duration
+	Env     []string
 	// Machines is how many run side by side, at least 1.
 	Machines int
 	// Run is the pattern of the tests to run.
@@ -52,19 +51,10 @@ type job struct {
 func (r *Runner) On(ctx context.Context, kernels []string, binaries, alone []Binary) ([]Results, error) {
 	all := make([]Results, len(kernels))
 	for i, name := range kernels {
-		kernel, err := vm.Named(name)
-		if err != nil {
+		var err error
+		if all[i], err = about(ctx, name); err != nil {
 			return nil, err
 		}
-		release, err := r.Cache.Release(name)
-		if err != nil {
-			return nil, err
-		}
-		accel, err := r.Cache.Accel(ctx, name, r.Machine.Accel, r.Progress)
-		if err != nil {
-			return nil, err
-		}
-		all[i] = Results{Kernel: name, Release: release, Accel: accel, Lacks: kernel.Lacks, Tests: map[TestID]Test{}}
 	}
 	if err := r.work(ctx, r.Machines, jobsOf(binaries, all)); err != nil {
 		return all, err
@@ -121,12 +111,7 @@ func (r *Runner) kernel(ctx context.Context, j job) error {
 // boot runs binaries on a machine of their own. It returns the results of those that
 // began, at least of the first.
 func (r *Runner) boot(ctx context.Context, kernel *Results, binaries []Binary) ([]Results, error) {
-	o := r.Machine
-	var out bytes.Buffer
-	o.Kernel, o.Accel, o.Dir, o.Stdout, o.Stderr = kernel.Kernel, kernel.Accel, "/", &out, &out
-	o.Env = append(slices.Clone(o.Env), mark.EnvGuest+"=1")
-	o.Args = []string{"bash", "-c", r.script(binaries)}
-	result, runErr := r.Cache.Run(ctx, o)
+	out, complaints, runErr := machine(ctx, kernel, r.Timeout, append(slices.Clone(r.Env), mark.EnvGuest+"=1"), r.script(binaries))
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -134,9 +119,9 @@ func (r *Runner) boot(ctx context.Context, kernel *Results, binaries []Binary) (
 		return nil, err
 	}
 	var parts []Results
-	for i, s := range sections(out.String(), len(binaries)) {
+	for i, s := range sections(out, len(binaries)) {
 		b := &binaries[i]
-		log := filepath.Join(r.Logs, o.Kernel+"_"+filepath.Base(b.Path)+".log")
+		log := filepath.Join(r.Logs, kernel.Kernel+"_"+filepath.Base(b.Path)+".log")
 		if err := os.WriteFile(log, []byte(s.text), 0o644); err != nil {
 			return nil, err
 		}
@@ -146,11 +131,11 @@ func (r *Runner) boot(ctx context.Context, kernel *Results, binaries []Binary) (
 		}
 		part := Results{Tests: tests, Troubles: troubles(b, log, tests, &s, runErr)}
 		if i == 0 {
-			for _, c := range result.Complaints {
+			for _, c := range complaints {
 				part.Troubles = append(part.Troubles, "the kernel complained: "+c)
 			}
 		}
-		if err := r.report(o.Kernel, b, &part, &s); err != nil {
+		if err := r.report(kernel.Kernel, b, &part, &s); err != nil {
 			return nil, err
 		}
 		parts = append(parts, part)
@@ -180,14 +165,14 @@ const (
 // console gets their names, too: what the kernel complains of stands behind one.
 func (r *Runner) script(binaries []Binary) string {
 	// The tests give up before the machine is killed, and say where they are.
-	timeout := r.Machine.Timeout - r.Machine.Timeout/10
+	timeout := r.Timeout - r.Timeout/10
 	var text strings.Builder
 	for i := range binaries {
 		b := &binaries[i]
 		fmt.Fprintf(&text, "printf '\n%s%%d\n' %d; echo '<4>%s%s' >/dev/kmsg; cd %s; SECONDS=0\n",
-			beginLine, i, vm.BeginMark, b.Package, vm.Quote(b.Dir))
+			beginLine, i, beginMark, b.Package, quote(b.Dir))
 		fmt.Fprintf(&text, "%s -test.v -test.run=%s -test.timeout=%v 2>&1; printf '\n%s%%d %%d\n' $? $SECONDS\n",
-			vm.Quote(b.Path), vm.Quote(cmp.Or(b.Run, r.Run)), timeout, endLine)
+			quote(b.Path), quote(cmp.Or(b.Run, r.Run)), timeout, endLine)
 	}
 	return text.String()
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/podweir/podweir/plugin/testutil/must"
-	"github.com/podweir/podweir/tools/vmrig/vm"
 )
 
 const log = `=== RUN   TestPrivilegedA
@@ -164,7 +163,7 @@ func TestSections(t *testing.T) {
 		must.OK(t, os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o755))
 		return Binary{Package: "example.org/p", Dir: dir, Path: path}
 	}
-	r := Runner{Run: "^TestPrivileged", Machine: vm.Options{Timeout: 10 * time.Minute}}
+	r := Runner{Run: "^TestPrivileged", Timeout: 10 * time.Minute}
 	binaries := []Binary{
 		binary("a'b", `echo "in $PWD, $*"`), binary("c", "echo without an end >&2; printf line; exit 7"), binary("d", "echo d"),
 	}
