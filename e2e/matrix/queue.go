@@ -20,17 +20,8 @@ type queue struct {
 	taken map[string]bool
 }
 
-// newQueues are those of rows that may run beside others, and of those that may not.
-func newQueues(chosen []*row.Row) (beside, alone *queue) {
-	beside, alone = &queue{taken: map[string]bool{}}, &queue{taken: map[string]bool{}}
-	for _, r := range chosen {
-		if r.Alone == "" {
-			beside.rows = append(beside.rows, r)
-		} else {
-			alone.rows = append(alone.rows, r)
-		}
-	}
-	return beside, alone
+func newQueue(rows []*row.Row) *queue {
+	return &queue{rows: slices.Clone(rows), taken: map[string]bool{}}
 }
 
 // group names the rows that can share a cluster: of a release of Kubernetes, with the same

@@ -61,7 +61,7 @@ func newRun(r *row.Row) (*scenario.Run, error) {
 
 // runRows runs rows, as many at a time as the options say, and gives each result to keep
 // when the row has ended; one that fails does not stop the others. A row that was
-// interrupted has none. Rows that need the machine alone come last.
+// interrupted has none.
 func runRows(ctx context.Context, o *options, chosen []*row.Row, keep func(row.Result) error) error {
 	s := &session{o: o, dir: o.logs, keep: keep, memory: meter{now: map[*cluster.Cluster]uint64{}}}
 	var err error
@@ -74,13 +74,12 @@ func runRows(ctx context.Context, o *options, chosen []*row.Row, keep func(row.R
 		return err
 	}
 	began := time.Now()
-	beside, alone := newQueues(chosen)
+	q := newQueue(chosen)
 	var all sync.WaitGroup
 	for range max(1, o.jobs) {
-		all.Go(func() { s.work(ctx, beside) })
+		all.Go(func() { s.work(ctx, q) })
 	}
 	all.Wait()
-	s.work(ctx, alone)
 	fmt.Printf("%d rows in %.1f min; clusters took at most %d MiB together\n", len(chosen), time.Since(began).Minutes(), s.memory.most>>20)
 	if err := errors.Join(append(s.failed, ctx.Err())...); err != nil {
 		return err

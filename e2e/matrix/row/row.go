@@ -61,8 +61,6 @@ type Row struct {
 	Doctor map[string]string `json:"doctor,omitempty" yaml:"doctor"`
 	// Pods is how many are churned; a run of the fast rows alone churns fewer.
 	Pods int `json:"pods,omitempty" yaml:"pods"`
-	// Alone is why no other row may run beside it; it is empty where one may.
-	Alone string `json:"alone,omitempty" yaml:"alone"`
 	// Skip are steps that this row leaves out, with the reason.
 	Skip map[string]string `json:"skip,omitempty" yaml:"skip"`
 	// Needs is registry or cloud where the row cannot run here, Elsewhere a proof that
