@@ -153,17 +153,18 @@ func NewDivider(cfg *Config, f Facts, p *Params) *Divider {
 }
 
 // At returns the classes, that of the share itself first, and the dataplane at a share in bytes per
-// second. A share below [units.MinRate] counts as that.
+// second. A share below [units.MinRate] counts as that. It is for one caller at a time.
 func (d *Divider) At(share units.ByteRate) ([]Class, Datapath) {
-	limit, params := d.limit, d.params
-	limit.Rate = max(share.BitRate(), units.MinRate)
-	classes := sharesAt(limit.Rate.ByteRate(), &limit, params.Tree.Qdiscs[0].Handle)
-	b := builder{limit: &limit, facts: d.facts, params: &params}
+	own := d.limit.Rate
+	defer func() { d.limit.Rate = own }()
+	d.limit.Rate = max(share.BitRate(), units.MinRate)
+	b := builder{limit: &d.limit, facts: d.facts, params: &d.params}
+	classes := sharesAt(d.limit.Rate.ByteRate(), &d.limit, d.params.Tree.Qdiscs[0].Handle)
 	// What the class may send at once, and not what the TBF below it may.
-	params.BurstBytes = classes[0].Burst
-	params.DepthBytes = b.depth()
+	d.params.BurstBytes = classes[0].Burst
+	d.params.DepthBytes = b.depth()
 	b.meters()
-	return classes, params.Datapath
+	return classes, d.params.Datapath
 }
 
 // Keep gives the parameters of a direction the share that its slot has: the agent divides, and writes each share

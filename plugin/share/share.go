@@ -54,7 +54,7 @@ const (
 	headroomPart = 4
 	// halving is the time after which the rate of a member that stopped counts half as much. Until then
 	// a part of its share is unused.
-	halving = 10 * time.Millisecond
+	halving = 5 * time.Millisecond
 	// averaged is the time constant of a member's average. Bursts and pauses of at most briefly are brief: two ticks and a
 	// half. A member pauses while at most a littlePart-th of its average comes, or of its share if that is less.
 	averaged, briefly, littlePart = 100 * time.Millisecond, 50 * time.Millisecond, 4
@@ -146,8 +146,8 @@ func (g *Group) Equal() units.ByteRate {
 // Saw takes what has left the member's queue since the queue was made, and what waits in it. If
 // sent fell, the queue is a new one.
 func (m *Member) Saw(sent, waiting units.Bytes) {
-	if !m.seen { // a queue that was there before may send its share: after a tick a quarter of recent counts
-		m.recent = 4 * m.Share
+	if !m.seen { // a queue that was there before may send its share, also after the first tick
+		m.recent = m.Share << (Tick / halving)
 	}
 	if !m.seen || sent < m.sentBefore {
 		m.sentBefore, m.waitedBefore = sent, waiting

@@ -82,9 +82,14 @@ type queue struct {
 	sent    float64
 	// perStep are the bytes that left in each step.
 	perStep []float64
+	changes int
+	before  units.ByteRate
 }
 
 func (q *queue) step(at time.Duration) {
+	if q.Share != q.before {
+		q.changes, q.before = q.changes+1, q.Share
+	}
 	q.credit = min(q.credit+step, bucket)
 	rate, deep := float64(q.Share), 250_000.0
 	if q.out {
@@ -241,6 +246,20 @@ func TestBriefBursts(t *testing.T) {
 				t.Errorf("%s: want at most 1.01 and 1.05, at least %v and %v", name, c.used, c.first)
 			}
 		}
+	}
+}
+
+// A burst beside bulk takes two changes as it begins, and two to four as it ends.
+func TestChangesOfABurst(t *testing.T) {
+	t.Parallel()
+	const last, turn = 10 * time.Second, 240 * time.Millisecond
+	queues := run(share.New(limit), last, bulk(0, time.Hour), pulses(40*time.Millisecond, turn, 3), steady(0), steady(0), steady(0), steady(0))
+	changes, bursts, used := 0, int(last/turn), total(queues, inSecond, int(last/step))
+	for _, q := range queues {
+		changes += q.changes
+	}
+	if t.Logf("%d changes, %d bursts, %.4f of the limit used", changes, bursts, used); changes > 7*bursts || used < 0.99 {
+		t.Errorf("%d changes in %d bursts, want at most seven for each; %.4f of the limit used, want at least 0.99", changes, bursts, used)
 	}
 }
 
