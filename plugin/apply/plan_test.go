@@ -5,7 +5,6 @@ package apply_test
 
 import (
 	"errors"
-	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -340,35 +339,6 @@ func TestPlanOfAShare(t *testing.T) {
 	}
 }
 
-// An earlier build had one class for both bands of a share, and without sch_prio another program: its pods get
-// the queue of this one.
-func TestShareOfOneClassIsMadeAgain(t *testing.T) {
-	for _, prio := range []bool{false, true} {
-		w, cfg := newWorld(), &shaping.Config{Egress: limit(100_000_000)}
-		w.facts.Prio, cfg.Egress.Group = prio, 200_000_000
-		ensure(t, w, cfg)
-		pod := w.devices[terms.SidePod]
-		tree, share := &pod.Tree, pod.Tree.Classes[0]
-		share.Handle = tree.Qdiscs[0].Handle | 2
-		tree.Classes, tree.Qdiscs = []shaping.Class{share}, tree.Qdiscs[:2]
-		tree.Qdiscs[1].Parent = share.Handle
-		if !prio {
-			dropHooks(pod, "pw_guard")
-			pod.Hooks = append(pod.Hooks, *w.program(terms.Egress, "pw_band"))
-			pod.Hooks[0].Kind, pod.Hooks[0].Hook = terms.HookKindClsact, terms.HookEgress
-			tree.Filter, pod.Classifier, w.dataplanes[terms.Egress].ProgramName = nil, nil, "pw_band"
-		}
-		plan, err := drift(w, cfg, record(t, w))
-		if err != nil || !slices.Contains(kinds(plan), "egress build-queue") {
-			t.Errorf("prio %v: plan %v, %v, want a new queue", prio, kinds(plan), err)
-		}
-		ensure(t, w, cfg)
-		if plan, err = drift(w, cfg, record(t, w)); err != nil || len(plan) != 0 || len(pod.Tree.Classes) != 4 || w.has("pw_band") {
-			t.Errorf("prio %v: afterwards %v, %v, classes %+v, hooks %+v", prio, kinds(plan), err, pod.Tree.Classes, pod.Hooks)
-		}
-	}
-}
-
 // The ceiling of a group is at the other end of each queue, and goes with the group's limit.
 func TestPlanOfTheCeilingOfAGroup(t *testing.T) {
 	w, cfg := newWorld(), both(100_000_000)
@@ -631,24 +601,6 @@ func TestSetOutlivesNotes(t *testing.T) {
 	ensure(t, w, changed)
 	if got := record(t, w).Config.Egress.Rate; got != 20_000_000 {
 		t.Errorf("after another wish the rate is %v, want that", got)
-	}
-}
-
-// A release that bounded the packets of a pod with exempt networks left a record of it. Who
-// comes after it gives back what the device had.
-func TestOffloadOfFormerRelease(t *testing.T) {
-	w := newWorld()
-	cfg := &shaping.Config{Egress: limit(10_000_000), Unshaped: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}
-	ensure(t, w, cfg)
-	r := record(t, w)
-	choice := r.Choices[terms.Egress]
-	choice.Offload = &bigTCP
-	r.Choices[terms.Egress] = choice
-	must.OK(t, w.Write(r))
-	w.devices[terms.SidePod].Offload = attach.Offload{GSO: 3_400, GSOIPv4: 3_400}
-	ensure(t, w, cfg)
-	if got := w.devices[terms.SidePod].Offload; got != bigTCP {
-		t.Errorf("TCP makes packets of up to %v, want %v as before podweir", got, bigTCP)
 	}
 }
 

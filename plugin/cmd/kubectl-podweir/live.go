@@ -6,7 +6,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -66,9 +65,6 @@ func newTop(o *options) *cobra.Command {
 			if l.Table.Interval < minInterval {
 				return fmt.Errorf("--interval %v is not accepted, want %v or more", l.Table.Interval, minInterval)
 			}
-			if !slices.Contains(view.Sorts, l.Table.Sort) {
-				return fmt.Errorf("--sort %q is not accepted, want %s", l.Table.Sort, strings.Join(view.Sorts, ", "))
-			}
 			c, err := o.client()
 			if err != nil {
 				return err
@@ -91,44 +87,10 @@ func newTop(o *options) *cobra.Command {
 	f := cmd.Flags()
 	f.DurationVar(&l.Table.Interval, "interval", minInterval, "time between two looks, 2s or more")
 	f.IntVar(&l.Count, "count", 0, "number of tables, 0 for no end")
-	f.StringVar(&l.Table.Sort, "sort", "share", "order of the rows: "+strings.Join(view.Sorts, ", "))
 	f.StringVar(&l.Table.Filter, "filter", "", "show only pods with this in namespace/name")
 	f.BoolVar(&l.Table.Idle, "idle", false, "show also pods that carry next to nothing")
 	f.BoolVar(&l.Table.Flows, "flows", false, "show heavy flows")
-	_ = cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(view.Sorts, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
-}
-
-// completeExplain offers the codes of the doctor for what begins as one, else the pods
-// with a limit.
-func (o *options) completeExplain(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	switch {
-	case len(args) > 0:
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	case strings.HasPrefix(begun, "PW"):
-		var codes []string
-		for _, c := range doctor.Checks() {
-			if strings.HasPrefix(c.Code, begun) {
-				codes = append(codes, c.Code+"\t"+c.Title)
-			}
-		}
-		return codes, cobra.ShellCompDirectiveNoFileComp
-	}
-	return o.complete(limitedPods)(cmd, args, begun)
-}
-
-// limitedPods are the names of the pods with a limit.
-func limitedPods(ctx context.Context, c *client) ([]string, error) {
-	nodes, err := c.look(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	pods := nodes.Pods(time.Time{}).Pods
-	for i := range pods {
-		names = append(names, pods[i].Pod)
-	}
-	return names, nil
 }
 
 func newExplain(o *options) *cobra.Command {
@@ -138,9 +100,8 @@ func newExplain(o *options) *cobra.Command {
 		Long: "Say in a sentence for each direction what the limits of a pod do to it now, then the numbers. It looks twice,\n" +
 			"2 s apart. With a code of the doctor it prints the page of that. Exit status 1 if the pod is not limited as it\n" +
 			"should be, 2 if it was not found and a node is unknown.",
-		Example:           "  kubectl podweir explain default/web-5d8f7c9b6d-x2x4q\n  kubectl podweir explain PW602",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: o.completeExplain,
+		Example: "  kubectl podweir explain default/web-5d8f7c9b6d-x2x4q\n  kubectl podweir explain PW602",
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if page := doctor.Explain(args[0], terms.ByKubectl); page != "" {
 				return show.Page(cmd.OutOrStdout(), page)

@@ -95,48 +95,19 @@ func newRoot() *cobra.Command {
 	f.StringVarP(&o.namespace, "namespace", "n", "kube-system", "namespace where podweir is installed")
 	f.String(settings.Flag, "", settings.Usage)
 	f.StringVar(&o.node, "node", "", "show only this node")
-	f.StringVarP(&o.output, "output", "o", "table", "output format: table, json or yaml; wide for status, doctor and plan")
+	f.StringVarP(&o.output, "output", "o", "table", "output format: table or json; wide for status, doctor and plan")
 	f.DurationVar(&o.timeout, "request-timeout", 10*time.Second, "how long one node or the API server may take to answer")
-	_ = root.RegisterFlagCompletionFunc("output", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-		return formatsOf(cmd), cobra.ShellCompDirectiveNoFileComp
-	})
-	_ = root.RegisterFlagCompletionFunc("node", o.complete(func(ctx context.Context, c *client) ([]string, error) {
-		all, err := c.agents(ctx)
-		var names []string
-		for _, a := range all {
-			names = append(names, a.node)
-		}
-		return names, err
-	}))
 	root.AddCommand(newStatus(o), newTop(o), newDoctor(o), newExplain(o), newPlan(o), newExec(o))
 	return root
 }
 
 // formatsOf are the values of --output that a command accepts.
 func formatsOf(cmd *cobra.Command) []string {
-	all := []string{"table", "json", "yaml"}
+	all := []string{"table", "json"}
 	if slices.Contains([]string{"status", "doctor", "plan"}, cmd.Name()) {
 		all = append(all, "wide")
 	}
 	return all
-}
-
-// complete offers what is found in the cluster; a shell shows no error.
-func (o *options) complete(find func(context.Context, *client) ([]string, error)) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-		if err := settings.Read(cmd); err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		c, err := o.client()
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		found, err := find(cmd.Context(), c)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		return found, cobra.ShellCompDirectiveNoFileComp
-	}
 }
 
 // client is a client for the cluster that the flags name.
@@ -162,7 +133,7 @@ func (o *options) look(ctx context.Context) (*cluster.Nodes, error) {
 // print writes what was found out, for a program or for people.
 func (o *options) print(cmd *cobra.Command, found any, text func() string) error {
 	if show.Machine(o.output) {
-		return show.Print(cmd.OutOrStdout(), o.output, found)
+		return show.Print(cmd.OutOrStdout(), found)
 	}
 	_, err := io.WriteString(cmd.OutOrStdout(), text())
 	return err
@@ -297,14 +268,6 @@ func newPlan(o *options) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&namespace, "pod-namespace", "", "plan only for the pods of this namespace; all if empty")
-	_ = cmd.RegisterFlagCompletionFunc("pod-namespace", o.complete(func(ctx context.Context, c *client) ([]string, error) {
-		names, err := limitedPods(ctx, c)
-		for i, name := range names {
-			names[i], _, _ = strings.Cut(name, "/")
-		}
-		slices.Sort(names)
-		return slices.Compact(names), err
-	}))
 	return cmd
 }
 

@@ -50,9 +50,6 @@ func newAgent(o *options) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return runAgent(cmd, o) },
 	}
 	agentFlags(cmd.Flags())
-	completeEnum(cmd, "delivery", deliveries()...)
-	completeEnum(cmd, "log-level", "debug", "info", "warn", "error")
-	completeEnum(cmd, "log-format", "json", "text")
 	return cmd
 }
 

@@ -42,7 +42,6 @@ func limitFlags(cmd *cobra.Command) {
 	for _, k := range limitKeys {
 		cmd.Flags().String(k.flag, "", k.usage)
 	}
-	completeEnum(cmd, "enforce", terms.EnforceLimit.String(), terms.EnforceObserve.String())
 }
 
 // limits reads the flags that were given as a network configuration. podweir attaches as it
@@ -155,9 +154,6 @@ func newAttach(o *options) *cobra.Command {
 			for _, note := range notes {
 				fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s\n", note)
 			}
-			if err := noteSet(node, id, states); err != nil {
-				return err
-			}
 			return printStates(o, cmd.OutOrStdout(), states)
 		},
 	}
@@ -230,7 +226,7 @@ func newDetach(o *options) *cobra.Command {
 		},
 	}
 	podFlags(cmd.Flags())
-	selectFlags(o, cmd)
+	selectFlags(cmd)
 	return cmd
 }
 
@@ -255,13 +251,9 @@ func sweep(cmd *cobra.Command, o *options, node *engine.Node, notSelected error)
 // errNotSelected means that no attachment is what the flags name.
 var errNotSelected = errors.New("nothing is attached")
 
-func selectFlags(o *options, cmd *cobra.Command) {
+func selectFlags(cmd *cobra.Command) {
 	cmd.Flags().String("container", "", "container ID of the pod's sandbox, or its beginning")
 	cmd.Flags().String("pod", "", "pod as namespace/name")
-	o.completePods(cmd)
-	complete(cmd, "container", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return o.recorded(cmd, func(r *apply.Record) string { return r.ID.ContainerID })
-	})
 }
 
 // selected returns the attachments that the flags name: at least one.
@@ -355,7 +347,7 @@ func newSet(o *options) *cobra.Command {
 		},
 	}
 	podFlags(cmd.Flags())
-	selectFlags(o, cmd)
+	selectFlags(cmd)
 	limitFlags(cmd)
 	cmd.Flags().Bool("clear", false, "take back what set changed")
 	cmd.MarkFlagsMutuallyExclusive("clear", "egress")

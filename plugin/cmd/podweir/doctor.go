@@ -60,7 +60,6 @@ func newDoctor(o *options) *cobra.Command {
 	f.String("health-address", serve.DefaultHealthAddress, "loopback address on which the agent answers /readyz")
 	f.BoolP("verbose", "v", false, "list also what is in order, and what was skipped")
 	f.Bool("strict", false, "let a warning count as a failure")
-	completeEnum(cmd, "delivery", deliveries()...)
 	return cmd
 }
 

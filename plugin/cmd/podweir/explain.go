@@ -48,13 +48,6 @@ func newExplain(o *options) *cobra.Command {
 		},
 	}
 	o.readsRuntime(cmd)
-	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		all, directive := o.recorded(cmd, func(r *apply.Record) string { return r.Pod })
-		for _, c := range doctor.Checks() {
-			all = append(all, c.Code+"\t"+c.Title)
-		}
-		return all, directive
-	}
 	return cmd
 }
 

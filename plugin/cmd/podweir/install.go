@@ -132,7 +132,6 @@ func newInstall(o *options) *cobra.Command {
 	f.String("binary", "", "the podweir-cni to install; the one beside this program if empty")
 	f.StringArray("default", nil, "KEY=VALUE of the plugin's configuration for all pods of the node; may be repeated")
 	f.Bool("dry-run", false, "show what would be done and change nothing")
-	completeEnum(cmd, "delivery", deliveries()...)
 	return cmd
 }
 

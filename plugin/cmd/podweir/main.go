@@ -112,13 +112,10 @@ func newRoot() *cobra.Command {
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	f := root.PersistentFlags()
-	f.StringP("output", "o", "table", "output format: table, json or yaml; wide for status")
+	f.StringP("output", "o", "table", "output format: table or json; wide for status")
 	f.String(settings.Flag, "", settings.Usage)
 	f.String("pins", engine.DefaultPaths.Pins, "directory of the pins, on bpffs")
 	f.String("run", engine.DefaultPaths.Run, "directory of probe results and failure records")
-	complete(root, "output", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-		return formatsOf(cmd), cobra.ShellCompDirectiveNoFileComp
-	})
 	root.AddCommand(newStatus(o), newTop(o), newExplain(o), newAttach(o), newDetach(o), newSet(o), newRepair(o), newDoctor(o),
 		newVersion(o))
 	root.AddCommand(newInstall(o), newUninstall(o), newGC(o), newAgent(o))

@@ -28,7 +28,6 @@ import (
 	"github.com/podweir/podweir/plugin/agent/cri/critest"
 	"github.com/podweir/podweir/plugin/agent/kube/apitest"
 	"github.com/podweir/podweir/plugin/agent/serve"
-	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/logged"
 	"github.com/podweir/podweir/plugin/testutil/must"
@@ -252,12 +251,6 @@ func (a *agentProcess) sample(t *testing.T, d time.Duration) {
 	for end := time.Now().Add(d); time.Now().Before(end); <-time.After(samplePause) {
 		a.memory(t)
 	}
-}
-
-// watches says whether the agent has looked at what pods carry.
-func (a *agentProcess) watches() (bool, string) {
-	watched, err := engine.Paths{Run: a.node.run}.Mail().Watched()
-	return watched, fmt.Sprint(err)
 }
 
 // ready asks /readyz.

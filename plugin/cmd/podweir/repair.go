@@ -72,7 +72,7 @@ func newRepair(o *options) *cobra.Command {
 			return err
 		},
 	}
-	selectFlags(o, cmd)
+	selectFlags(cmd)
 	cmd.Flags().Bool("dry-run", false, "say what would be done, and do nothing")
 	return cmd
 }

@@ -41,8 +41,7 @@ func newStatus(o *options) *cobra.Command {
 	cmd.Flags().String("health-address", serve.DefaultHealthAddress, "loopback address on which the agent answers /readyz")
 	cmd.Flags().Bool("broken", false, "show only pods that are not limited as they should be")
 	cmd.Flags().String("pod", "", "show only this pod, NAMESPACE/NAME, in the wide form")
-	o.formats(cmd, "table", "wide", "json", "yaml")
-	o.completePods(cmd)
+	o.formats(cmd, "table", "wide", "json")
 	return cmd
 }
 

@@ -5,7 +5,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"net"
 	"os"
 	"path/filepath"
@@ -14,7 +13,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.yaml.in/yaml/v3"
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
@@ -114,32 +112,6 @@ func TestStatusOfAShare(t *testing.T) {
 		if printDirection(&b, &status.Direction{Limit: l}, view.ShareOf("batch/one", &l, nil, "this node")); strings.Contains(b.String(), "namespace:") {
 			t.Errorf("a limit of no namespace:\n%s", &b)
 		}
-	}
-}
-
-// YAML has the fields of JSON in the same order, and reads as the same values.
-func TestYAMLIsJSON(t *testing.T) {
-	t.Parallel()
-	rep := broken()
-	rep.Failures[0].Error = "yes"
-	rep.Failures[1].Error = "1: \"2\"\n# 3"
-	o := newOptions()
-	o.v.Set("output", "yaml")
-	var out bytes.Buffer
-	must.OK(t, o.print(&out, rep))
-	var fromYAML, fromJSON any
-	must.OK(t, yaml.Unmarshal(out.Bytes(), &fromYAML))
-	b, err := json.Marshal(rep)
-	must.OK(t, err)
-	again, err := json.Marshal(fromYAML)
-	must.OK(t, err)
-	must.OK(t, json.Unmarshal(b, &fromJSON))
-	must.OK(t, json.Unmarshal(again, &fromYAML))
-	if diff := cmp.Diff(fromJSON, fromYAML); diff != "" {
-		t.Errorf("YAML (-JSON +YAML):\n%s", diff)
-	}
-	if text := out.String(); !strings.HasPrefix(text, "schema: 1\nattachments:\n") || strings.Contains(text, "{") || !strings.Contains(text, "error: \"yes\"\n") || !strings.Contains(text, "pod: ns/web\n") {
-		t.Errorf("it does not look like YAML:\n%s", text)
 	}
 }
 

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -31,12 +29,9 @@ func newTop(o *options) *cobra.Command {
 			if interval < 100*time.Millisecond {
 				return fmt.Errorf("--interval %v is not accepted, want 100ms or more", interval)
 			}
-			if by := o.v.GetString("sort"); !slices.Contains(view.Sorts, by) {
-				return fmt.Errorf("--sort %q is not accepted, want %s", by, strings.Join(view.Sorts, ", "))
-			}
 			live := &show.Live{
 				Out: cmd.OutOrStdout(), Format: o.output(), Count: o.v.GetInt("count"), Look: looks(o, podsByAddress(cmd.Context(), o)), Table: view.Top{
-					Sort: o.v.GetString("sort"), Idle: o.v.GetBool("idle"), Flows: o.v.GetBool("flows"),
+					Idle: o.v.GetBool("idle"), Flows: o.v.GetBool("flows"),
 					Filter: o.v.GetString("filter"), Interval: interval,
 				},
 			}
@@ -47,11 +42,9 @@ func newTop(o *options) *cobra.Command {
 	f := cmd.Flags()
 	f.Duration("interval", 2*time.Second, "time between two looks")
 	f.Int("count", 0, "number of tables, 0 for no end")
-	f.String("sort", "share", "order of the rows: "+strings.Join(view.Sorts, ", "))
 	f.String("filter", "", "show only pods with this in namespace/name")
 	f.Bool("idle", false, "show also pods that carry next to nothing")
 	f.Bool("flows", false, "show heavy flows")
-	completeEnum(cmd, "sort", view.Sorts...)
 	return cmd
 }
 

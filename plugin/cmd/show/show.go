@@ -15,27 +15,21 @@ import (
 	"strings"
 	"time"
 
-	"go.yaml.in/yaml/v3"
 	"golang.org/x/term"
 
 	"github.com/podweir/podweir/plugin/status/view"
 )
 
 // Machine says that a program reads output of a format.
-func Machine(format string) bool { return format == "json" || format == "yaml" }
+func Machine(format string) bool { return format == "json" }
 
-// Print writes a value for programs, as YAML if that is the format, else as JSON.
-func Print(w io.Writer, format string, v any) error {
+// Print writes a value for programs, as JSON.
+func Print(w io.Writer, v any) error {
 	b, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode the output: %w", err)
 	}
-	if format == "yaml" {
-		if b, err = toYAML(b); err != nil {
-			return fmt.Errorf("encode the output: %w", err)
-		}
-	}
-	_, err = fmt.Fprintln(w, strings.TrimSuffix(string(b), "\n"))
+	_, err = fmt.Fprintln(w, string(b))
 	return err
 }
 
@@ -47,31 +41,6 @@ func Page(w io.Writer, page string) error {
 		}
 	}
 	return nil
-}
-
-// toYAML writes JSON as YAML with the same fields in the same order. JSON is YAML in
-// another style, which is taken off.
-func toYAML(b []byte) ([]byte, error) {
-	var doc yaml.Node
-	if err := yaml.Unmarshal(b, &doc); err != nil {
-		return nil, err
-	}
-	plain(&doc)
-	return yaml.Marshal(&doc)
-}
-
-func plain(n *yaml.Node) {
-	n.Style &^= yaml.FlowStyle
-	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" {
-		// Quoted where a reader would take the text for something else, such as yes.
-		if b, err := yaml.Marshal(n.Value); err == nil && !bytes.HasPrefix(b, []byte(`"`)) {
-			n.Style = 0
-			n.SetString(n.Value)
-		}
-	}
-	for _, c := range n.Content {
-		plain(c)
-	}
 }
 
 // suggests stands before the commands that cobra takes a word for, one on each line.
@@ -144,7 +113,7 @@ func unlessEnded(ctx context.Context, err error) error {
 func (l *Live) draw(rates []view.PodRate) error {
 	switch {
 	case Machine(l.Format):
-		return Print(l.Out, l.Format, rates)
+		return Print(l.Out, rates)
 	case l.screen == nil:
 		_, err := io.WriteString(l.Out, l.Table.Plain())
 		return err

@@ -13,13 +13,9 @@ import (
 	"time"
 )
 
-// Sorts are the orders of rows: by share of the limit, rate, drops, or name.
-var Sorts = []string{"share", "rate", "drops", "name"}
-
-// Top is the live table of what pods carry: it takes rates and returns lines.
+// Top is the live table of what pods carry, by their shares of their limits: it takes rates
+// and returns lines.
 type Top struct {
-	// Sort is one of [Sorts].
-	Sort string
 	// Idle shows also what carries next to nothing, Flows the heavy flows.
 	Idle, Flows bool
 	// Filter is part of the names of pods that are shown.
@@ -30,23 +26,12 @@ type Top struct {
 	Where string
 
 	rates []PodRate
-	drops map[rateKey][]float64
 	at    time.Time
 }
 
-// sparks is how many looks the column of drops shows.
-const sparks = 6
-
 // Observe takes the rates of a look.
 func (t *Top) Observe(rates []PodRate, at time.Time) {
-	rates = append(slices.Clip(rates), groupRates(rates)...)
-	drops := map[rateKey][]float64{}
-	for i := range rates {
-		k := rates[i].key()
-		all := append(slices.Clip(t.drops[k]), rates[i].DropsPerSecond)
-		drops[k] = all[max(len(all)-sparks, 0):]
-	}
-	t.rates, t.drops, t.at = rates, drops, at
+	t.rates, t.at = append(slices.Clip(rates), groupRates(rates)...), at
 }
 
 // idleShare is the share of a limit below which a pod is idle.
@@ -78,7 +63,7 @@ func (t *Top) Plain() string {
 }
 
 func (t *Top) title(hidden int) string {
-	parts := []string{"podweir top", t.at.Format(time.TimeOnly), "every " + t.Interval.String(), "by " + t.Sort}
+	parts := []string{"podweir top", t.at.Format(time.TimeOnly), "every " + t.Interval.String()}
 	if n := t.problems(); n > 0 {
 		parts = append(parts, fmt.Sprintf("problems: %d", n))
 	}
@@ -92,11 +77,11 @@ func (t *Top) title(hidden int) string {
 }
 
 func topHead() string {
-	return topRow("POD", "DIR", "LIMIT", "NOW", "SHARE (bit/s)", "", "DROPS/s", "")
+	return topRow("POD", "DIR", "LIMIT", "NOW", "SHARE (bit/s)", "", "DROPS/s")
 }
 
-func topRow(pod, direction, limit, now, bar, share, drops, spark string) string {
-	return strings.TrimRight(fmt.Sprintf("%s %-7s %6s %6s %-12s %5s %5s %s", Pad(pod, 26), direction, limit, now, bar, share, drops, spark), " ")
+func topRow(pod, direction, limit, now, bar, share, drops string) string {
+	return strings.TrimRight(fmt.Sprintf("%s %-7s %6s %6s %-12s %5s %5s", Pad(pod, 26), direction, limit, now, bar, share, drops), " ")
 }
 
 // problems is how many pods are not limited as they should be, and of how many pods or
@@ -131,9 +116,9 @@ func (t *Top) rows() (rows []string, hidden int) {
 	for _, cause := range slices.Sorted(maps.Keys(unread)) {
 		rows = append(rows, unreadRows(unread[cause], cause)...)
 	}
-	slices.SortStableFunc(shown, t.compare)
+	slices.SortStableFunc(shown, compareRates)
 	for _, r := range shown {
-		rows = append(rows, t.row(r))
+		rows = append(rows, rateRow(r))
 		if t.Flows {
 			rows = append(rows, t.flowRows(r)...)
 		}
@@ -155,34 +140,24 @@ func unreadRows(names []string, cause string) []string {
 	return strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 }
 
-func (t *Top) compare(a, b *PodRate) int {
+func compareRates(a, b *PodRate) int {
 	if broken := a.State != ""; broken != (b.State != "") {
 		if broken {
 			return -1
 		}
 		return 1
 	}
-	by := 0
-	switch t.Sort {
-	case "share":
-		by = cmp.Compare(b.Share(), a.Share())
-	case "rate":
-		by = cmp.Compare(b.SentBitsPerSecond, a.SentBitsPerSecond)
-	case "drops":
-		by = cmp.Compare(b.DropsPerSecond, a.DropsPerSecond)
-	}
-	return cmp.Or(by, strings.Compare(a.Pod, b.Pod), cmp.Compare(a.Direction.Is, b.Direction.Is), strings.Compare(a.Interface, b.Interface))
+	return cmp.Or(cmp.Compare(b.Share(), a.Share()), strings.Compare(a.Pod, b.Pod), cmp.Compare(a.Direction.Is, b.Direction.Is), strings.Compare(a.Interface, b.Interface))
 }
 
-func (t *Top) row(r *PodRate) string {
+func rateRow(r *PodRate) string {
 	name := Printable(r.Pod)
 	if r.Interface != "eth0" {
 		name += " " + Printable(r.Interface)
 	}
-	history := t.drops[r.key()]
-	drops, spark := "", ""
-	if r.DropsPerSecond > 0 || slices.Max(append([]float64{0}, history...)) > 0 {
-		drops, spark = Short(r.DropsPerSecond), Sparkline(history)
+	drops := ""
+	if r.DropsPerSecond > 0 {
+		drops = Short(r.DropsPerSecond)
 	}
 	bar := Bar(r.Share())
 	switch {
@@ -192,7 +167,7 @@ func (t *Top) row(r *PodRate) string {
 		bar = words[Observed]
 	}
 	return topRow(name, r.Direction.String(), Short(float64(r.Rate)), Short(r.SentBitsPerSecond), bar,
-		fmt.Sprintf("%.0f %%", min(100*r.Share(), 999)), drops, spark)
+		fmt.Sprintf("%.0f %%", min(100*r.Share(), 999)), drops)
 }
 
 // maxFlows is how many heavy flows of a direction are listed, the fastest first.
@@ -225,19 +200,4 @@ func (t *Top) flowRows(r *PodRate) []string {
 func Bar(share float64) string {
 	full := int(math.Round(min(max(share, 0), 1) * 10))
 	return "[" + strings.Repeat("█", full) + strings.Repeat("░", 10-full) + "]"
-}
-
-// Sparkline is a column for each value, the highest full.
-func Sparkline(values []float64) string {
-	columns := []rune("▁▂▃▄▅▆▇█")
-	top := slices.Max(append([]float64{0}, values...))
-	var b strings.Builder
-	for _, v := range values {
-		at := 0
-		if top > 0 {
-			at = int(math.Ceil(v / top * float64(len(columns)-1)))
-		}
-		b.WriteRune(columns[at])
-	}
-	return b.String()
 }
