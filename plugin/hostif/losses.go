@@ -19,11 +19,13 @@ import (
 type Loss struct {
 	Where   string `json:"where"`
 	Packets uint64 `json:"packets"`
+	// Uncounted says that packets may be lost there, and that nobody counts them.
+	Uncounted bool `json:"uncounted,omitempty"`
 }
 
-// Losses returns the places of the handle's namespace that lost packets: devices, and rules of nftables
-// that drop or reject and count (iptables-nft counts in every rule). Queues are not among
-// them, nor rules without a counter. It needs CAP_NET_ADMIN.
+// Losses returns the places of the handle's namespace that lost packets: devices, and rules and policies of
+// nftables that drop or reject and count (iptables-nft counts in each). Those that do not count are among
+// them, queues are not. It needs CAP_NET_ADMIN.
 func Losses(ns *rtnl.NetNS, h *Handle) ([]Loss, error) {
 	devices, err := h.Interfaces()
 	if err != nil {
@@ -39,7 +41,7 @@ func Losses(ns *rtnl.NetNS, h *Handle) ([]Loss, error) {
 		all = lost(all, devices[i].Name+" dropped received packets", t.ReceivedDropped)
 		all = lost(all, devices[i].Name+" dropped packets to send", t.SentDropped)
 	}
-	rules, err := droppingRules(ns)
+	rules, err := dropping(ns)
 	return append(all, rules...), err
 }
 
@@ -47,7 +49,7 @@ func lost(all []Loss, where string, packets uint64) []Loss {
 	if packets == 0 {
 		return all
 	}
-	return append(all, Loss{where, packets})
+	return append(all, Loss{Where: where, Packets: packets})
 }
 
 // Of linux/netfilter/nf_tables.h.
@@ -55,6 +57,8 @@ const (
 	nftaListElem                               = 1
 	nftaRuleTable, nftaRuleChain               = 1, 2
 	nftaRuleHandle, nftaRuleExpressions        = 3, 4
+	nftaChainTable, nftaChainName              = 1, 3
+	nftaChainPolicy, nftaChainCounters         = 5, 8
 	nftaExprName, nftaExprData                 = 1, 2
 	nftaCounterPackets                         = 2
 	nftaImmediateData, nftaDataVerdict         = 2, 2
@@ -66,9 +70,9 @@ var nftFamilies = map[byte]string{
 	unix.NFPROTO_INET: "inet", unix.NFPROTO_IPV4: "ip", unix.NFPROTO_IPV6: "ip6", unix.NFPROTO_NETDEV: "netdev", unix.NFPROTO_BRIDGE: "bridge", unix.NFPROTO_ARP: "arp",
 }
 
-// droppingRules are the rules that drop or reject, and lost packets. A kernel without
-// nf_tables has none.
-func droppingRules(ns *rtnl.NetNS) ([]Loss, error) {
+// dropping are the rules and the policies of chains that drop or reject, and lost packets or do not count them. A
+// kernel without nf_tables has none.
+func dropping(ns *rtnl.NetNS) ([]Loss, error) {
 	h, err := rtnl.Dial(ns, unix.NETLINK_NETFILTER)
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
 		return nil, nil
@@ -77,46 +81,70 @@ func droppingRules(ns *rtnl.NetNS) ([]Loss, error) {
 		return nil, err
 	}
 	defer h.Close()
-	req := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP)
-	req.AddRawData([]byte{unix.NFPROTO_UNSPEC, unix.NFNETLINK_V0, 0, 0})
-	msgs, err := h.Execute(req, unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWRULE)
-	if errors.Is(err, unix.EINVAL) {
-		return nil, nil // nfnetlink knows no such subsystem
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list nftables rules in %s: %w", h.Where(), err)
-	}
 	var all []Loss
-	for _, m := range msgs {
-		rule, err := parseRule(m)
-		if err != nil {
-			return nil, fmt.Errorf("parse nftables rule in %s: %w", h.Where(), err)
+	for _, dump := range []struct {
+		get, is int
+		parse   func([]byte) (nftRule, error)
+	}{{unix.NFT_MSG_GETRULE, unix.NFT_MSG_NEWRULE, parseRule}, {unix.NFT_MSG_GETCHAIN, unix.NFT_MSG_NEWCHAIN, parseChain}} {
+		req := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_NFTABLES<<8|dump.get, unix.NLM_F_DUMP)
+		req.AddRawData([]byte{unix.NFPROTO_UNSPEC, unix.NFNETLINK_V0, 0, 0})
+		msgs, err := h.Execute(req, uint16(unix.NFNL_SUBSYS_NFTABLES<<8|dump.is))
+		if errors.Is(err, unix.EINVAL) {
+			return nil, nil // nfnetlink knows no such subsystem
 		}
-		if rule.drops {
-			all = lost(all, fmt.Sprintf("nftables rule %d of chain %s in table %s %s", rule.handle, rule.chain, nftFamilies[m[0]], rule.table), rule.packets)
+		if err != nil {
+			return nil, fmt.Errorf("list nftables rules and chains in %s: %w", h.Where(), err)
+		}
+		for _, m := range msgs {
+			if len(m) < nfgenmsgLen {
+				return nil, fmt.Errorf("parse nftables in %s: message of %d bytes is too short", h.Where(), len(m))
+			}
+			rule, err := dump.parse(m[nfgenmsgLen:])
+			if err != nil {
+				return nil, fmt.Errorf("parse nftables in %s: %w", h.Where(), err)
+			}
+			if rule.drops && (rule.packets > 0 || !rule.counts) {
+				all = append(all, Loss{fmt.Sprintf("nftables %s of chain %s in table %s %s", rule.what, rule.chain, nftFamilies[m[0]], rule.table), rule.packets, !rule.counts})
+			}
 		}
 	}
 	return all, nil
 }
 
+// nftRule is a rule, or the policy of a chain.
 type nftRule struct {
-	table, chain    string
-	handle, packets uint64
-	drops           bool
+	what, table, chain string
+	packets            uint64
+	drops, counts      bool
 }
 
-func parseRule(m []byte) (r nftRule, err error) {
-	if len(m) < nfgenmsgLen {
-		return r, fmt.Errorf("message of %d bytes is too short", len(m))
-	}
-	err = rtnl.EachAttr(m[nfgenmsgLen:], func(kind uint16, v []byte) error {
+func parseChain(attrs []byte) (r nftRule, err error) {
+	r.what = "policy"
+	err = rtnl.EachAttr(attrs, func(kind uint16, v []byte) error {
+		switch kind {
+		case nftaChainTable:
+			r.table = unix.ByteSliceToString(v)
+		case nftaChainName:
+			r.chain = unix.ByteSliceToString(v)
+		case nftaChainPolicy:
+			r.drops = len(v) == 4 && binary.BigEndian.Uint32(v) == nfDrop
+		case nftaChainCounters:
+			return r.counter(v)
+		}
+		return nil
+	})
+	return r, err
+}
+
+func parseRule(attrs []byte) (r nftRule, err error) {
+	err = rtnl.EachAttr(attrs, func(kind uint16, v []byte) error {
 		switch kind {
 		case nftaRuleTable:
 			r.table = unix.ByteSliceToString(v)
 		case nftaRuleChain:
 			r.chain = unix.ByteSliceToString(v)
 		case nftaRuleHandle:
-			r.handle = be64(v)
+			r.what = fmt.Sprintf("rule %d", be64(v))
 		case nftaRuleExpressions:
 			return rtnl.EachAttr(v, func(kind uint16, v []byte) error {
 				if kind != nftaListElem {
@@ -149,12 +177,7 @@ func (r *nftRule) expression(b []byte) error {
 	case "reject":
 		r.drops = true
 	case "counter":
-		return rtnl.EachAttr(data, func(kind uint16, v []byte) error {
-			if kind == nftaCounterPackets {
-				r.packets += be64(v)
-			}
-			return nil
-		})
+		return r.counter(data)
 	case "immediate":
 		return within(data, nftaImmediateData, func(v []byte) error {
 			return within(v, nftaDataVerdict, func(v []byte) error {
@@ -166,6 +189,11 @@ func (r *nftRule) expression(b []byte) error {
 		})
 	}
 	return nil
+}
+
+func (r *nftRule) counter(data []byte) error {
+	r.counts = true
+	return within(data, nftaCounterPackets, func(v []byte) error { r.packets += be64(v); return nil })
 }
 
 // within calls f with the attributes of a kind.

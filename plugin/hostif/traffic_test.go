@@ -115,7 +115,7 @@ func TestPrivilegedLosses(t *testing.T) {
 	own := testutil.NewNetNS(t)
 	own.Run(t, "ip", "link", "set", "lo", "up")
 	own.Run(t, "nft", "add table inet filter; add chain inet filter out { type filter hook output priority 0; }; "+
-		"add rule inet filter out udp dport 8 counter accept; add rule inet filter out udp dport 9 counter drop; add rule inet filter out udp dport 10 counter reject")
+		"add chain inet filter entry { type filter hook input priority 0; policy accept; }; add rule inet filter out udp dport 8 counter accept; add rule inet filter out udp dport 9 counter drop; add rule inet filter out udp dport 10 counter reject")
 	ns, err := rtnl.OpenNetNS(own.Path())
 	must.OK(t, err)
 	defer func() { _ = ns.Close() }()
@@ -142,6 +142,16 @@ func TestPrivilegedLosses(t *testing.T) {
 	for _, l := range got {
 		if l.Packets != 1 || !strings.Contains(l.Where, "of chain out in table inet filter") {
 			t.Errorf("%+v, want one packet lost by a rule of the chain out", l)
+		}
+	}
+	// What does not count is named, before it drops anything.
+	own.Run(t, "nft", "add chain inet filter entry { policy drop; }; add rule inet filter out udp dport 11 drop")
+	if got, err = hostif.Losses(ns, h); err != nil || len(got) != 4 {
+		t.Fatalf("Losses = %v, %v, want two more", got, err)
+	}
+	for at, where := range map[int]string{2: "of chain out in table inet filter", 3: "nftables policy of chain entry in table inet filter"} {
+		if l := got[at]; !l.Uncounted || !strings.Contains(l.Where, where) {
+			t.Errorf("%+v, want uncounted, %s", l, where)
 		}
 	}
 }

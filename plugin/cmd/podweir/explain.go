@@ -123,6 +123,9 @@ func runExplain(cmd *cobra.Command, o *options, pod string) error {
 	return nil
 }
 
+// maxSilent is how many places that do not count what they drop are listed.
+const maxSilent = 5
+
 // elsewhere says where packets are lost that podweir has nothing to do with, and where to
 // look if nowhere here.
 func elsewhere(before, now *explained) string {
@@ -135,13 +138,21 @@ func elsewhere(before, now *explained) string {
 	if now.mtu != "" {
 		b.WriteString(view.Paragraph("  mtu      ", now.mtu+": larger packets are lost", 0))
 	}
+	silent := 0
 	for _, l := range now.losses {
-		if !slices.ContainsFunc(losing, func(text string) bool { return strings.HasPrefix(text, l.Where+": ") }) {
+		if l.Uncounted {
+			if silent++; silent <= maxSilent {
+				b.WriteString(view.Paragraph("  silent   ", l.Where+" drops packets, and does not count them", 0))
+			}
+		} else if !slices.ContainsFunc(losing, func(text string) bool { return strings.HasPrefix(text, l.Where+": ") }) {
 			b.WriteString(view.Paragraph("  lost     ", fmt.Sprintf("%s: %d packets in all, none just now", l.Where, l.Packets), 0))
 		}
 	}
+	if silent > maxSilent {
+		fmt.Fprintf(&b, "  silent   %d more: nft list ruleset\n", silent-maxSilent)
+	}
 	if len(losing) == 0 && now.mtu == "" {
-		b.WriteString(view.Paragraph("  next     ", "nothing is lost here just now: look at the other end, at the node's uplink (tc -s qdisc, ethtool -S), and at rules without a counter (nft list ruleset)", 0))
+		b.WriteString(view.Paragraph("  next     ", "nothing is counted as lost here just now: look at what is silent, if there is any, at the other end, at the node's uplink (tc -s qdisc, ethtool -S), and at iptables-legacy -vL", 0))
 	}
 	return b.String()
 }

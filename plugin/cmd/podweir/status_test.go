@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -182,6 +183,16 @@ func TestPrivilegedExplain(t *testing.T) {
 	for _, part := range []string{"egress carries next to nothing of its limit of 10 Mbit/s", "egress of eth0 on this node, limit 10 Mbit/s, policy strict"} {
 		if !strings.Contains(out, part) {
 			t.Errorf("explain %s has no %q:\n%s", name, part, out)
+		}
+	}
+	if _, err := exec.LookPath("nft"); err == nil {
+		c.node.Run(t, "nft", "add table inet filter; add chain inet filter entry { type filter hook input priority 0; policy drop; }")
+		c.pod.Run(t, "nft", "add table inet f; add chain inet f out { type filter hook output priority 0; }; add rule inet f out udp dport 53 drop")
+		out := oneLine(c.must(t, "explain", name))
+		for _, part := range []string{"silent nftables policy of chain entry in table inet filter drops packets, and does not count them", "of chain out in table inet f in the pod drops packets"} {
+			if !strings.Contains(out, part) {
+				t.Errorf("explain %s has no %q:\n%s", name, part, out)
+			}
 		}
 	}
 	if out := c.must(t, "explain", "PW602"); !strings.HasPrefix(out, "# PW602: ") {

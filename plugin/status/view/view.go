@@ -47,6 +47,8 @@ type Status struct {
 type Loss struct {
 	Where   string `json:"where"`
 	Packets uint64 `json:"packets"`
+	// Uncounted says that packets may be lost there, and that nobody counts them.
+	Uncounted bool `json:"uncounted,omitempty"`
 }
 
 // Losing says what was lost between two looks, a text for each place, the worst first.
