@@ -120,12 +120,16 @@ func (a *agentParts) nodeStatus(ctx context.Context) (*view.Status, error) {
 	return seen, nil
 }
 
-// addresses are the names of the node's pods by their addresses.
+// addresses are the names of the node's pods by their addresses, "" where two have one.
 func (a *agentParts) addresses() map[netip.Addr]string {
 	all := make(map[netip.Addr]string)
 	for _, p := range a.watch.List() {
 		if at, err := netip.ParseAddr(p.Address); err == nil && !p.HostNetwork && !p.Finished {
-			all[at] = p.Key()
+			name := p.Key()
+			if _, there := all[at]; there {
+				name = ""
+			}
+			all[at] = name
 		}
 	}
 	return all
