@@ -111,30 +111,60 @@ func TestPrivilegedInterruptedRunLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestPrivilegedShortWorkloads: those that can be short give their numbers.
-func TestPrivilegedShortWorkloads(t *testing.T) {
+// TestPrivilegedWorkloads: each kind gives its numbers, with what does not hurt one another in
+// one run.
+func TestPrivilegedWorkloads(t *testing.T) {
 	requireRoot(t)
-	for id, want := range map[string][]string{
-		"costs cost-cubic-4-egress/100M/podweir-strict": {
+	for id, tc := range map[string]struct {
+		mix  *spec.Mix // if it is not the cell's
+		want []string  // above 0
+	}{
+		"costs cost-cubic-4-egress/100M/podweir-strict": {want: []string{
 			"machine_cores_per_gbit", "packets_per_gbit_count", "timers_per_gbit_count", "sends_per_gbit_count",
+		}},
+		"costs tcp-1-cubic-egress/uncapped/unshaped":  {want: []string{"egress_goodput_bits_per_second"}},
+		"rivals tcp-1-bbr-ingress/20M/podweir-strict": {want: []string{"ingress_used_share", "ingress_worst_second_share"}},
+		"scale memory-8/100M/podweir-strict":          {want: []string{"memory_memlock_bytes", "add_rss_p50_bytes"}},
+		"scale pods-8-ingress/100G/podweir-strict":    {want: []string{"alone_light_cost_ns", "spread_heavy_cost_ns", "spread_heavy_sender_cost_ns"}},
+		"scale pods-1-ingress/uncapped/unshaped":      {want: []string{"spread_light_sender_cost_ns"}},
+		"loads load-call-03-ecn-8-ingress/10M/podweir-strict": {want: []string{
+			"bulk_marked_count", "bulk_round_trip_p50_ms", "bulk_fairness_share", "call_p50_ms",
+		}},
+		"loads load-pages-ingress/10M/podweir-flat": {
+			&spec.Mix{CallShare: 0.03, Fetch: true, Stream: true, Tunnel: true, VideoShare: 0.05, Bulk: []spec.Bulk{{Congestion: "cubic", Flows: 1}}},
+			[]string{"pages_requests_per_second", "stream_p99_ms", "stream_requests_per_second", "inner_call_p50_ms", "segment_mean_ms", "ingress_used_share"},
 		},
-		"costs tcp-1-cubic-egress/uncapped/unshaped":  {"egress_goodput_bits_per_second"},
-		"rivals tcp-1-bbr-ingress/20M/podweir-strict": {"ingress_used_share", "ingress_worst_second_share"},
-		"scale memory-8/100M/podweir-strict":          {"memory_memlock_bytes", "add_rss_p50_bytes"},
+		"loads load-pages-ingress/10M/podweir-strict": {
+			&spec.Mix{CallShare: 0.03, Flood: "udp", FloodTimes: 1.2, Bulk: []spec.Bulk{{Congestion: lab.QUIC, Flows: 1}}},
+			[]string{"bulk_least_share", "flood_share", "offered_bits_per_second"},
+		},
 	} {
 		profile, id, _ := strings.Cut(id, " ")
 		t.Run(strings.ReplaceAll(id, "/", " "), func(t *testing.T) {
 			r := cell(t, profile, id)
-			r.Cell.Workload.BulkSeconds = 2.5
+			w := &r.Cell.Workload
+			w.BulkSeconds = 2.5
+			if tc.mix != nil {
+				w.Mix = tc.mix
+			}
+			if w.Kind == spec.Pods {
+				w.Pods = min(w.Pods, 3)
+			}
 			into := &record.Sample{}
 			must.OK(t, New(root).Run(t.Context(), r, into))
-			for _, name := range want {
-				got, ok := into.Metrics[name]
-				if !ok || got <= 0 {
+			for _, name := range tc.want {
+				if got, ok := into.Metrics[name]; !ok || got <= 0 {
 					t.Errorf("%s = %v (%t), want more than 0", name, got, ok)
 				}
 			}
-			described(t, into)
+			for name := range into.Metrics {
+				if _, ok := record.Unit(name); !ok {
+					t.Errorf("%s does not end with a unit", name)
+				}
+			}
+			if got := left(t); len(got) > 0 {
+				t.Errorf("left behind: %v", got)
+			}
 		})
 	}
 }

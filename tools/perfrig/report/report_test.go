@@ -4,7 +4,6 @@
 package report
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 
@@ -208,18 +207,6 @@ func TestNotOfferedIsNotJudged(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("unshaped %.0f Mbit/s at 10M: %d bars, want %d", carried/1e6, got, want)
-		}
-	}
-}
-
-func TestTerminal(t *testing.T) {
-	var b bytes.Buffer
-	if missed, err := Terminal(&b, results()); err != nil || missed != 5 {
-		t.Errorf("Terminal = %d, %v, want the 5 bars that are missed", missed, err)
-	}
-	for _, want := range []string{"cilium (kernel lacks sch_fq)", "1.50 ms ±0.7%", "20.00 ms ±0.1%", "took up to 0.50", "MISS latency-egress/10M/podweir-strict"} {
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("the report lacks %q:\n%s", want, b.String())
 		}
 	}
 }
