@@ -91,7 +91,7 @@ image: ## Build the container image for amd64 and arm64 into bin/image, with SBO
 QUICK = vet+test-short+chart-render
 TEST  = setup tools check-generate lint+test-functional+test-kernels test-unit+chart-test+check-figures test-timed
 GATE  = test setup-cluster image+components+test-nested test-cluster,matrix-fast+test-kernels-rest test-coverage
-ALL   = setup tools runsc lint,lint-nested+chart-test-all check-generate test-unit+test-nested+check-figures \
+ALL   = setup tools runsc lint,lint-nested+chart-test check-generate test-unit+test-nested+check-figures \
 	test-functional+test-kernels test-timed test-coverage long-fuzz \
 	test-cluster matrix-all test-cilium check-image bench
 
@@ -162,11 +162,7 @@ test-nested: ## The same of the nested modules under e2e and tools, without the 
 
 .PHONY: chart-test
 chart-test: ## Lint and render the chart, hold it against its goldens, and check it as an EKS add-on.
-	cd tools/charttest && CGO_ENABLED=0 go test -short -timeout 10m ./...
-
-.PHONY: chart-test-all
-chart-test-all: chart-test ## The same, and with the programs of Helm 3 and Helm 4, which take minutes to compile.
-	cd tools/charttest && CGO_ENABLED=0 go test -timeout 20m ./...
+	cd tools/charttest && CGO_ENABLED=0 go test -timeout 10m ./...
 
 # The tag of a release, vX.Y.Z; "dry-run" takes the chart's version and the notes of
 # "Unreleased".
