@@ -44,10 +44,8 @@ type Cilium struct {
 	// WritesConf is the setting write-cni-conf-when-ready; without it the agent
 	// neither writes nor renames. Known only with Settings.
 	WritesConf string
-	// Settings says whether the agent's configuration was read, API whether it
-	// answered, Header whether the header that it compiles its programs with
-	// said what the others did not.
-	Settings, API, Header bool
+	// Settings says whether the agent's configuration was read, API whether it answered.
+	Settings, API bool
 }
 
 // The files of the agent's ConfigMap, as the Helm chart of v1.20.2 mounts it.
@@ -62,7 +60,6 @@ func (r *reader) cilium(ctx context.Context) {
 	if p := r.node.Process("cilium-agent"); p != nil {
 		r.ciliumSettings(c, "proc/"+p.PID+"/root/"+ciliumSettings+"/")
 	}
-	r.ciliumHeader(c)
 	before := r.opts.Before
 	if before == nil {
 		before = new(Cilium)
@@ -272,53 +269,10 @@ func (r *reader) ciliumSettings(c *Cilium, dir string) {
 	}
 }
 
-// ciliumNodeHeader is what the agent compiles its programs with: below the run
-// directory of its chart, which is on the node.
-const ciliumNodeHeader = "run/cilium/state/globals/node_config.h"
-
-// The defines that are read. 1.15.19 to 1.18.4 write all three, the last one
-// always; 1.19.0 no longer writes the last, and 1.20.2 none of them
-// (pkg/datapath/linux/config/config.go).
-const (
-	defineHostRouting    = "ENABLE_HOST_ROUTING"
-	defineEndpointRoutes = "ENABLE_ENDPOINT_ROUTES"
-	defineAlways         = "EPHEMERAL_MIN"
-)
-
 // StartTraces are the files, below the node's root, that a primary CNI's agent
 // rewrites when it starts. With other settings it may then get packets to pods
 // another way, which changes no file that the runtime reads.
-var StartTraces = []string{ciliumSocket[len("/var/"):], ciliumNodeHeader}
-
-// ciliumHeader reads, where no other source says it, which way the agent's programs
-// send packets. A define that is missing says something only in releases that
-// would have written it.
-func (r *reader) ciliumHeader(c *Cilium) {
-	if c.Routing != "" {
-		return
-	}
-	defined := map[string]bool{}
-	for line := range strings.Lines(r.text(ciliumNodeHeader)) {
-		if f := strings.Fields(line); len(f) > 1 && f[0] == "#define" {
-			defined[f[1]] = true
-		}
-	}
-	switch {
-	case defined[defineHostRouting]:
-		c.Routing = "BPF"
-	case defined[defineAlways]:
-		c.Routing = "Legacy"
-	default:
-		return
-	}
-	c.Header = true
-	if c.DatapathMode == "" && c.Routing == "Legacy" {
-		c.DatapathMode = "veth" // netkit needs BPF host routing
-	}
-	if c.EndpointRoutes == profiles.Unknown && (defined[defineAlways] || defined[defineEndpointRoutes]) {
-		c.EndpointRoutes = profiles.Is(defined[defineEndpointRoutes])
-	}
-}
+var StartTraces = []string{ciliumSocket[len("/var/"):], "run/cilium/state/globals/node_config.h"}
 
 // ciliumConf are the keys of cilium-cni's configuration that are read here.
 // A test in e2e/cilium compares their names with the real type.

@@ -134,16 +134,6 @@ func health115(routing string, endpointRoutes bool) map[string]string {
 	}
 }
 
-// nodeHeader is Cilium's node_config.h of 1.15.19 to 1.18.4, cut down; each
-// define more has a line.
-func nodeHeader(defines ...string) map[string]string {
-	text := "/*\n * FIXED CONFIG\n */\n#define CILIUM_IFINDEX 5\n#define EPHEMERAL_MIN 32768\n"
-	for _, d := range defines {
-		text += "#define " + d + " 1\n"
-	}
-	return map[string]string{"run/cilium/state/globals/node_config.h": text}
-}
-
 func TestProfile(t *testing.T) {
 	cilium := map[string]string{net + "05-cilium.conflist": list("cilium", "cilium-cni")}
 	aws := map[string]string{net + "10-aws.conflist": list("aws-cni", "aws-cni", "egress-cni", "portmap")}
@@ -184,11 +174,6 @@ func TestProfile(t *testing.T) {
 		"cilium 1.15, legacy":      {node: node{files: cilium, sockets: []string{socket}}, live: live{api: health115("Legacy", false)}, want: "cilium-legacy-routing"},
 		"cilium 1.15, BPF":         {node: node{files: cilium, sockets: []string{socket}}, live: live{api: health115("BPF", false)}, want: "cilium-legacy-tc"},
 		"cilium 1.15, routes":      {node: node{files: cilium, sockets: []string{socket}}, live: live{api: health115("Legacy", true)}, want: "cilium-endpoint-routes"},
-		"cilium, header, legacy":   {node: node{files: with(cilium, nodeHeader())}, want: "cilium-legacy-routing"},
-		"cilium, header, routes":   {node: node{files: with(cilium, nodeHeader("ENABLE_ENDPOINT_ROUTES"))}, want: "cilium-endpoint-routes"},
-		"cilium, header, BPF":      {node: node{files: with(cilium, nodeHeader("ENABLE_HOST_ROUTING"))}, want: "cilium", assumed: true},
-		"cilium, header of 1.20":   {node: node{files: with(cilium, map[string]string{"run/cilium/state/globals/node_config.h": "#define CILIUM_IFINDEX 5\n"})}, want: "cilium", assumed: true},
-		"cilium, API over header":  {node: node{files: with(cilium, nodeHeader()), sockets: []string{socket}}, live: live{api: health("BPF", "veth", "tcx")}, want: "cilium"},
 		"cilium, no answer":        {node: node{files: cilium, sockets: []string{socket}}, live: live{}, want: "cilium", assumed: true},
 		"cilium, old agent":        {node: node{files: cilium, sockets: []string{socket}}, live: live{api: health("", "veth", "")}, want: "cilium", assumed: true},
 		"cilium, nothing known":    {node: node{files: cilium}, want: "cilium", assumed: true},

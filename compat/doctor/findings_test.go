@@ -410,10 +410,6 @@ func neighbourFindings() []finding {
 		}, want: doctor.OK, seen: "share its limit"},
 		{name: "agent silent", code: "PW401", node: cilium, change: func(n *node) { n.live = agent{} }, want: doctor.Warn, seen: "only the agent's settings", fix: "mount /var/run/cilium"},
 		{name: "agent not there", code: "PW401", node: cilium, change: func(n *node) { n.live, n.sockets = agent{}, []string{"/x"} }, want: doctor.Warn, seen: "only the agent's settings", fix: "get pods --selector k8s-app=cilium"},
-		{name: "agent silent, header", code: "PW401", node: cilium, change: func(n *node) {
-			n.live = agent{}
-			n.files["run/cilium/state/globals/node_config.h"] = "#define ENABLE_HOST_ROUTING 1\n#define EPHEMERAL_MIN 32768\n"
-		}, want: doctor.Warn, seen: "by the header of its programs: datapath unknown, host routing BPF", fix: "mount /var/run/cilium"},
 		{name: "agent of 1.15", code: "PW401", node: cilium, change: func(n *node) { n.live = agent115 }, want: doctor.OK, seen: "Cilium 1.15.19: datapath veth, host routing Legacy, attach mode tc"},
 		{name: "agent says little", code: "PW401", node: cilium, change: func(n *node) { n.live = agent{health: `{}`} }, want: doctor.OK, seen: "host routing unknown"},
 		{name: "profile by 1.15", code: "PW109", node: cilium, change: func(n *node) { n.live = agent115 }, want: doctor.OK, seen: "Cilium, veth, legacy host routing"},

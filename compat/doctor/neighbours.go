@@ -24,10 +24,7 @@ func checkCiliumAPI(f *Facts) Finding {
 	if f.Node.Listens(ciliumSocket) == profiles.No {
 		fix = "kubectl --namespace kube-system get pods --selector k8s-app=cilium: no program listens on " + ciliumSocket
 	}
-	switch {
-	case c.Header:
-		return breaks("the agent does not answer; by the header of its programs: "+says, expected, fix, problems(f)...)
-	case c.Settings:
+	if c.Settings {
 		return breaks("only the agent's settings are readable: "+says, expected, fix, problems(f)...)
 	}
 	return breaks("neither the agent nor its settings can be read", "an answer on "+ciliumSocket, fix, problems(f)...)
