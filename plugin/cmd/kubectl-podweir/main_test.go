@@ -215,9 +215,9 @@ func TestPlan(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &one); err != nil || len(one.Pods) != 0 || len(one.Unlimited) != 6 || one.None != 3 {
 		t.Errorf("the plan of a namespace: %+v, %v", one, err)
 	}
-	f.down, f.old = []string{"n1"}, []string{"n2"}
+	f.down = []string{"n1"}
 	expect(t, f, []string{"plan"}, cluster.ExitUnknown, "2 of 3 nodes answered; 1 is unknown:", "UNKNOWN 1 node: n1", "would limit 4 pods",
-		"Nothing changes for 4 pods with limits that are enforced already.", "The agents of 1 node are of a release that does not report pods without a limit.", "1 of 3 nodes are unknown")
+		"Nothing changes for 4 pods with limits that are enforced already.", "1 of 3 nodes are unknown")
 }
 
 func TestErrorsSayWhatIsAccepted(t *testing.T) {

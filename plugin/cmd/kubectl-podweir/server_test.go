@@ -35,9 +35,8 @@ type fakeCluster struct {
 	// down are nodes whose agents cannot be reached, stuck those whose agents do not
 	// answer, sick those with a failed check and a pod that is not limited.
 	down, stuck, sick []string
-	// observed are nodes whose limits are observed; their first pod sends 25 Mbit/s, and
-	// old those of a release that does not tell of pods without a limit.
-	observed, old []string
+	// observed are nodes whose limits are observed; their first pod sends 25 Mbit/s.
+	observed []string
 	// grouped are nodes on which egress of team-a has a limit together.
 	grouped []string
 	// behind are nodes that an upgrade has not reached.
@@ -227,11 +226,9 @@ func (f *fakeCluster) answer(node string, look int) *cluster.Answer {
 	answer := &cluster.Answer{
 		Schema: cluster.Schema, Node: node, Version: "0.1.0", Status: state, Doctor: rep, DoctorTime: time.Now().Add(-time.Minute),
 	}
-	if !slices.Contains(f.old, node) {
-		answer.Unlimited = &cluster.Unlimited{None: map[string]int{"team-a": 2, "team-c": 1}, Pods: []cluster.UnlimitedPod{
-			{Pod: "team-c/host-" + node, Cause: "it has hostNetwork"}, {Pod: "team-c/left-" + node, LeftToOthers: true, Cause: "its egress is left to Cilium"},
-		}}
-	}
+	answer.Unlimited = &cluster.Unlimited{None: map[string]int{"team-a": 2, "team-c": 1}, Pods: []cluster.UnlimitedPod{
+		{Pod: "team-c/host-" + node, Cause: "it has hostNetwork"}, {Pod: "team-c/left-" + node, LeftToOthers: true, Cause: "its egress is left to Cilium"},
+	}}
 	if slices.Contains(f.behind, node) {
 		answer.Version, rep.Version = "0.0.9", "0.0.9"
 	}

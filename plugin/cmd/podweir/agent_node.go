@@ -4,9 +4,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -31,7 +29,6 @@ func (a *agentParts) checks() []serve.Check {
 	exclusive := serve.Check{Name: "exclusive", Err: a.waiting.problem}
 	return append([]serve.Check{exclusive}, a.waiting.unless([]serve.Check{
 		{Name: "node", Err: func() error { return a.node.problem() }},
-		{Name: "defaults", Err: a.defaults.problem},
 		{Name: "delivery", Err: a.deliveryProblem},
 		{Name: "api", Err: a.watch.Err},
 		{Name: "pass", Err: a.firstPass},
@@ -210,7 +207,7 @@ func (n *nodeCheck) look(ctx context.Context) {
 	n.mu.Lock()
 	n.rep, n.at = rep, now
 	n.mu.Unlock()
-	n.tell(rep, missingCapabilities(), n.deliveryProblem(), n.defaults.problem())
+	n.tell(rep, missingCapabilities(), n.deliveryProblem())
 }
 
 // last is what the doctor found last and when, nil if it has not looked yet.
@@ -301,43 +298,6 @@ func (n *nodeCheck) problem() error {
 		}
 	}
 	return all
-}
-
-// defaultsCheck tries the operator's defaults on this node: what the kernel lacks must
-// stop a rollout at the first node, and not be a line of log for each pod.
-type defaultsCheck struct {
-	*agentParts
-
-	mu    sync.Mutex
-	at    time.Time
-	entry json.RawMessage
-	found error
-}
-
-// tryAgain is how long an answer is good: a self-test of the kernel may fail for want of
-// memory, and probes ask every few seconds.
-const tryAgain = time.Minute
-
-// problem says which default no pod of this node can have.
-func (c *defaultsCheck) problem() error {
-	entry, err := c.netConf()
-	if err != nil {
-		return nil // the part "delivery" says it
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.at.IsZero() && time.Since(c.at) < tryAgain && bytes.Equal(entry, c.entry) {
-		return c.found
-	}
-	lacking, err := c.o.paths().Lacking(entry)
-	c.at, c.entry, c.found = time.Now(), entry, nil
-	switch {
-	case err != nil:
-		c.found = fmt.Errorf("the defaults were not tried: %w", err)
-	case len(lacking) > 0:
-		c.found = errors.New(strings.Join(lacking, "; ") + "; pods get what auto chooses. Change --default (chart: defaults)")
-	}
-	return c.found
 }
 
 // needed are the capabilities without which no pod can be shaped. What others

@@ -61,8 +61,6 @@ type agentParts struct {
 	entry       chan struct{}
 	onceDecided sync.Once
 
-	defaults *defaultsCheck
-
 	mu     sync.Mutex
 	passed bool
 }
@@ -83,7 +81,6 @@ func newParts(cmd *cobra.Command, o *options, log *slog.Logger) (*agentParts, er
 	a.makeReconciler()
 	a.makeEnforcement()
 	a.makeNRI()
-	a.defaults = &defaultsCheck{agentParts: a}
 	a.node = newNodeCheck(a)
 	a.waiting = &waiting{agentParts: a}
 	server, err := a.makeServer(cmd.Context())

@@ -281,29 +281,6 @@ func TestAnswerWithoutBPFFS(t *testing.T) {
 	}
 }
 
-// TestPrivilegedDefaultThatNoPodCanHave: a default that the kernel lacks stops a rollout,
-// since the agent is not ready and says why.
-func TestPrivilegedDefaultThatNoPodCanHave(t *testing.T) {
-	n := newTestNode(t)
-	n.write(t, "agent.yaml", "default: [queue=tbf]\n")
-	by := []string{"env", "PODWEIR_CONFIG=" + filepath.Join(n.root, "agent.yaml")}
-	a := n.startAs(t, by)
-	a.until(t, time.Minute, "the agent is ready", func() (bool, string) { return a.ready(t.Context()) })
-	a.end()
-
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	must.OK(t, err)
-	// A kernel that lacks TBF.
-	features := `{"boot":"` + strings.TrimSpace(string(boot)) + `","Prio":true,"HTB":true,"IFB":true,"tcx":true,"redirect":"bpf"}`
-	must.OK(t, os.WriteFile(filepath.Join(n.run, "features.json"), []byte(features), 0o600))
-	a = n.startAs(t, by)
-	const want = "not ready: defaults: not the queue tbf: the kernel lacks it"
-	a.until(t, time.Minute, "all parts but the defaults are ready", func() (bool, string) {
-		ok, text := a.ready(t.Context())
-		return !ok && strings.Contains(text, want) && strings.Count(text, "not ready: ") == 1, text
-	})
-}
-
 func TestLacks(t *testing.T) {
 	const net, sys = 1 << unix.CAP_NET_ADMIN, 1 << unix.CAP_SYS_ADMIN
 	for _, c := range []struct {

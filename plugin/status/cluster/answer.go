@@ -37,8 +37,7 @@ type Answer struct {
 	// says why.
 	Status *view.Status `json:"status,omitempty"`
 	Error  string       `json:"error,omitempty"`
-	// Unlimited are the pods of the node that podweir has no limit for, nil if the agent
-	// is of a release that does not tell.
+	// Unlimited are the pods of the node that podweir has no limit for, nil if Status is.
 	Unlimited *Unlimited `json:"unlimited,omitempty"`
 	// Doctor is what the doctor found at DoctorTime, nil if it has not looked yet.
 	Doctor     *doctor.Report `json:"doctor,omitempty"`

@@ -24,10 +24,8 @@ type Plan struct {
 	Limited int `json:"limited"`
 	// Unlimited request a limit and have none, with the node in front of the others.
 	Unlimited []PlannedUnlimited `json:"unlimited"`
-	// None is how many pods request no limit, Untold how many nodes do not tell of pods
-	// without a limit.
-	None   int `json:"none"`
-	Untold int `json:"untold,omitempty"`
+	// None is how many pods request no limit.
+	None int `json:"none"`
 
 	nodes *Nodes
 }
@@ -152,7 +150,6 @@ func planned(node, pod string, l *view.Limit, rates []view.PodRate) PlannedDirec
 func (p *Plan) addUnlimited(n *Node, namespace string, of func(string) bool) {
 	u := n.Answer.Unlimited
 	if u == nil {
-		p.Untold++
 		return
 	}
 	for name, pods := range u.None {
@@ -213,9 +210,6 @@ func (p *Plan) Text(all bool) string {
 	b.WriteString(nobody.text("NO LIMIT", "pod"))
 	if p.None > 0 {
 		b.WriteString(view.Paragraph("", count(p.None, "pod")+" without a requested limit would have none.", 0))
-	}
-	if p.Untold > 0 {
-		b.WriteString(view.Paragraph("", fmt.Sprintf("The agents of %s are of a release that does not report pods without a limit.", count(p.Untold, "node")), 0))
 	}
 	return b.String()
 }
