@@ -79,8 +79,8 @@ REVISION ?= $(shell git rev-parse HEAD 2>/dev/null)
 image: ## Build the container image for amd64 and arm64 into bin/image, with SBOMs; load it if docker runs.
 	for arch in amd64 arm64; do GOARCH=$$arch $(GO_BUILD) -o bin/image/$$arch/ ./plugin/cmd/podweir ./plugin/cmd/podweir-cni; done
 	CGO_ENABLED=0 go build -trimpath -o bin/tools/image ./tools/image
-	bin/tools/image -version '$(VERSION)' -revision '$(REVISION)' -created $(CREATED) -reference '$(IMAGE)' >bin/image/digest.new
-	mv bin/image/digest.new bin/image/digest && cat bin/image/digest
+	digest=$$(bin/tools/image -version '$(VERSION)' -revision '$(REVISION)' -created $(CREATED) -reference '$(IMAGE)') && \
+		echo "$$digest" | tee bin/image/digest
 	if docker info >/dev/null 2>&1; then docker load -i bin/image/podweir-docker.tar; fi
 
 ##@ Check
@@ -90,7 +90,7 @@ image: ## Build the container image for amd64 and arm64 into bin/image, with SBO
 # compiles beside what waits, and nothing beside what measures. Which tests a tier has, the tests say (plugin/testutil/mark).
 QUICK = vet+test-short+chart-render
 TEST  = setup tools check-generate lint+test-functional+test-kernels test-unit+chart-test+check-figures test-timed
-GATE  = test setup-cluster image+components+test-nested test-cluster,matrix-fast+test-kernels-rest test-coverage
+GATE  = test setup-cluster image+components+test-nested test-cluster+matrix-fast+test-kernels-rest test-coverage
 ALL   = setup tools runsc lint,lint-nested+chart-test check-generate test-unit+test-nested+check-figures \
 	test-functional+test-kernels test-timed test-coverage long-fuzz \
 	test-cluster matrix-all test-cilium check-image bench
