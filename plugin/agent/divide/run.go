@@ -28,7 +28,7 @@ const longHeld = 10 * time.Minute
 // called once for a group that has been at its limit for ten minutes; it may be nil.
 func Run(ctx context.Context, paths engine.Paths, log *slog.Logger, onHeld func(*mailbox.Group)) error {
 	r := &running{
-		paths: paths, log: log, onHeld: onHeld, loop: New(log),
+		paths: paths, clock: mailbox.NewClock(), log: log, onHeld: onHeld, loop: New(log),
 		known: make(map[attach.ID]*joined), groups: make(map[key]*mailbox.Group), dropped: make(map[ceiling]drops),
 	}
 	defer r.end()
@@ -56,6 +56,7 @@ func Run(ctx context.Context, paths engine.Paths, log *slog.Logger, onHeld func(
 
 type running struct {
 	paths engine.Paths
+	clock *mailbox.Clock
 	log   *slog.Logger
 	loop  *Loop
 	node  *engine.Node

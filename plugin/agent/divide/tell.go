@@ -39,7 +39,7 @@ func (r *running) tell(now time.Time) {
 			}
 			r.drop(g, ceiling{k, limit}, drops{packets, bytes})
 		}
-		all = append(all, *g)
+		all = append(all, *r.shown(g))
 	}
 	r.reportHeld(now, passed)
 	slices.SortFunc(all, func(a, b mailbox.Group) int {
@@ -67,9 +67,18 @@ func (r *running) drop(g *mailbox.Group, c ceiling, now drops) {
 func (r *running) reportHeld(now time.Time, passed time.Duration) {
 	for _, g := range r.groups {
 		if r.onHeld != nil && longHeldNow(g, now, passed) {
-			r.onHeld(g)
+			r.onHeld(r.shown(g))
 		}
 	}
+}
+
+// shown is a group with its time by the node's clock as it is now.
+func (r *running) shown(g *mailbox.Group) *mailbox.Group {
+	told := *g
+	if !told.AtLimitSince.IsZero() {
+		told.AtLimitSince = r.clock.Of(told.AtLimitSince)
+	}
+	return &told
 }
 
 // limits are those that queues joined the group with, each of which has a ceiling.

@@ -23,7 +23,7 @@ func TestSumOfAGroup(t *testing.T) {
 	queue := func(pod string) *engine.Share {
 		return &engine.Share{Namespace: "batch", Pod: "batch/" + pod, Direction: terms.Egress, Group: 80_000_000}
 	}
-	r := &running{known: map[attach.ID]*joined{
+	r := &running{clock: mailbox.NewClock(), known: map[attach.ID]*joined{
 		{ContainerID: "1"}: {shares: map[string]*engine.Share{"one": queue("one")}},
 		// A second network of the pod.
 		{ContainerID: "1", IfName: "net1"}: {shares: map[string]*engine.Share{"one too": queue("one")}},

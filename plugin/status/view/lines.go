@@ -220,7 +220,7 @@ func (n *Status) next() string {
 		}
 	}
 	text := "No limit is at work now: what is slow or lost is not podweir. "
-	if !dropped {
+	if !dropped && !since.After(n.Time) { // else the clock was set back
 		text = "Limits idle since " + since.UTC().Format(time.RFC3339) + ": what is slow or lost is not podweir. "
 	}
 	if len(n.Losing) > 0 {

@@ -269,6 +269,7 @@ func TestStatusWhenPodweirIsNotTheCause(t *testing.T) {
 		want string
 	}{
 		"idle":           {looks(idle, []uint64{0}, []uint64{0}), "Limits idle since " + attached.Format(time.RFC3339) + ": what is slow or lost is not podweir. Next: podweir explain"},
+		"the clock was set back": {looks(func(i int, l *view.Limit) { idle(i, l); l.Attached = now.Add(time.Hour) }, one, one), "No limit is at work now"},
 		"dropped before": {looks(func(_ int, l *view.Limit) { l.Drops = 3 }, one, one), "No limit is at work now: what is slow or lost is not podweir. Next:"},
 		"at its limit":   {looks(idle, []uint64{625_000}, []uint64{625_000}), ""},
 		"past its limit": {looks(idle, []uint64{9e6}, []uint64{0}), ""},
