@@ -268,12 +268,12 @@ func TestStatusWhenPodweirIsNotTheCause(t *testing.T) {
 		n    *view.Status
 		want string
 	}{
-		"idle":           {looks(idle, []uint64{0}, []uint64{0}), "Limits idle since " + attached.Format(time.RFC3339) + ": what is slow or lost is not podweir. Next: podweir explain"},
+		"idle":                   {looks(idle, []uint64{0}, []uint64{0}), "Limits idle since " + attached.Format(time.RFC3339) + ": what is slow or lost is not podweir. Next: podweir explain"},
 		"the clock was set back": {looks(func(i int, l *view.Limit) { idle(i, l); l.Attached = now.Add(time.Hour) }, one, one), "No limit is at work now"},
-		"dropped before": {looks(func(_ int, l *view.Limit) { l.Drops = 3 }, one, one), "No limit is at work now: what is slow or lost is not podweir. Next:"},
-		"at its limit":   {looks(idle, []uint64{625_000}, []uint64{625_000}), ""},
-		"past its limit": {looks(idle, []uint64{9e6}, []uint64{0}), ""},
-		"lost by a rule": {losing(looks(idle, one, one)), "is not podweir. Packets are lost elsewhere on this node: nftables rule 3: 5 packets just now, 7 in all."},
+		"dropped before":         {looks(func(_ int, l *view.Limit) { l.Drops = 3 }, one, one), "No limit is at work now: what is slow or lost is not podweir. Next:"},
+		"at its limit":           {looks(idle, []uint64{625_000}, []uint64{625_000}), ""},
+		"past its limit":         {looks(idle, []uint64{9e6}, []uint64{0}), ""},
+		"lost by a rule":         {losing(looks(idle, one, one)), "is not podweir. Packets are lost elsewhere on this node: nftables rule 3: 5 packets just now, 7 in all."},
 		"lost in many places": {func() *view.Status {
 			n := looks(idle, one, one)
 			n.Losing = view.Losing(nil, []view.Loss{{Where: "a", Packets: 1}, {Where: "b", Packets: 2}, {Where: "c", Packets: 2}, {Where: "nftables rule 3", Packets: 9}, {Where: "d", Packets: 0}})
