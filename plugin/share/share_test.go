@@ -263,6 +263,45 @@ func TestChangesOfABurst(t *testing.T) {
 	}
 }
 
+// A class of HTB owes time, at the share that it had when the packet left: a pod that begins at a tiny share would wait for
+// that long after its share rose. So small limits are used, too.
+func TestSmallLimitIsUsed(t *testing.T) {
+	t.Parallel()
+	const frame = 1442.0
+	for _, small := range []units.BitRate{10_000_000, 50_000_000} {
+		for phase := range 5 {
+			g, last := share.New(small), 10*inSecond
+			queues := make([]*queue, 5)
+			for i := range queues {
+				queues[i] = &queue{Member: &share.Member{}}
+				g.Join(queues[i].Member)
+			}
+			for n := range last {
+				if n%perTick == 0 {
+					for _, q := range queues {
+						q.Saw(units.Bytes(q.sent), units.Bytes(q.waiting))
+					}
+					g.Divide(time.Hour + time.Duration(n)*step)
+				}
+				queues[0].waiting = 50_000
+				if (n+4*phase)%240 < 40 {
+					queues[1].waiting += float64(small.ByteRate().Bytes(step))
+				}
+				for _, q := range queues {
+					for q.credit = min(q.credit+step, bucket); q.waiting >= frame && q.credit >= 0; q.sent += frame {
+						q.waiting -= frame
+						q.credit -= time.Duration(frame / float64(q.Share) * float64(time.Second))
+					}
+				}
+			}
+			used := (queues[0].sent + queues[1].sent) / float64(small.ByteRate().Bytes(time.Duration(last)*step))
+			if t.Logf("%.4f of %v used", used, small); used < 0.97 || used > 1.01 {
+				t.Errorf("%.4f of %v used, want 0.97 to 1.01", used, small)
+			}
+		}
+	}
+}
+
 // Pods with brief bursts keep a share for the next burst. Soon after the last burst others have it.
 func TestBriefBurstsEnd(t *testing.T) {
 	t.Parallel()
