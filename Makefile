@@ -90,7 +90,7 @@ image: ## Build the container image for amd64 and arm64 into bin/image, with SBO
 # compiles beside what waits, and nothing beside what measures. Which tests a tier has, the tests say (plugin/testutil/mark).
 QUICK = vet+test-short+chart-render
 TEST  = setup tools check-generate lint+test-functional+test-kernels test-unit+chart-test+check-figures test-timed
-GATE  = test setup-cluster image+components+test-nested test-cluster+matrix-fast+test-kernels-rest test-coverage
+GATE  = test setup-cluster image+components+test-nested test-cluster,matrix-fast+test-kernels-rest test-coverage
 ALL   = setup tools runsc lint,lint-nested+chart-test check-generate test-unit+test-nested+check-figures \
 	test-functional+test-kernels test-timed test-coverage long-fuzz \
 	test-cluster matrix-all test-cilium check-image bench
