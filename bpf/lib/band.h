@@ -80,7 +80,9 @@ static __always_inline int band_classify(struct __sk_buff *skb)
 		skb->priority = band_priority(work.cfg, disposition);
 		skb->tc_classid = band_class(work.cfg, disposition);
 	}
-	verdict_count(work.state, disposition, work.bytes);
+	verdict_count_own(work.state, disposition, work.bytes);
+	/* Or the compiler keeps where that field is, and the verifier reads a context from its beginning alone. */
+	asm volatile("" : "+r"(skb));
 	return verdict_is_drop(disposition) && !skb->tc_classid ? PW_DROP : PW_OWN_CLASS;
 }
 
