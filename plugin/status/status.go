@@ -128,8 +128,8 @@ type Direction struct {
 	// within the limit or past it; a packet of many segments counts with one header.
 	DeviceBytes uint64 `json:"deviceBytes,omitempty"`
 
-	// passing is DeviceBytes, and how much of that went through podweir.
-	passing view.Passing
+	// passing is DeviceBytes, and how much of that went through podweir, by each counter of [Direction.Seen].
+	passing []view.Passing
 
 	// CountersErr says why Counters could not be read; Notes have it too.
 	CountersErr error `json:"-"`
@@ -402,13 +402,13 @@ func attachment(node *engine.Node, queues *engine.Queues, r *apply.Record) Attac
 	if after, err := node.Carried(&now); err == nil && deviceErr == nil {
 		for i := range a.Directions {
 			d := &a.Directions[i]
-			d.passing.Device = [2]uint64{before.SentBytes, after.SentBytes}
+			device := [2]uint64{before.SentBytes, after.SentBytes}
 			if d.Direction.Is == terms.Ingress {
-				d.passing.Device = [2]uint64{before.ReceivedBytes, after.ReceivedBytes}
+				device = [2]uint64{before.ReceivedBytes, after.ReceivedBytes}
 			}
-			d.DeviceBytes = d.passing.Device[0]
-			if all := d.Seen(); len(all) > 0 {
-				d.passing.Seen = &[2]uint64{all[0], all[0]}
+			d.DeviceBytes = device[0]
+			for _, seen := range d.Seen() {
+				d.passing = append(d.passing, view.Passing{Device: device, Seen: &[2]uint64{seen, seen}})
 			}
 		}
 	}
@@ -423,15 +423,15 @@ func seeAgain(node *engine.Node, all []Attachment) {
 		a := &all[i]
 		for j := range a.Directions {
 			d := &a.Directions[j]
-			if d.Qdisc == nil || d.Side.Is != terms.SideHost || d.Direction.Is != terms.Ingress || d.passing.Seen == nil {
+			if d.Qdisc == nil || d.Side.Is != terms.SideHost || d.Direction.Is != terms.Ingress || len(d.passing) == 0 {
 				continue
 			}
 			now := *a.record
 			now.Interface = a.Interface
 			if q, err := queues.Statistics(&now, d.Side.Is); err == nil {
-				d.passing.Seen[1] = q.Bytes
+				d.passing[0].Seen[1] = q.Bytes // the queue is the first
 			} else {
-				d.passing.Seen = nil
+				d.passing = nil
 			}
 		}
 	}

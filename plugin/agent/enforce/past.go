@@ -60,7 +60,7 @@ func (w *Watcher) passing(pods []reconcile.PodState) {
 	news := false
 	for i, read := range w.counters.Passing(limits) {
 		p, now := left[keyOf(limits[i])], time.Now().UTC().Round(time.Second)
-		if n := least(p.was, read); n > 0 && !disturbed[i] {
+		if n := view.Least(p.was, read); n > 0 && !disturbed[i] {
 			news = true
 			p.PastBytes, p.PastLast = p.PastBytes+n, now
 			if p.PastSince.IsZero() {
@@ -84,19 +84,6 @@ func (w *Watcher) begin(l *reconcile.KeptLimit) *past {
 		p.Past = w.before[at]
 	}
 	return p
-}
-
-// least is what went past by the counter that saw most: one that began again, or that packets
-// did not come to for a moment, is believed less than the other.
-func least(was, is []view.Passing) uint64 {
-	if len(was) == 0 || len(was) != len(is) {
-		return 0
-	}
-	n := is[0].Past(&was[0])
-	for i := range is {
-		n = min(n, is[i].Past(&was[i]))
-	}
-	return n
 }
 
 // recordPast leaves a record for status. That it cannot be is logged.

@@ -104,7 +104,7 @@ type PodRate struct {
 
 	terms.Limit
 	// PastBitsPerSecond is what the pod's device carried past podweir, 0 if that is next to
-	// nothing or not known; see [Passing.Past].
+	// nothing or not known; see [Least].
 	PastBitsPerSecond float64 `json:"pastBitsPerSecond,omitempty"`
 	// Drops are packets since the pod was attached.
 	Drops uint64 `json:"drops,omitempty"`
@@ -185,7 +185,7 @@ func Rates(before, now *Status) []PodRate {
 			}
 			seconds := between(before, now, was, l)
 			rate := podRate(p.Pod, l, &was.Counters, seconds)
-			rate.PastBitsPerSecond = 8 * float64(l.Passing.Past(&was.Passing)) / seconds
+			rate.PastBitsPerSecond = 8 * float64(Least(was.Passing, l.Passing)) / seconds
 			if !p.State.AsWanted() {
 				rate.State = p.State
 			}
@@ -233,6 +233,19 @@ func (is *Passing) Past(was *Passing) uint64 {
 		return 0
 	}
 	return carried - seen
+}
+
+// Least is [Passing.Past] by the counter of podweir's that saw most: one that began again, or that packets did not come to
+// for a moment, is believed less than another. The counters come in the same order in both lists.
+func Least(was, is []Passing) uint64 {
+	if len(was) == 0 || len(was) != len(is) {
+		return 0
+	}
+	n := is[0].Past(&was[0])
+	for i := range is {
+		n = min(n, is[i].Past(&was[i]))
+	}
+	return n
 }
 
 func podRate(pod string, l *Limit, was *Counters, seconds float64) PodRate {

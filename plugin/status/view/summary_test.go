@@ -179,7 +179,7 @@ func looks(change func(pod int, l *view.Limit), carried, seen []uint64) *view.St
 			both := [2]uint64{sum, sum}
 			l := view.Limit{
 				Interface: "eth0", Limit: limitOf(terms.Egress, 10e6),
-				Passing: view.Passing{Seen: &both, Device: [2]uint64{1e9 + carried[i]*part, 1e9 + carried[i]*part}}, Counters: view.Counters{SentBytes: sum},
+				Passing: []view.Passing{{Seen: &both, Device: [2]uint64{1e9 + carried[i]*part, 1e9 + carried[i]*part}}}, Counters: view.Counters{SentBytes: sum},
 			}
 			change(i, &l)
 			n.Pods = append(n.Pods, view.Pod{Pod: fmt.Sprintf("ns/pod-%02d", i), State: view.Limited, Limits: []view.Limit{l}})
@@ -658,5 +658,28 @@ func TestNothingGoesPastBetweenTwoReadings(t *testing.T) {
 	is.Seen[1] = 1_700_000
 	if n := is.Past(&was); n != 300_000 {
 		t.Errorf("%d bytes went past a queue that let out 700,000 of 1,000,000, want 300,000", n)
+	}
+}
+
+// A queue that is made again in between counts from zero. Its program goes on, and is believed.
+func TestNothingGoesPastAQueueThatIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	look := func(device, queue, program uint64) *view.Status {
+		d := [2]uint64{device, device}
+		return &view.Status{Time: now, Pods: []view.Pod{{Pod: "ns/web", Limits: []view.Limit{{
+			Interface: "eth0", Passing: []view.Passing{{Device: d, Seen: &[2]uint64{queue, queue}}, {Device: d, Seen: &[2]uint64{program, program}}},
+		}}}}}
+	}
+	before := look(1_000_000, 1_000_000, 1_000_000)
+	for name, tt := range map[string]struct {
+		now  *view.Status
+		past bool
+	}{
+		"made again": {look(5_000_000, 3_900_000, 5_000_000), false},
+		"past both":  {look(5_000_000, 1_100_000, 1_100_000), true},
+	} {
+		if got := view.Rates(before, tt.now)[0].PastBitsPerSecond; got > 0 != tt.past {
+			t.Errorf("%s: %.0f bit/s went past, want any: %v", name, got, tt.past)
+		}
 	}
 }

@@ -135,7 +135,7 @@ type Limit struct {
 	Attached time.Time `json:"attached,omitzero"`
 	// Read is when the counters were read, zero for the time of the node.
 	Read    time.Time `json:"-"`
-	Passing `json:"-"`
+	Passing []Passing `json:"-"`
 	terms.Past
 	Reached
 	Counters
