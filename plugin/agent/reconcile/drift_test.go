@@ -96,6 +96,27 @@ func TestPrivilegedMTURaised(t *testing.T) {
 	})
 }
 
+// Whoever changes the MTU again and again does not take the limit away.
+func TestPrivilegedMTUChangesAreNoFight(t *testing.T) {
+	testutil.RequireQdisc(t, "tbf")
+	n := newNode(t)
+	p := n.newPod(t)
+	p.annotate(both("8M", "8M"))
+	a := n.start(t, never)
+	a.has(t, p, 2)
+	for _, mtu := range []string{"60000", "1500", "60000", "1500", "60000"} {
+		before := a.state(p).At
+		n.Run(t, "ip", "link", "set", p.host.Name, "mtu", mtu)
+		p.ns.Run(t, "ip", "link", "set", "eth0", "mtu", mtu)
+		testutil.Eventually(t, soon, "the queue fits an MTU of "+mtu, func() bool {
+			return a.state(p).At.After(before) && len(p.attachment(t).Drift) == 0
+		})
+	}
+	if s := a.state(p); len(s.Tampered) > 0 {
+		t.Errorf("tampered: %+v, want nothing", s.Tampered)
+	}
+}
+
 // listen opens a socket on the node's end.
 func (p *pod) listen(t *testing.T) net.PacketConn {
 	t.Helper()

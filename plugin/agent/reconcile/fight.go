@@ -119,11 +119,27 @@ func (l *look) drift(id attach.ID, plan []attach.Action) {
 		if i < 0 || plan[i].State != nil && plan[i].State.Params.Observes() {
 			continue // without a limit in force there is nothing to fight for
 		}
+		if resized(plan, d) {
+			continue
+		}
 		inPod := slices.ContainsFunc(plan, func(a attach.Action) bool { return a.Direction == d && a.InPod() })
 		state := plan[i].State
 		exposed := state == nil || !state.Params.Ceiling
 		l.fightOf(l.key, id, d).mended(now, plan[i].String(), inPod, exposed)
 	}
+}
+
+// resized says that a plan gives what a direction has other sizes and does nothing else, as after a change of the MTU.
+// What is in the slot nobody but podweir writes: if that differs, podweir wants another one.
+func resized(plan []attach.Action, d terms.Direction) bool {
+	of := func(is func(attach.ActionKind) bool) func(attach.Action) bool {
+		return func(a attach.Action) bool { return a.Direction == d && is(a.Kind) }
+	}
+	update := of(func(k attach.ActionKind) bool { return k == attach.UpdateDataplane })
+	more := of(func(k attach.ActionKind) bool {
+		return k != attach.UpdateDataplane && k != attach.ChangeTree && k != attach.LimitOffload && k != attach.PaceTCP
+	})
+	return slices.ContainsFunc(plan, update) && !slices.ContainsFunc(plan, more)
 }
 
 // stateOf is what is remembered of a key.
