@@ -102,6 +102,12 @@ func TestPrivilegedValuesOfBeforeALostRecord(t *testing.T) {
 	if got := p.former(t); got != before {
 		t.Errorf("without limits: %+v, want %+v as before", got, before)
 	}
+	lose(both(conf{"egressRate": "100M"}))
+	p.must(t, "ADD", p.conf(conf{"ingressRate": "100M"}))
+	if got := p.former(t).pacing; got != before.pacing {
+		t.Errorf("after one direction at 100M the pod's sysctls are %v, want %v as before", got, before.pacing)
+	}
+	p.must(t, "ADD", p.conf(nil))
 	lose(both(nil))
 	p.must(t, "ADD", p.conf(conf{"ingressRate": "100M"}))
 	if got := p.former(t).gso; got != before.gso || strings.Contains(p.ns.Run(t, "tc", "qdisc", "show", "dev", "eth0"), "tbf") {
@@ -112,18 +118,21 @@ func TestPrivilegedValuesOfBeforeALostRecord(t *testing.T) {
 	if got := p.former(t); got != before {
 		t.Errorf("after one direction, without limits: %+v, want %+v as before", got, before)
 	}
-	lose(both(nil))
-	p.must(t, "DEL", p.conf(nil))
-	if got := p.former(t); got != before {
-		t.Errorf("after DEL: %+v, want %+v as before", got, before)
-	}
-	lose(both(nil))
-	p.onNode(t, func(node *engine.Node) error {
-		_, err := node.RemoveLost(t.Context())
-		return err
-	})
-	if got := p.former(t); got != before {
-		t.Errorf("after gc: %+v, want %+v as before", got, before)
+	for _, rate := range []string{"10M", "100M"} { // by the device, by sysctls
+		at := both(conf{"egressRate": rate})
+		lose(at)
+		p.must(t, "DEL", p.conf(nil))
+		if got := p.former(t); got != before {
+			t.Errorf("%s: after DEL: %+v, want %+v as before", rate, got, before)
+		}
+		lose(at)
+		p.onNode(t, func(node *engine.Node) error {
+			_, err := node.RemoveLost(t.Context())
+			return err
+		})
+		if got := p.former(t); got != before {
+			t.Errorf("%s: after gc: %+v, want %+v as before", rate, got, before)
+		}
 	}
 }
 
@@ -132,6 +141,7 @@ type former struct {
 	gso     [2]uint32
 	lengths [2]int
 	clsact  [2]bool
+	pacing  string
 }
 
 func (p *pod) former(t *testing.T) former {
@@ -142,7 +152,7 @@ func (p *pod) former(t *testing.T) former {
 	}
 	return former{
 		gso: [2]uint32{dev.GSOMaxSize, dev.GSOIPv4MaxSize}, lengths: [2]int{dev.TxQueueLen, host.TxQueueLen},
-		clsact: [2]bool{has(p.ns, "eth0"), has(p.node.NetNS, host.Name)},
+		clsact: [2]bool{has(p.ns, "eth0"), has(p.node.NetNS, host.Name)}, pacing: fmt.Sprint(p.pacing(t)),
 	}
 }
 

@@ -285,7 +285,7 @@ func (k *kernel) observe(r *apply.Record) (*attach.Observed, error) {
 // observePacing reads by what TCP in the pod sizes its packets, for whoever changes it, did, or may have
 // lost the record of that. Files in another namespace take 4 % of an ADD.
 func (k *kernel) observePacing(r *apply.Record, obs *attach.Observed) error {
-	lost := r.Config.Egress != nil && len(r.Choices) == 0 && obs.Device(terms.SidePod).OwnTree
+	lost := len(r.Choices) == 0 && obs.Device(terms.SidePod).OwnTree
 	if !lost && !r.Config.MayPace() && r.Choices[terms.Egress].Pacing == nil {
 		return nil
 	}
