@@ -246,13 +246,6 @@ func queueNotices() []notice {
 			dry: []string{"would repair ingress change-queue"}, repair: []string{"repaired ingress change-queue"}, after: same, then: inOrder,
 		},
 		{
-			name: "a filter of the pod's sends packets past the classes of its share", conf: inGroup(flat), needs: []string{"htb"},
-			make:  inPod("sh", "-c", "h="+rootOf("eth0")+"; tc filter add dev eth0 parent $h pref 1 protocol all u32 match u32 0 0 classid ${h}0"),
-			truth: unlimited + ", " + limited, check: []string{"filter at preference 1 on podweir's queue"},
-			status: []string{"DIFFERS default/web", "egress build-queue", "filter at preference 1 on podweir's queue"}, doctor: "PW602 PW614",
-			dry: []string{"would repair egress"}, repair: []string{"repaired egress"}, after: same, then: inOrder,
-		},
-		{
 			name: "a filter of the pod's comes ahead of podweir's on its queue", conf: inGroup(nil), needs: []string{"htb"},
 			make:  inPod("sh", "-c", "h="+rootOf("eth0")+"; tc filter add dev eth0 parent $h pref 1 handle 2 protocol all bpf bytecode '1,6 0 0 4294967295' classid ${h}0"),
 			truth: unlimited + ", " + limited, check: []string{"filter at preference 1 on podweir's queue"},
