@@ -13,7 +13,7 @@
 //     One that sends in bursts of a tick or two, with pauses as brief, gets what it needs on
 //     average: shares that follow such bursts always come too late.
 //   - A member that sends nothing keeps a small share, so that its next packet does not wait
-//     for a tick. These shares come on top, a tenth of the limit for all members together, or up to half of a small one.
+//     for a tick. These shares come on top, a tenth of the limit for all members together, or up to a quarter of a small one.
 //   - A ledger holds what the limit allowed and was not sent. What was sent beyond the limit
 //     is taken off the next shares, what was not is added to them, up to a bound.
 package share
@@ -39,7 +39,7 @@ const (
 	// But a parked share lets out parkedFrame, a full frame each 10 ms, unless all of them together would have more than a
 	// parkedMostPart-th of the limit. A class of HTB owes for a packet in time, at the share that it had then: who
 	// begins at less would send nothing for longer than a tick although its share has risen.
-	parkedFrame, parkedMostPart = units.ByteRate(151_400), 2
+	parkedFrame, parkedMostPart = units.ByteRate(151_400), 4
 	// settling is how long the ledger takes to come to zero. The longer, the less a credit is
 	// seen in a tenth of a second, and the longer the group pays for what it had too much.
 	settling = 100 * time.Millisecond
