@@ -107,8 +107,9 @@ type Attachment struct {
 	Drift []string
 	// Failure says why the pod is not shaped though it has a limit.
 	Failure string
-	// ContainerID is the runtime's.
-	ContainerID string
+	// ContainerID is the runtime's, but where it was made by hand: then ByHandIn is the path of
+	// the pod's network namespace.
+	ContainerID, ByHandIn string
 	// Gone says that the pod's interface is gone, or that it is not known: then Lost
 	// names what no record tells of, or Left what still exists of the interface.
 	Gone       bool

@@ -241,7 +241,8 @@ func (f *Facts) heard(s *Sandbox) (known, failure bool, missing []terms.Misspelt
 	for i := range f.Attached {
 		a := &f.Attached[i]
 		// What the agent could not limit has the pod's name alone.
-		if a.ContainerID != s.ContainerID && (a.Failure == "" || a.Pod != s.Pod) {
+		byHand := a.ByHandIn != "" && a.ByHandIn == s.NetNS
+		if a.ContainerID != s.ContainerID && !byHand && (a.Failure == "" || a.Pod != s.Pod) {
 			continue
 		}
 		known, failure = true, failure || a.Failure != ""

@@ -318,6 +318,10 @@ func besideFindings() []finding {
 		}, want: doctor.Warn, seen: "default/asks, whose annotation is misspelt: x-rate, did you mean"},
 		{name: "a pod that misspelt it for one direction", code: "PW605", node: aws, change: limitedIn(terms.Egress), want: doctor.Warn, seen: "default/asks, whose annotation is misspelt: x-rate, did you mean y-rate?", fix: "correct the annotations"},
 		{name: "a pod that misspelt what it has by a default", code: "PW605", node: aws, change: limitedIn(terms.Ingress), want: doctor.OK, seen: "1 of 1"},
+		{name: "a pod that is limited by hand", code: "PW605", node: aws, change: func(n *node) {
+			asking(doctor.Sandbox{Asks: tenM, NetNS: "/run/netns/x"})(n)
+			n.kernel.attached = []doctor.Attachment{{Pod: "podweir-manual/netns-1", ContainerID: "netns-1", ByHandIn: "/run/netns/x", Limit: limitOf(terms.Egress, 0, terms.QueueTBF)}}
+		}, want: doctor.OK, seen: "1 of 1"},
 		{name: "a pod whose limits are left to others", code: "PW605", node: aws, change: asking(doctor.Sandbox{Asks: tenM, Left: true}), want: doctor.OK, seen: "0 of 1"},
 		{name: "a pod that asks for nothing", code: "PW605", node: aws, change: func(n *node) {
 			asking(doctor.Sandbox{})(n)

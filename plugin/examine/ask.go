@@ -311,7 +311,7 @@ func known(rep *status.Report) []doctor.Attachment {
 	all := failures(rep)
 	for i := range rep.Attachments {
 		a := &rep.Attachments[i]
-		one := doctor.Attachment{Pod: a.Name(), ContainerID: a.ID.ContainerID, Young: len(a.Directions) == 0}
+		one := doctor.Attachment{Pod: a.Name(), ContainerID: a.ID.ContainerID, ByHandIn: byHandIn(a), Young: len(a.Directions) == 0}
 		for j := range max(len(a.Directions), 1) {
 			if !one.Young {
 				one.Direction = a.Directions[j].Direction

@@ -185,6 +185,14 @@ func failures(rep *status.Report) []doctor.Attachment {
 	return out
 }
 
+// byHandIn is the network namespace of an attachment that was made by hand, "" of others.
+func byHandIn(a *status.Attachment) string {
+	if a.By != apply.ByHand {
+		return ""
+	}
+	return a.Interface.NetNSPath
+}
+
 // Overdue are the pods that the agent waits for.
 func (n *Node) Overdue(context.Context) ([]doctor.Overdue, error) {
 	rep, err := status.Recorded(n.Paths)
@@ -226,7 +234,7 @@ func attachments(node *engine.Node, a *status.Attachment, groups []mailbox.Group
 	record := a.Record()
 	for i, d := range a.Directions {
 		one := doctor.Attachment{
-			Pod: a.Name(), ContainerID: a.ID.ContainerID, Limit: d.Limit, Device: a.Interface.HostName,
+			Pod: a.Name(), ContainerID: a.ID.ContainerID, ByHandIn: byHandIn(a), Limit: d.Limit, Device: a.Interface.HostName,
 			FailedOpen: counted(d.Counters, "failed-open"), PastQueue: counted(d.Counters, "dropped-ceiling"), Standard: standard(record, d.Direction.Is),
 			Kept: d.Kept,
 		}

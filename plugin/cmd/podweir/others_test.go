@@ -71,6 +71,18 @@ func TestPrivilegedStatusOfPodsWithoutALimit(t *testing.T) {
 	}
 }
 
+// A pod that asks for a limit and got one by hand has it, under the name of whoever attached it.
+func TestPrivilegedStatusOfAPodLimitedByHand(t *testing.T) {
+	n := newTestNode(t)
+	c := &cli{node: n.NetNS, pins: n.pins, run: n.run}
+	makePins(t, n.pins)
+	c.pod = n.pod(t, 1, map[string]string{"kubernetes.io/egress-bandwidth": "10M"})
+	c.must(t, append(c.netns(), "attach", "--root", n.root, "--egress", "10M")...)
+	if out, err := c.do(t, "status", "--root", n.root); err != nil || strings.Contains(out, "NOT LIMITED") {
+		t.Errorf("status of a pod that is limited by hand: %v\n%s", err, out)
+	}
+}
+
 // A device without an end on the host has a line, too. One that shares a device of the node
 // with a limited one takes the pod's traffic past its limit.
 func TestPrivilegedStatusOfDevicesWithoutAnEndOnTheHost(t *testing.T) {
