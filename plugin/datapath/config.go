@@ -45,8 +45,8 @@ func (n *Slab) Configure(dir string, p *shaping.Params, subnets []netip.Prefix, 
 			s.State.TotalTat = monotonic()<<meterShift + now.TotalBurst
 		}
 	}
-	s.configure(now)
-	s.rescale(&before, now)
+	s.configure(&now)
+	s.rescale(&before, &now)
 	// Last: without its subnets a slot would have other limits than its owner wants.
 	s.own(n.owner(dir, p.Direction))
 	return nil
@@ -192,8 +192,8 @@ func bytesOf[T any](v *T) []byte {
 }
 
 // toConfig is what a slot has of the parameters.
-func toConfig(dp *shaping.Datapath, redirectIndex int) *image.Config {
-	return &image.Config{
+func toConfig(dp *shaping.Datapath, redirectIndex int) image.Config {
+	return image.Config{
 		AbiVersion: ABIVersion, Policy: uint8(dp.Policy), Direction: uint8(dp.Direction),
 		L3Only: flag[uint8](dp.L3Only), SubnetsMode: uint8(dp.SubnetsMode),
 		LightRate: toRate(dp.LightRate), LightTolerance: uint64(dp.LightTolerance),

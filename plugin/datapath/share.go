@@ -55,7 +55,7 @@ func (s *Share) Changed() bool { return atomic.LoadUint32(&s.Active) != s.wrote 
 func (s *Share) Set(dp *shaping.Datapath) {
 	before := *s.config()
 	to := toConfig(dp, int(before.RedirectIfindex))
-	s.configure(to)
+	s.configure(&to)
 	s.scale(speedUp(before.TotalRate, to.TotalRate), speedUp(before.LightRate, to.LightRate))
 	s.wrote = atomic.LoadUint32(&s.Active)
 }
