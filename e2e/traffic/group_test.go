@@ -414,7 +414,6 @@ func TestPrivilegedLightPacketsFollowAShareThatStays(t *testing.T) {
 			t.Errorf("step %d: to be set again: %v, want %v", i, again, step.again)
 		}
 		must.OK(t, s.Set(step.share))
-		must.OK(t, s.Done())
 		if part := float64(light()) / float64(step.share); part < step.least || part > step.most {
 			t.Errorf("step %d: light packets have %.3f of a share of %v, want from %v to %v", i, part, step.share, step.least, step.most)
 		}

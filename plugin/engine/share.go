@@ -43,16 +43,9 @@ type Share struct {
 	// looked is when the queue was looked at, and counted what the classifier had counted then. rate is the share,
 	// which the queue has since so long; behind says that its light packets have a smaller rate than at that share, and
 	// since is when that began.
-	rate   units.ByteRate
-	since  time.Duration
-	behind bool
-	// to is what Set began.
-	to struct {
-		classes  []shaping.Class
-		datapath shaping.Datapath
-		rate     units.ByteRate
-		behind   bool
-	}
+	rate     units.ByteRate
+	since    time.Duration
+	behind   bool
 	looked   time.Duration
 	counted  uint64
 	followed share.Follower
@@ -92,9 +85,6 @@ func (*Undivided) Unsure() bool { return false }
 
 // Set changes nothing: the direction has its own limit alone.
 func (*Undivided) Set(units.ByteRate) error { return nil }
-
-// Done ends nothing.
-func (*Undivided) Done() error { return nil }
 
 // Changed is false: there is nothing that another process could change.
 func (*Undivided) Changed() bool { return false }
@@ -230,61 +220,44 @@ var ErrBusy = errors.New("the attachment is being changed")
 // follows bursts falls again before, and each class that changes takes the kernel some microseconds.
 const lightLater = 200 * time.Millisecond
 
-// Set has the queue and its classifier given another share, at least [units.MinRate], by the next call of
-// [Share.Done], which has to come soon: until then no other process changes the attachment. The rate that light packets
-// have within it falls at once, and rises when Set is called again with the same share: see [Share.Changed]. The error
-// is [ErrBusy] if it is to be tried again. After an error there is nothing to be done.
+// Set gives the queue and its classifier another share, at least [units.MinRate]. The rate that light packets have
+// within it falls at once, and rises when Set is called again with the same share: see [Share.Changed]. The error
+// is [ErrBusy] if it is to be tried again.
 func (s *Share) Set(rate units.ByteRate) error {
 	if !s.turn.Take() {
 		return ErrBusy
 	}
+	defer s.turn.Give()
 	if s.slot.Lost() {
-		return s.give(fmt.Errorf("share of %v: %w", s.Direction, datapath.ErrNoSlot))
+		return fmt.Errorf("share of %v: %w", s.Direction, datapath.ErrNoSlot)
 	}
+	classes, dp := s.divider.At(rate)
 	known := s.classes
 	if s.slot.Changed() {
 		known = nil // another process may have made the queue again
 	}
-	to := &s.to
-	to.classes, to.datapath = s.divider.At(rate)
 	// At least that often it rises with a share that never rests.
 	late := s.behind && s.looked-s.since >= lightLater
-	to.rate, to.behind = rate, len(known) > 1 && rate != s.rate && !late && known[1].Rate < to.classes[1].Rate
-	if to.behind {
-		to.classes[1] = known[1]
+	behind := len(known) > 1 && rate != s.rate && !late && known[1].Rate < classes[1].Rate
+	if behind {
+		classes[1] = known[1]
 	}
-	s.classes = nil // until it is done
-	for i := range to.classes {
-		if i < len(known) && to.classes[i] == known[i] {
+	for i := range classes {
+		if i < len(known) && classes[i] == known[i] {
 			continue
 		}
-		if err := s.queue.Change(&to.classes[i]); err != nil {
-			return s.give(errors.Join(err, s.queue.Done()))
+		if err := s.queue.Change(&classes[i]); err != nil {
+			s.classes = nil
+			return err
 		}
 	}
-	return nil
-}
-
-// Done ends what Set began. With the first call of several the kernel is told all that was set in one network
-// namespace, by one request.
-func (s *Share) Done() error {
-	if err := s.queue.Done(); err != nil {
-		return s.give(err)
-	}
-	to := &s.to
-	s.slot.Set(&to.datapath)
-	if !to.behind || !s.behind {
+	s.slot.Set(&dp)
+	if !behind || !s.behind {
 		s.since = s.looked
 	}
-	s.classes, s.rate, s.behind = to.classes, to.rate, to.behind
-	s.followed.Share(to.classes[0].Rate, to.classes[0].Burst)
-	return s.give(nil)
-}
-
-// give lets other processes change the attachment again.
-func (s *Share) give(err error) error {
-	s.turn.Give()
-	return err
+	s.classes, s.rate, s.behind = classes, rate, behind
+	s.followed.Share(classes[0].Rate, classes[0].Burst)
+	return nil
 }
 
 // Close releases what Shares took, the last one of a pod the pod's namespace too.

@@ -515,7 +515,6 @@ func TestPrivilegedChangeOfAShareRefillsNothing(t *testing.T) {
 		class = tree.Classes[1]
 		class.Rate += units.ByteRate(changes % 2)
 		must.OK(t, held.Change(&class))
-		must.OK(t, held.Done())
 		changes++
 		return time.Since(begun) > time.Second && changes >= 20
 	})
@@ -593,9 +592,7 @@ func TestPrivilegedChangesOfAQuietHandleAreNoEvents(t *testing.T) {
 	change := func(h *hostif.Handle) {
 		tree.Classes[0].Rate++
 		tree.Classes[0].Ceil++
-		held := queue.NewShare(h, d.index, tree.Classes[0].Handle)
-		must.OK(t, held.Change(&tree.Classes[0]))
-		must.OK(t, held.Done())
+		must.OK(t, queue.NewShare(h, d.index, tree.Classes[0].Handle).Change(&tree.Classes[0]))
 	}
 	change(h)
 	_, err = queue.NewShare(h, d.index, handle(0x21, 4)).Stats() // kernels before 6.7 tell all who watch

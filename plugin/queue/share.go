@@ -15,9 +15,6 @@ import (
 	"github.com/podweir/podweir/plugin/shaping"
 )
 
-// Where a request about a class has the class and its parent: struct nlmsghdr, and struct tcmsg in it.
-const handleAt, parentAt = unix.SizeofNlMsghdr + 8, unix.SizeofNlMsghdr + 12
-
 // Share is the queue below a class that holds a share, for a loop that reads its counters and changes it
 // many times a second. It is not safe for concurrent use.
 type Share struct {
@@ -26,10 +23,8 @@ type Share struct {
 	class   shaping.TCHandle
 	request []byte
 	take    func([]byte)
-	// change is the request that changes a class. Its last classParmsLen bytes are the struct tc_htb_opt. pending are
-	// the numbers of those that wait for Done.
-	change  []byte
-	pending []uint32
+	// change is the request that changes the class. Its last classParmsLen bytes are the struct tc_htb_opt.
+	change []byte
 
 	stats Stats
 	bad   error
@@ -66,44 +61,35 @@ func (s *Share) Stats() (Stats, error) {
 	return s.stats, nil
 }
 
-// Change has the rate and burst of the class, or of one below it, changed by the next call of [Share.Done]. The class keeps
-// its tokens: nothing is refilled, and what waits goes on at the new rate.
+// Change changes the rate and burst of the class or of one below it, which keeps its tokens: nothing is
+// refilled. What waits goes on at the new rate.
 func (s *Share) Change(c *shaping.Class) error {
-	req, small := s.change, max(c.Rate, c.Ceil) <= math.MaxUint32 // others take more attributes
-	if req == nil || !small {
-		opts, err := classOptions(c)
-		if err != nil {
-			return s.failed(err)
-		}
-		made := newRequest(unix.RTM_NEWTCLASS, 0, s.ifindex, c.Handle, c.Parent, string(shaping.KindHTB))
-		made.AddData(opts)
-		if req = made.Serialize(); small {
-			s.change = req
-		}
-	} else {
-		nl.NativeEndian().PutUint32(req[handleAt:], uint32(c.Handle))
-		nl.NativeEndian().PutUint32(req[parentAt:], uint32(c.Parent))
-		putClass(req[len(req)-classParmsLen:], c)
+	var err error
+	if c.Handle != s.class || max(c.Rate, c.Ceil) > math.MaxUint32 { // a class below the share changes seldom; a rate above 32 bits takes more attributes
+		err = setClass(s.handle, s.ifindex, c, 0)
+	} else if err = s.prepare(c); err == nil {
+		putClass(s.change[len(s.change)-classParmsLen:], c)
+		err = s.handle.Repeat(s.change, 0, s.take)
 	}
-	s.pending = append(s.pending, s.handle.Later(req))
+	if err != nil {
+		return fmt.Errorf("change share on ifindex %d in %s: %w", s.ifindex, s.handle.Where(), err)
+	}
 	return nil
 }
 
-// Done has the kernel make all changes that were asked for on the handle, if it did not yet, and says what became
-// of those of this share.
-func (s *Share) Done() error {
-	var first error
-	for _, number := range s.pending {
-		if err := s.handle.Done(number); err != nil && first == nil {
-			first = s.failed(err)
-		}
+// prepare makes the request that changes the class.
+func (s *Share) prepare(c *shaping.Class) error {
+	if s.change != nil {
+		return nil
 	}
-	s.pending = s.pending[:0]
-	return first
-}
-
-func (s *Share) failed(err error) error {
-	return fmt.Errorf("change share on ifindex %d in %s: %w", s.ifindex, s.handle.Where(), err)
+	opts, err := classOptions(c)
+	if err != nil {
+		return err
+	}
+	req := newRequest(unix.RTM_NEWTCLASS, 0, s.ifindex, s.class, c.Parent, string(shaping.KindHTB))
+	req.AddData(opts)
+	s.change = req.Serialize()
+	return nil
 }
 
 // read parses the kernel's answer about the root.

@@ -20,9 +20,6 @@ import (
 // a dump, or one message.
 const answerBytes = 64 << 10
 
-// Where the flags and the number of a request are in it.
-const flagsAt, seqAt = 6, 8
-
 // answers are lent for an exchange: a look at a node full of pods has a socket in each
 // namespace.
 var answers = sync.Pool{New: func() any { return new([answerBytes]byte) }}
@@ -54,12 +51,6 @@ type socket struct {
 	deadline time.Time
 	// timeout is how long the kernel may take for the next part of an answer.
 	timeout time.Duration
-	// later are requests that were not sent yet. The last one begins at lastAt and the first one has the number first.
-	later  []byte
-	lastAt int
-	first  uint32
-	// failed are the errors of those that were sent.
-	failed map[uint32]error
 }
 
 // openSocket opens a socket in the namespace of the calling thread.
@@ -119,19 +110,16 @@ func (s *socket) close() error { return unix.Close(s.fd) }
 // valid during the call only. It ends with the kernel's error, in the kernel's own words
 // where it has any, or with errInterrupted.
 func (s *socket) exchange(req []byte, answer uint16, take func(msg []byte)) error {
-	s.seq++
-	binary.NativeEndian.PutUint32(req[seqAt:], s.seq)
-	return s.talk(req, &reply{first: s.seq, last: s.seq, port: s.port, answer: answer, take: take})
-}
-
-// talk sends the requests of which r is the reply, the last of which the kernel answers in any case.
-func (s *socket) talk(requests []byte, r *reply) error {
+	const seqAt = 8
 	if err := s.bound(); err != nil {
 		return err
 	}
-	if err := unix.Sendto(s.fd, requests, 0, &s.kernel); err != nil {
+	s.seq++
+	binary.NativeEndian.PutUint32(req[seqAt:], s.seq)
+	if err := unix.Sendto(s.fd, req, 0, &s.kernel); err != nil {
 		return err
 	}
+	r := reply{seq: s.seq, port: s.port, answer: answer, take: take}
 	lent := answers.Get()
 	defer answers.Put(lent)
 	room := lent.(*[answerBytes]byte) //nolint:forcetypeassert // the pool has nothing else
@@ -152,12 +140,9 @@ func (s *socket) talk(requests []byte, r *reply) error {
 	}
 }
 
-// reply is what has come of the answer to requests with these numbers. failed, if there is one, gets the errors of
-// several; a single one has its error returned.
+// reply is what has come of the answer to one request.
 type reply struct {
-	first, last uint32
-	port        uint32
-	failed      map[uint32]error
+	seq, port   uint32
 	answer      uint16
 	take        func(msg []byte)
 	interrupted bool
@@ -172,20 +157,8 @@ func (r *reply) read(b []byte) (ended bool, err error) {
 		}
 		data := b[unix.SizeofNlMsghdr:m.size]
 		b = b[min(nlaRound(m.size), len(b)):]
-		if m.seq-r.first > r.last-r.first || m.port != r.port {
+		if m.seq != r.seq || m.port != r.port {
 			continue // left from a request that ran into the timeout
-		}
-		if r.failed != nil {
-			if m.kind != unix.NLMSG_ERROR {
-				continue
-			}
-			if err := answerError(m, data); err != nil {
-				r.failed[m.seq] = err
-			}
-			if m.seq == r.last {
-				return true, nil
-			}
-			continue
 		}
 		r.interrupted = r.interrupted || m.flags&unix.NLM_F_DUMP_INTR != 0
 		switch {
@@ -382,53 +355,6 @@ func (c *Conn) Repeat(req []byte, resType uint16, take func(msg []byte)) error {
 		}
 	}
 	return err
-}
-
-// Later has a request sent with the others of the connection at the next call of [Conn.Done], and returns
-// its number. The kernel answers it with an error alone. The request must not have an answer of its own.
-func (c *Conn) Later(req []byte) (number uint32) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := c.socket
-	s.seq++
-	if len(s.later) == 0 {
-		s.first = s.seq
-	}
-	s.lastAt = len(s.later)
-	s.later = append(s.later, req...)
-	request := s.later[s.lastAt:]
-	flags := binary.NativeEndian.Uint16(request[flagsAt:]) &^ unix.NLM_F_ACK
-	binary.NativeEndian.PutUint16(request[flagsAt:], flags)
-	binary.NativeEndian.PutUint32(request[seqAt:], s.seq)
-	return s.seq
-}
-
-// Done sends what is to be sent later, if that did not happen yet, and returns what went wrong with one of these
-// requests, by its number. It tells each error once.
-func (c *Conn) Done(number uint32) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := c.socket
-	if len(s.later) > 0 {
-		s.sendLater()
-	}
-	err := s.failed[number]
-	delete(s.failed, number)
-	return err
-}
-
-// sendLater sends the requests of later with one system call. If nobody knows what became of them, all have failed.
-func (s *socket) sendLater() {
-	flags, last := s.later[s.lastAt+flagsAt:], binary.NativeEndian.Uint32(s.later[s.lastAt+seqAt:])
-	binary.NativeEndian.PutUint16(flags, binary.NativeEndian.Uint16(flags)|unix.NLM_F_ACK)
-	if s.failed == nil {
-		s.failed = make(map[uint32]error)
-	}
-	err := s.talk(s.later, &reply{first: s.first, last: last, port: s.port, failed: s.failed})
-	s.later = s.later[:0]
-	for number := s.first; err != nil && number-s.first <= last-s.first; number++ {
-		s.failed[number] = err
-	}
 }
 
 // Of linux/netlink.h: the length of struct nlattr, what attributes are aligned

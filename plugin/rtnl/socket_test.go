@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -89,7 +88,7 @@ func TestReply(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var taken []byte
-			r := reply{first: testSeq, last: testSeq, port: testPort, answer: want, take: func(msg []byte) { taken = append(taken, msg...) }}
+			r := reply{seq: testSeq, port: testPort, answer: want, take: func(msg []byte) { taken = append(taken, msg...) }}
 			ended, err := r.read(slices.Concat(tc.msgs...))
 			if string(taken) != tc.taken || ended != tc.ended || !errors.Is(err, tc.err) {
 				t.Errorf("read = %v, %v, took %q, want %v, %v, %q", ended, err, taken, tc.ended, tc.err, tc.taken)
@@ -105,7 +104,7 @@ func TestReplyRefusesWhatIsNoMessage(t *testing.T) {
 	for _, size := range []uint32{0, unix.SizeofNlMsghdr - 1, unix.SizeofNlMsghdr + 5, 1 << 31} {
 		b := message(unix.RTM_NEWLINK, unix.NLM_F_MULTI, 1, 2, 3, 4)
 		binary.NativeEndian.PutUint32(b, size)
-		r := reply{first: testSeq, last: testSeq, port: testPort, take: func([]byte) {}}
+		r := reply{seq: testSeq, port: testPort, take: func([]byte) {}}
 		if ended, err := r.read(b); ended || err == nil {
 			t.Errorf("a message of %d bytes in %d: %v, %v, want an error", size, len(b), ended, err)
 		}
@@ -143,38 +142,6 @@ func TestConnAsksTheKernel(t *testing.T) {
 	}
 	if err := loopback(c); err != nil {
 		t.Errorf("after an error the next request fails: %v", err)
-	}
-}
-
-// Requests that are sent together have an error each. What a request failed with is told once.
-func TestRequestsSentTogether(t *testing.T) {
-	c, err := Dial(nil, unix.NETLINK_ROUTE)
-	must.OK(t, err)
-	t.Cleanup(c.Close)
-	none := nl.NewNetlinkRequest(unix.RTM_DELLINK, unix.NLM_F_ACK) // nobody has this device
-	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
-	msg.Index = math.MaxInt32
-	none.AddData(msg)
-	nothing := nl.NewNetlinkRequest(unix.NLMSG_NOOP, 0)
-	for _, last := range []*nl.NetlinkRequest{nothing, none} {
-		var numbers []uint32
-		for _, req := range []*nl.NetlinkRequest{none, nothing, none, last} {
-			numbers = append(numbers, c.Later(req.Serialize()))
-		}
-		for i, fails := range []bool{true, false, true, last == none} {
-			if err := c.Done(numbers[i]); (err != nil) != fails || errors.Is(err, ErrNoAnswer) {
-				t.Errorf("request %d of four: %v, fails: %v", i, err, fails)
-			}
-		}
-		if err := c.Done(numbers[0]); err != nil || len(c.socket.failed) != 0 {
-			t.Errorf("a request that failed before: %v, errors left %v, want none", err, c.socket.failed)
-		}
-		must.OK(t, loopback(c))
-	}
-	c.SetDeadline(time.Now().Add(-time.Second))
-	first, second := c.Later(nothing.Serialize()), c.Later(nothing.Serialize())
-	if err := errors.Join(c.Done(first), c.Done(second)); !errors.Is(err, ErrLate) || strings.Count(err.Error(), ErrLate.Error()) != 2 {
-		t.Errorf("two requests after the deadline: %v, want that both failed", err)
 	}
 }
 

@@ -153,18 +153,17 @@ func NewDivider(cfg *Config, f Facts, p *Params) *Divider {
 }
 
 // At returns the classes, that of the share itself first, and the dataplane at a share in bytes per
-// second. A share below [units.MinRate] counts as that. It is for one caller at a time.
+// second. A share below [units.MinRate] counts as that.
 func (d *Divider) At(share units.ByteRate) ([]Class, Datapath) {
-	own := d.limit.Rate
-	defer func() { d.limit.Rate = own }()
-	d.limit.Rate = max(share.BitRate(), units.MinRate)
-	b := builder{limit: &d.limit, facts: d.facts, params: &d.params}
-	classes := sharesAt(d.limit.Rate.ByteRate(), &d.limit, d.params.Tree.Qdiscs[0].Handle)
+	limit, params := d.limit, d.params
+	limit.Rate = max(share.BitRate(), units.MinRate)
+	classes := sharesAt(limit.Rate.ByteRate(), &limit, params.Tree.Qdiscs[0].Handle)
+	b := builder{limit: &limit, facts: d.facts, params: &params}
 	// What the class may send at once, and not what the TBF below it may.
-	d.params.BurstBytes = classes[0].Burst
-	d.params.DepthBytes = b.depth()
+	params.BurstBytes = classes[0].Burst
+	params.DepthBytes = b.depth()
 	b.meters()
-	return classes, d.params.Datapath
+	return classes, params.Datapath
 }
 
 // Keep gives the parameters of a direction the share that its slot has: the agent divides, and writes each share

@@ -13,7 +13,7 @@
 //     One that sends in bursts of a tick or two, with pauses as brief, gets what it needs on
 //     average: shares that follow such bursts always come too late.
 //   - A member that sends nothing keeps a small share, so that its next packet does not wait
-//     for a tick. These shares come on top, a tenth of the limit for all members together, or up to a quarter of a small one.
+//     for a tick. These shares come on top, a tenth of the limit for all members together.
 //   - A ledger holds what the limit allowed and was not sent. What was sent beyond the limit
 //     is taken off the next shares, what was not is added to them, up to a bound.
 package share
@@ -36,10 +36,6 @@ const (
 	// parkedPart of the limit is what all members have together while they send nothing. All
 	// of them can begin at once, and exceed the limit by as much for a tick.
 	parkedPart = 10
-	// But a parked share lets out parkedFrame, a full frame each 10 ms, unless all of them together would have more than a
-	// parkedMostPart-th of the limit. A class of HTB owes for a packet in time, at the share that it had then: who
-	// begins at less would send nothing for longer than a tick although its share has risen.
-	parkedFrame, parkedMostPart = units.ByteRate(151_400), 4
 	// settling is how long the ledger takes to come to zero. The longer, the less a credit is
 	// seen in a tenth of a second, and the longer the group pays for what it had too much.
 	settling = 100 * time.Millisecond
@@ -58,7 +54,7 @@ const (
 	headroomPart = 4
 	// halving is the time after which the rate of a member that stopped counts half as much. Until then
 	// a part of its share is unused.
-	halving = 5 * time.Millisecond
+	halving = 10 * time.Millisecond
 	// averaged is the time constant of a member's average. Bursts and pauses of at most briefly are brief: two ticks and a
 	// half. A member pauses while at most a littlePart-th of its average comes, or of its share if that is less.
 	averaged, briefly, littlePart = 100 * time.Millisecond, 50 * time.Millisecond, 4
@@ -138,8 +134,7 @@ func (g *Group) Leave(m *Member) {
 
 // Parked is the share of a member that sends nothing.
 func (g *Group) Parked() units.ByteRate {
-	members := units.ByteRate(max(len(g.members), 1))
-	return max(g.limit/members/parkedPart, min(parkedFrame, g.limit/members/parkedMostPart), units.MinRate.ByteRate())
+	return max(g.limit/units.ByteRate(parkedPart*max(len(g.members), 1)), units.MinRate.ByteRate())
 }
 
 // Equal is the share of each member if nobody divides any more: all of them together have
@@ -151,8 +146,8 @@ func (g *Group) Equal() units.ByteRate {
 // Saw takes what has left the member's queue since the queue was made, and what waits in it. If
 // sent fell, the queue is a new one.
 func (m *Member) Saw(sent, waiting units.Bytes) {
-	if !m.seen { // a queue that was there before may send its share, also after the first tick
-		m.recent = m.Share << (Tick / halving)
+	if !m.seen { // a queue that was there before may send its share: after a tick a quarter of recent counts
+		m.recent = 4 * m.Share
 	}
 	if !m.seen || sent < m.sentBefore {
 		m.sentBefore, m.waitedBefore = sent, waiting

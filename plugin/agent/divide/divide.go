@@ -26,11 +26,8 @@ const (
 	// asksPerTick is how many of the queues that are [Queue.Unsure] the kernel is asked about at
 	// each tick, in turns. With 40 such queues each has its turn every 400 ms.
 	asksPerTick = 2
-	// changedLooks is after how many looks (a second or two) at an idle queue it is seen whether another process changed it.
-	changedLooks = 50
-	// calmLooks is after how many looks without a change of a share a group is divided at every other tick. Whoever begins
-	// to send then has its parked share until it is seen.
-	calmLooks = 3
+	// idleLooks is after how many looks (one second) without a packet a queue is idle.
+	idleLooks = 50
 )
 
 // Queue is one direction of a pod.
@@ -42,10 +39,9 @@ type Queue interface {
 	Still(now time.Duration) bool
 	// Unsure says that the kernel should be asked now and then.
 	Unsure() bool
-	// Set begins to change its share to a rate, in bytes per second. The error wraps [engine.ErrBusy] if it is to
-	// be tried at the next tick. Without an error Done ends it: several that are set before are cheaper.
+	// Set changes its share to a rate, in bytes per second. The error wraps [engine.ErrBusy] if it is to
+	// be tried at the next tick.
 	Set(rate units.ByteRate) error
-	Done() error
 	// Changed says that Set is to be called again: another process changed what it did, or it did only a part.
 	Changed() bool
 }
@@ -70,18 +66,13 @@ type member struct {
 	// lost says that the queue cannot be looked at or changed any more, changed that it is to be set again, ask
 	// that the next look asks the kernel.
 	lost, changed, ask bool
-	// failed is what kept its last change from being made.
-	failed error
-	group  *group
+	group              *group
 }
 
 type group struct {
 	name    string
 	shares  *share.Group
 	members []*member
-	// calm counts the looks since a share changed. rests says that this tick passes the group over.
-	calm  int
-	rests bool
 }
 
 // Loop divides. It is not safe for concurrent use.
@@ -93,10 +84,9 @@ type Loop struct {
 	// the one that was considered last.
 	ring []*member
 	next int
-	// changed are the members whose share a tick changes.
+	// changed are the members whose share a tick changes. idle says that nothing went through any queue for a second.
 	changed []*member
-	// odd says that calm groups rest at this tick, calm that all groups are.
-	odd, calm bool
+	idle    bool
 }
 
 // New returns a loop without groups.
@@ -186,36 +176,25 @@ func (l *Loop) Sent() map[string]Sent {
 // Divide does one tick. now is of any monotonic clock.
 func (l *Loop) Divide(now time.Duration) {
 	l.takeTurns()
-	l.odd = !l.odd && !l.calm // else this is the second tick already
-	for _, g := range l.groups {
-		g.rests = l.odd && g.calm >= calmLooks
-	}
 	for _, m := range l.ring { // one after the other: the processor waits for the memory of several at once
-		m.still = !m.group.rests && m.idle > 0 && !m.ask && !m.lost && m.queue.Still(now)
+		m.still = m.idle > 0 && !m.ask && !m.lost && m.queue.Still(now)
 	}
-	l.changed, l.calm = l.changed[:0], true
+	l.changed, l.idle = l.changed[:0], true
 	for _, g := range l.groups {
-		if g.rests {
-			continue
-		}
 		l.divide(g, now)
-		before := len(l.changed)
 		for _, m := range g.members {
 			if !m.lost && !m.Outside && (!m.written || m.set != m.Share || m.changed) {
 				l.changed = append(l.changed, m)
 			}
 		}
-		if g.calm++; len(l.changed) > before {
-			g.calm = 0
-		}
-		l.calm = l.calm && g.calm >= calmLooks
 	}
 	l.apply(l.changed, int(mostChanges*Tick/time.Second))
 }
 
-// Next returns the time until Divide is to be called again: a tick, or two if all groups would rest at the next one.
+// Next returns the time until Divide is to be called again: a tick, or two if nothing went through any queue for a
+// second.
 func (l *Loop) Next() time.Duration {
-	if l.calm && !l.odd {
+	if l.idle {
 		return 2 * Tick
 	}
 	return Tick
@@ -247,7 +226,8 @@ func (l *Loop) divide(g *group, now time.Duration) {
 			continue
 		}
 		m.seenAt = now
-		if m.idle%changedLooks == 0 {
+		l.idle = l.idle && m.idle > idleLooks
+		if m.idle%idleLooks == 0 {
 			m.changed = m.queue.Changed()
 		}
 	}
@@ -278,19 +258,12 @@ func (l *Loop) apply(changed []*member, most int) {
 	slices.SortFunc(changed, func(a, b *member) int {
 		return cmp.Compare(int64(a.Share)-int64(a.set), int64(b.Share)-int64(b.set))
 	})
-	changed = changed[:min(len(changed), most)]
-	for _, m := range changed {
-		m.failed = m.queue.Set(m.Share)
-	}
-	for _, m := range changed {
-		if m.failed == nil {
-			m.failed = m.queue.Done()
-		}
-		switch {
-		case m.failed == nil:
+	for _, m := range changed[:min(len(changed), most)] {
+		switch err := m.queue.Set(m.Share); {
+		case err == nil:
 			m.set, m.written, m.changed = m.Share, true, false
-		case !errors.Is(m.failed, engine.ErrBusy):
-			l.lose(m, m.failed)
+		case !errors.Is(err, engine.ErrBusy):
+			l.lose(m, err)
 		}
 	}
 }

@@ -119,7 +119,6 @@ func (failing) Look(time.Duration, bool) (sent, waiting units.Bytes, err error) 
 }
 
 func (failing) Set(units.ByteRate) error { return nil }
-func (failing) Done() error              { return nil }
 func (failing) Changed() bool            { return false }
 func (failing) Unsure() bool             { return false }
 func (failing) Still(time.Duration) bool { return false }
