@@ -37,6 +37,18 @@ mkdir -p "$cache/kernels"
 exec {lock}>"$cache/lock"
 flock "$lock"
 
+# clean ends what runs in the background, which holds the lock too, and removes what is half
+# done: also what a run left behind that was killed.
+clean() {
+	local group
+	for group in $(jobs -p); do kill -- "-$group" 2>/dev/null || true; done
+	wait
+	rm -rf "$cache"/{,kernels/}unpacking-* "$cache"/initramfs-* "$cache"/apt/*/debs
+}
+clean
+trap clean EXIT
+trap 'exit 130' INT TERM
+
 # archive is where the machine's first source with a suite that only Debian has gets it from:
 # it is never guessed.
 archive() {
@@ -111,6 +123,10 @@ kernel() {
 		return 1
 	fi
 	find "$new/boot" "$new/lib/modules/$version" -maxdepth 1 -name 'vmlinuz*' -exec mv {} "$new/vmlinuz" \; 2>/dev/null || true
+	if [ ! -e "$new/vmlinuz" ]; then
+		echo "vmrig: the packages of $2 hold no vmlinuz" >&2
+		return 1
+	fi
 	# Every kernel can load them as they are then.
 	find "$new/lib/modules" -name '*.ko.xz' -print0 | xargs -0r xz -d --
 	depmod -b "$new" "$version"
@@ -151,11 +167,13 @@ initramfs() {
 	rm -rf "$new"
 }
 
-# Unpacking keeps one processor busy.
-kernel 6.1 bookworm 6.1. &
+# Unpacking keeps one processor busy. Each has a process group, which can be ended as one.
+set -m
+kernel 6.1 bookworm 6.1. </dev/null &
 old=$!
-kernel newest sid '' &
+kernel newest sid '' </dev/null &
 new=$!
+set +m
 kernel 6.12 trixie 6.12.
 # Libraries, and what qemu's own packages are split into.
 programs host '^lib|^qemu-system-|^seabios$' qemu-system-x86 virtiofsd
