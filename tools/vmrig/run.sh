@@ -150,7 +150,7 @@ wait "${tails[@]}" || true
 if [ ! -e "$job/status" ]; then
 	reason="it ended without the command's status"
 	[ ! -s "$job/qemu" ] || reason="qemu: $(head -n 1 "$job/qemu")"
-	[ "$ended" != 137 ] || reason="killed, not done within $timeout"
+	[ "$ended" != 137 ] || reason="killed after $SECONDS s, of $timeout that it had"
 	echo "vmrig: kernel $kernel: $reason; its console:" >&2
 	tr -d '\r' <"$job/console" >&2 || true
 	exit 124

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -41,15 +42,15 @@ func rig(ctx context.Context, args ...string) *exec.Cmd {
 }
 
 // about returns a kernel with its release and what runs its processors: under KVM it is tried
-// first, which takes 20 s where that hangs.
-func about(ctx context.Context, kernel string) (Results, error) {
+// first, which takes 20 s where that hangs. Why it is emulated goes to progress.
+func about(ctx context.Context, kernel string, progress io.Writer) (Results, error) {
 	features, ok := lacks[kernel]
 	if !ok {
 		return Results{}, fmt.Errorf("kernel %q is none of 6.1, 6.12, newest", kernel)
 	}
 	cmd := rig(ctx, "-k", kernel, "-about")
 	var stderr strings.Builder
-	cmd.Stderr = &stderr
+	cmd.Stderr = io.MultiWriter(&stderr, progress)
 	out, err := cmd.Output()
 	if err != nil {
 		return Results{}, fmt.Errorf("%w: %s", err, stderr.String())

@@ -32,8 +32,8 @@ type Runner struct {
 	Run string
 	// Logs is the directory for the whole output of each binary.
 	Logs string
-	// Progress gets a line for each binary when its machine has ended, and the output of
-	// one that failed.
+	// Progress gets why a kernel is emulated, a line for each binary when its machine has
+	// ended, and the output of one that failed.
 	Progress io.Writer
 
 	// mu guards Progress.
@@ -52,7 +52,7 @@ func (r *Runner) On(ctx context.Context, kernels []string, binaries, alone []Bin
 	all := make([]Results, len(kernels))
 	for i, name := range kernels {
 		var err error
-		if all[i], err = about(ctx, name); err != nil {
+		if all[i], err = about(ctx, name, r.Progress); err != nil {
 			return nil, err
 		}
 	}
