@@ -66,7 +66,7 @@ func (l *look) run(ctx context.Context) bool {
 	node, err := l.open()
 	if err != nil {
 		l.unable(err)
-		l.misspelt()
+		l.misspelt(nil)
 		return true
 	}
 	defer node.Close()
@@ -79,13 +79,17 @@ func (l *look) run(ctx context.Context) bool {
 	}
 	l.claim(have)
 	l.bring(ctx, node, have)
-	l.misspelt()
+	l.misspelt(l.byHand(ctx, node))
 	return true
 }
 
-// misspelt says of a pod which has all limits that were read that it seems to ask for another.
-func (l *look) misspelt() {
-	names := slices.DeleteFunc(l.pod.Annotations.Misspelt(), func(m terms.Misspelt) bool { return slices.Contains(l.Asked, m.Direction) })
+// misspelt says of a pod that is as its annotations ask, as far as they are read, that it seems to ask for another
+// limit. The directions of byHand are limited all the same.
+func (l *look) misspelt(byHand []terms.Direction) {
+	limited := func(m terms.Misspelt) bool {
+		return slices.Contains(l.Asked, m.Direction) || slices.Contains(byHand, m.Direction)
+	}
+	names := slices.DeleteFunc(l.pod.Annotations.Misspelt(), limited)
 	if len(names) == 0 || l.Err != nil || l.Outcome == Waiting {
 		return
 	}
@@ -93,10 +97,38 @@ func (l *look) misspelt() {
 	for i, m := range names {
 		texts[i] = m.String()
 	}
-	l.Outcome, l.Err = Invalid, errors.New("misspelt: "+strings.Join(texts, "; "))
+	l.Misspelt = errors.New("misspelt: " + strings.Join(texts, "; "))
+	l.warnings = append(l.warnings, l.Misspelt.Error())
 	if l.event == nil {
-		l.warn("BandwidthInvalid", l.Err.Error())
+		l.warn("BandwidthInvalid", l.Misspelt.Error())
 	}
+}
+
+// byHand are the directions that were limited by hand in the network namespace of a pod that misspelt an annotation.
+// The runtime is not asked about other pods.
+func (l *look) byHand(ctx context.Context, node *engine.Node) (limited []terms.Direction) {
+	if len(l.pod.Annotations.Misspelt()) == 0 {
+		return nil
+	}
+	sandbox, err := l.cfg.Sandboxes.Find(ctx, l.pod.RuntimeUID)
+	if err != nil {
+		return nil
+	}
+	ids, _ := node.List()
+	for _, id := range ids {
+		if id.Network != engine.ManualNetwork {
+			continue
+		}
+		records, _ := node.Records(id)
+		for _, r := range records {
+			for _, d := range terms.Directions {
+				if isNetNS(sandbox.NetNSPath, r.Interface.NetNSInode) && r.Config.Limit(d) != nil {
+					limited = append(limited, d)
+				}
+			}
+		}
+	}
+	return limited
 }
 
 // listening opens the node for one pod that has nothing yet.

@@ -85,7 +85,8 @@ func Unshaped(states []PodState) map[string]int {
 		count[o.String()] = 0
 	}
 	for i := range states {
-		name := states[i].Outcome.String()
+		told, _ := states[i].Told()
+		name := told.String()
 		if _, counts := count[name]; counts {
 			count[name]++
 		}
@@ -96,12 +97,20 @@ func Unshaped(states []PodState) map[string]int {
 // NotLimited says that the pod runs without a limit that it should have. That of a pod with
 // hostNetwork is one that no pod can have.
 func (s *PodState) NotLimited() bool {
-	switch s.Outcome {
+	switch told, _ := s.Told(); told {
 	case Invalid, Refused, Failed, Overdue:
 		return !s.Kept
 	default:
 		return false
 	}
+}
+
+// Told is the outcome as people are told of it, with its error: what is misspelt cannot be read.
+func (s *PodState) Told() (Outcome, error) {
+	if s.Misspelt != nil {
+		return Invalid, s.Misspelt
+	}
+	return s.Outcome, s.Err
 }
 
 // PodState is what is known of a pod since it was last looked at.
@@ -117,6 +126,9 @@ type PodState struct {
 	Reason string
 	// Err is why it is not as it should be, nil if it is.
 	Err error
+	// Misspelt says which annotations look as if they should ask for a limit that the pod has not, nil if none does.
+	// The other limits are as Outcome says.
+	Misspelt error
 	// Kept says that every limit from before stays in force in place of what cannot be read.
 	Kept bool
 	// Since is since when it has waited for its network although it runs; zero
@@ -187,8 +199,9 @@ func (r *Reconciler) recordUnshaped(s *PodState, old *state) {
 	case s.UID == "":
 	case s.NotLimited():
 		old.unshaped = cmp.Or(old.unshaped, s.Since, s.At)
+		told, err := s.Told()
 		r.cfg.Paths.Mail().RecordUnshaped(r.cfg.Log, &mailbox.Unshaped{
-			Pod: s.Namespace + "/" + s.Name, UID: s.UID, Reason: s.Outcome.String(), Since: old.unshaped.UTC(), Error: text(s.Err),
+			Pod: s.Namespace + "/" + s.Name, UID: s.UID, Reason: told.String(), Since: old.unshaped.UTC(), Error: text(err),
 		})
 	case !old.unshaped.IsZero():
 		r.cfg.Paths.Mail().ClearUnshaped(s.UID)

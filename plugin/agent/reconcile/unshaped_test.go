@@ -11,8 +11,12 @@ import (
 
 	"github.com/podweir/podweir/plugin/agent/cri"
 	"github.com/podweir/podweir/plugin/agent/reconcile"
+	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/mailbox"
+	"github.com/podweir/podweir/plugin/netconf"
+	"github.com/podweir/podweir/plugin/rtnl"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
@@ -81,15 +85,55 @@ func TestPrivilegedMisspeltAnnotationIsRecorded(t *testing.T) {
 	p := n.newPod(t)
 	p.annotate(map[string]string{"kubernetes.io/egress-bandwdth": "10M"})
 	a := n.start(t, never)
-	a.becomes(t, p, reconcile.Invalid)
 	n.recorded(t, 1, 0, "misspelt: kubernetes.io/egress-bandwdth, did you mean kubernetes.io/egress-bandwidth?")
 	p.event(t, "BandwidthInvalid")
+	if got := reconcile.Unshaped(a.Snapshot())["invalid"]; got != 1 {
+		t.Errorf("%d pods are counted as invalid, want 1", got)
+	}
 	p.annotate(map[string]string{egress: "10M", "kubernetes.io/ingres-bandwidth": "20M"})
 	p.gets(t, "10Mbit", "")
+	n.recorded(t, 1, 0, "misspelt: kubernetes.io/ingres-bandwidth")
+	// The limit that it has is looked after as any other.
+	a.has(t, p, 1)
+	p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
+	p.gets(t, "10Mbit", "")
+	a.has(t, p, 1)
+	for _, text := range []string{"outcome=mended", "misspelt: kubernetes.io/ingres-bandwidth"} {
+		if !strings.Contains(n.log.String(), text) {
+			t.Errorf("the log lacks %s", text)
+		}
+	}
 	n.recorded(t, 1, 0, "misspelt: kubernetes.io/ingres-bandwidth")
 	p.annotate(map[string]string{egress: "10M", "podweir.io/ingress-rate": "20M", "kubernetes.io/ingres-bandwidth": "30M"})
 	p.gets(t, "10Mbit", "20Mbit")
 	n.recorded(t, 0, 0, "")
+}
+
+// A direction that a pod misspelt and that is limited by hand has its limit.
+func TestPrivilegedMisspeltAnnotationOfAPodLimitedByHand(t *testing.T) {
+	n := newNode(t)
+	p := n.newPod(t)
+	open := n.open(t)
+	defer open.Close()
+	ns, err := rtnl.OpenNetNS(p.ns.Path())
+	must.OK(t, err)
+	defer func() { _ = ns.Close() }()
+	entry, err := n.netconf()
+	must.OK(t, err)
+	conf, err := netconf.ParseEntry(entry, netconf.KeepAnnotations(map[string]string{egress: "10M"}), netconf.Namespace{})
+	must.OK(t, err)
+	must.OK(t, n.Do(func() error {
+		_, err := open.Ensure(t.Context(), &apply.Want{
+			ID: engine.ManualID(ns.Inode(), "eth0"), NetNSPath: p.ns.Path(), Names: []string{"eth0"}, Config: &conf.Shaping, By: apply.ByHand,
+		})
+		return err
+	}))
+	p.annotate(map[string]string{"kubernetes.io/egress-bandwdth": "10M"})
+	a := n.start(t, never)
+	a.becomes(t, p, reconcile.Unlimited)
+	n.recorded(t, 0, 0, "")
+	p.annotate(map[string]string{"kubernetes.io/ingres-bandwidth": "10M"})
+	n.recorded(t, 1, 0, "kubernetes.io/ingres-bandwidth")
 }
 
 // What podweir-cni could not read stays recorded while the agent keeps the other direction.

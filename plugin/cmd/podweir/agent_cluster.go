@@ -80,15 +80,16 @@ func podsWithoutLimit(states []reconcile.PodState) *cluster.Unlimited {
 	u := &cluster.Unlimited{None: map[string]int{}}
 	for i := range states {
 		s := &states[i]
-		left := s.Outcome == reconcile.Deferred
+		told, err := s.Told()
+		left := told == reconcile.Deferred
 		switch {
-		case s.UID == "" || len(s.Limits) > 0 || s.Outcome == reconcile.Waiting:
-		case s.Outcome == reconcile.Unlimited || s.Outcome == reconcile.Removed:
+		case s.UID == "" || len(s.Limits) > 0 || told == reconcile.Waiting:
+		case told == reconcile.Unlimited || told == reconcile.Removed:
 			u.None[s.Namespace]++
-		case left || !s.Outcome.Enforced():
+		case left || !told.Enforced():
 			one := cluster.UnlimitedPod{Pod: s.Namespace + "/" + s.Name, LeftToOthers: left, Cause: s.Reason}
-			if s.Err != nil {
-				one.Cause = s.Err.Error()
+			if err != nil {
+				one.Cause = err.Error()
 			}
 			u.Pods = append(u.Pods, one)
 		}

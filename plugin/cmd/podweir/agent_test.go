@@ -214,17 +214,19 @@ func TestPodsWithoutLimit(t *testing.T) {
 	shaped.Limits = []reconcile.KeptLimit{{}}
 	byHand := state("by-hand", reconcile.Failed, "", errors.New("gone"))
 	byHand.UID = ""
+	misspelt := state("misspelt", reconcile.Unlimited, "", nil)
+	misspelt.Misspelt = errors.New("did you mean another?")
 	want := &cluster.Unlimited{None: map[string]int{"ns": 2}, Pods: []cluster.UnlimitedPod{
 		{Pod: "ns/left", LeftToOthers: true, Cause: "egress is left to Cilium"},
 		{Pod: "ns/host", Cause: "it has hostNetwork"},
-		{Pod: "ns/bad", Cause: `"x" is no rate`},
+		{Pod: "ns/bad", Cause: `"x" is no rate`}, {Pod: "ns/misspelt", Cause: "did you mean another?"},
 	}}
 	got := podsWithoutLimit([]reconcile.PodState{
 		state("a", reconcile.Unlimited, "", nil), state("b", reconcile.Removed, "no limit is requested any more", nil),
 		state("left", reconcile.Deferred, "egress is left to Cilium", nil), state("host", reconcile.HostNetwork, "it has hostNetwork", nil),
 		state("bad", reconcile.Invalid, "the pod is not shaped", errors.New(`"x" is no rate`)),
 		state("new", reconcile.Waiting, "its network is not set up yet", nil), state("held", reconcile.Held, "eth0 is shaped by hand", nil),
-		shaped, byHand,
+		shaped, byHand, misspelt,
 	})
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("pods without a limit (-want +got):\n%s", diff)
