@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -154,6 +155,9 @@ func newAttach(o *options) *cobra.Command {
 			for _, note := range notes {
 				fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s\n", note)
 			}
+			if err := noteSet(node, id, states); err != nil {
+				return err
+			}
 			return printStates(o, cmd.OutOrStdout(), states)
 		},
 	}
@@ -163,6 +167,29 @@ func newAttach(o *options) *cobra.Command {
 	cmd.Flags().String("root", "/", "root directory of the node, to look for its CNI")
 	_ = cmd.MarkFlagRequired("netns")
 	return cmd
+}
+
+// noteSet notes at each direction that it is as `podweir set` made it, not as was requested.
+func noteSet(node *engine.Node, id attach.ID, states []*attach.Desired) error {
+	records, err := node.Records(id)
+	if err != nil {
+		return err
+	}
+	for _, r := range records {
+		for _, s := range states {
+			if r.Asked == nil || r.Interface.PodName != s.Interface.PodName {
+				continue
+			}
+			for _, d := range terms.Directions {
+				same := r.Asked.Observe == r.Config.Observe && reflect.DeepEqual(r.Asked.Limit(d), r.Config.Limit(d))
+				if state := s.Directions[d]; state != nil && !same {
+					state.Params.Notes = append(state.Params.Notes,
+						"`podweir set` holds, and the same limits once more do not undo it: `podweir set --clear` does")
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // detected is what podweir knows of the node that it runs on.

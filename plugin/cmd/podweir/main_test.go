@@ -316,6 +316,32 @@ func TestPrivilegedAttachErrors(t *testing.T) {
 	c.must(t, "detach", "--pod", "default/web")
 }
 
+// What is attached once more with the limits from before `podweir set` says why it has others.
+func TestPrivilegedAttachAfterSetSaysWhy(t *testing.T) {
+	c := newCLI(t)
+	again := append(c.netns(), "attach", "--egress", "10M", "--ingress", "3M")
+	noted := func() (lines []string) {
+		t.Helper()
+		for _, l := range parse[[]stateLine](t, c, again...) {
+			if slices.ContainsFunc(l.Notes, func(n string) bool { return strings.Contains(n, "podweir set --clear") }) {
+				lines = append(lines, fmt.Sprintf("%s %d", l.Direction, l.Rate))
+			}
+		}
+		return lines
+	}
+	if got := noted(); got != nil {
+		t.Errorf("before set, %v say that it holds", got)
+	}
+	c.must(t, append(c.netns(), "set", "--egress", "5M")...)
+	if got := noted(); !slices.Equal(got, []string{"egress 5000000"}) {
+		t.Errorf("after set, %v say that it holds, want egress alone", got)
+	}
+	c.must(t, append(c.netns(), "set", "--clear")...)
+	if got := noted(); got != nil {
+		t.Errorf("after set --clear, %v say that it holds", got)
+	}
+}
+
 // An error is one line, with one hint: to the command that was meant, or to root.
 func TestErrorsAreOneLine(t *testing.T) {
 	for name, c := range map[string]struct {
