@@ -15,9 +15,9 @@ import (
 	"github.com/podweir/podweir/compat/conflist"
 )
 
-// Remove takes podweir out of the set-up of pods and leaves the node's
-// directories byte for byte as they were before [Manager.Install] or
-// [Manager.Run]. Done twice it changes nothing. Pods that run keep their limits:
+// Remove takes podweir out of the set-up of pods and removes its files from the
+// node's directories. What [Manager.Install] or [Manager.Run] replaced does not
+// come back. Done twice it changes nothing. Pods that run keep their limits:
 // that is not a matter of files.
 //
 // An error that wraps [ErrInUse] says that podweir's binary stays, with its
@@ -45,7 +45,7 @@ func (m *Manager) Remove(ctx context.Context) error {
 	return nil
 }
 
-// removeFiles removes every file of podweir's and puts back what was in its place. The
+// removeFiles removes every file of podweir's. The
 // binary goes after a pause: a runtime that has read the chain calls it once the primary
 // CNI's ADD is done, and CRI-O notes only then that it needs it for DEL.
 func (m *Manager) removeFiles(ctx context.Context, v *view, why string) error {
@@ -185,7 +185,7 @@ func (m *Manager) cached(v *view) error {
 }
 
 // removeBinaries removes podweir's binary where it is still the one that podweir
-// put there, and puts back what was in its place.
+// put there.
 func (m *Manager) removeBinaries(r *record, why string) error {
 	for _, i := range slices.Clone(r.Items) {
 		if i.Directory || filepath.Base(i.Path) != conflist.Type {

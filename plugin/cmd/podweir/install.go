@@ -103,7 +103,7 @@ func newInstall(o *options) *cobra.Command {
 		Long: "Install podweir-cni and podweir's entry in the chain of the primary CNI. It does not follow that CNI\n" +
 			"afterwards: the agent does. Pods that start from now on are shaped.\n\n" +
 			"Defaults of an earlier install stay in force: --default KEY=VALUE changes one of them, --default KEY= removes\n" +
-			"one. A failed install changes nothing.",
+			"one. The steps of a failed install stay; the next one goes on.",
 		Example: "  podweir install --dry-run\n  podweir install --default lightShare=80% --default policy=elephants\n" +
 			"  podweir install --default defaultRate=100M --default maxRate=1G",
 		Args: cobra.NoArgs,
@@ -120,7 +120,7 @@ func newInstall(o *options) *cobra.Command {
 			d := m.Decision()
 			d.Warning = strings.Join(slices.DeleteFunc([]string{d.Warning, noBPFFS(o.v.GetString("root"), o.v.GetString("pins"))},
 				func(s string) bool { return s == "" }), "; ")
-			if printErr := printInstall(o, cmd.OutOrStdout(), d, steps, err != nil); printErr != nil {
+			if printErr := printInstall(o, cmd.OutOrStdout(), d, steps); printErr != nil {
 				return printErr
 			}
 			return err
@@ -153,7 +153,7 @@ type installOutput struct {
 	DryRun   bool              `json:"dryRun"`
 }
 
-func printInstall(o *options, w io.Writer, d delivery.Decision, steps []delivery.Step, failed bool) error {
+func printInstall(o *options, w io.Writer, d delivery.Decision, steps []delivery.Step) error {
 	dry := o.v.GetBool("dry-run")
 	if steps == nil {
 		steps = []delivery.Step{}
@@ -189,11 +189,8 @@ func printInstall(o *options, w io.Writer, d delivery.Decision, steps []delivery
 		line("or else", instead)
 	}
 	done := "done"
-	switch {
-	case dry:
+	if dry {
 		done = "to do"
-	case failed: // what it did is taken back
-		done = "tried"
 	}
 	for i := range steps {
 		line(done, steps[i].String())
@@ -208,8 +205,9 @@ func newUninstall(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "uninstall",
 		Short: "Remove podweir from this node: from the chain and from every pod",
-		Long: "Remove podweir from the chain of the primary CNI and the limits from every pod, and leave files, pins, qdiscs\n" +
-			"and devices as they were before. If an agent runs, end it first: it would install podweir again.",
+		Long: "Remove podweir from the chain of the primary CNI and the limits from every pod, with pins, qdiscs and devices.\n" +
+			"What podweir install replaced does not come back. If an agent runs, end it first: it would install podweir\n" +
+			"again.",
 		Example: "  podweir uninstall --dry-run\n  podweir uninstall --root /host",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/compat/conflist"
+	"github.com/podweir/podweir/plugin/agent/delivery"
 	"github.com/podweir/podweir/plugin/cni"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/status"
@@ -249,6 +250,19 @@ func TestInstallPrints(t *testing.T) {
 	}
 	if diff := cmp.Diff(before, treeOf(t, root)); diff != "" {
 		t.Errorf("files (-before +after):\n%s", diff)
+	}
+}
+
+// The steps that an install took before it failed stay: they are done. A dry run has done none.
+func TestStepsOfAnInstallAreDone(t *testing.T) {
+	for _, dry := range []bool{false, true} {
+		o := newOptions()
+		o.v.Set("dry-run", dry)
+		var out bytes.Buffer
+		must.OK(t, printInstall(o, &out, delivery.Decision{Problem: "disk full"}, []delivery.Step{{Do: "write", Path: "/x"}}))
+		if want := map[bool]string{false: "done ", true: "to do "}[dry]; !strings.HasPrefix(out.String(), want) {
+			t.Errorf("dry run %v: install prints %q, want %q first", dry, &out, want)
+		}
 	}
 }
 
