@@ -19,12 +19,12 @@ import (
 type Loss struct {
 	Where   string `json:"where"`
 	Packets uint64 `json:"packets"`
-	// Uncounted says that packets may be lost there, and that nobody counts them.
+	// Uncounted says that packets may be lost there, and that no counter of its own tells.
 	Uncounted bool `json:"uncounted,omitempty"`
 }
 
 // Losses returns the places of the handle's namespace that lost packets: devices, and rules and policies of
-// nftables that drop or reject and count (iptables-nft counts in each). Those that do not count are among
+// nftables that drop or reject and count (iptables-nft counts in each). Those without a counter of their own are among
 // them, queues are not. It needs CAP_NET_ADMIN.
 func Losses(ns *rtnl.NetNS, h *Handle) ([]Loss, error) {
 	devices, err := h.Interfaces()

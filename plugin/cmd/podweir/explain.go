@@ -123,7 +123,7 @@ func runExplain(cmd *cobra.Command, o *options, pod string) error {
 	return nil
 }
 
-// maxSilent is how many places that do not count what they drop are listed.
+// maxSilent is how many places that have no counter of their own are listed.
 const maxSilent = 5
 
 // elsewhere says where packets are lost that podweir has nothing to do with, and where to
@@ -142,7 +142,7 @@ func elsewhere(before, now *explained) string {
 	for _, l := range now.losses {
 		if l.Uncounted {
 			if silent++; silent <= maxSilent {
-				b.WriteString(view.Paragraph("  silent   ", l.Where+" drops packets, and does not count them", 0))
+				b.WriteString(view.Paragraph("  silent   ", l.Where+" drops packets, and has no counter of its own", 0))
 			}
 		} else if !slices.ContainsFunc(losing, func(text string) bool { return strings.HasPrefix(text, l.Where+": ") }) {
 			b.WriteString(view.Paragraph("  lost     ", fmt.Sprintf("%s: %d packets in all, none just now", l.Where, l.Packets), 0))

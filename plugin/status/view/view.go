@@ -47,7 +47,7 @@ type Status struct {
 type Loss struct {
 	Where   string `json:"where"`
 	Packets uint64 `json:"packets"`
-	// Uncounted says that packets may be lost there, and that nobody counts them.
+	// Uncounted says that packets may be lost there, and that no counter of its own tells.
 	Uncounted bool `json:"uncounted,omitempty"`
 }
 
