@@ -155,9 +155,5 @@ if [ ! -e "$job/status" ]; then
 	tr -d '\r' <"$job/console" >&2 || true
 	exit 124
 fi
-# The kernel's reports of its own faults, with what the command has said on the console
-# (/dev/kmsg) that it does.
-tr -d '\r' <"$job/console" | awk -v kernel="$kernel" '
-	sub(/.*vmrig begins /, "") { doing = $0 ": "; next }
-	/BUG: |WARNING: CPU|Oops|general protection fault|UBSAN:|KASAN:|Kernel panic|refcount_t: / { print "vmrig: kernel " kernel " complained: " doing $0 }' >&2
+tr -d '\r' <"$job/console" | awk -v kernel="$kernel" -f "${self%/*}/complaints.awk" >&2
 exit "$(cat "$job/status")"

@@ -29,7 +29,7 @@ var lacks = map[string][]string{
 const runScript = "tools/vmrig/run.sh"
 
 // beginMark begins what a command writes to the console (/dev/kmsg) to say what it is doing:
-// run.sh puts the last of these before a complaint of the kernel's.
+// complaints.awk puts the last of these before a complaint of the kernel's.
 const beginMark = "vmrig begins "
 
 // rig is a call of run.sh, whose processes have ended when it has.
@@ -70,12 +70,17 @@ func machine(ctx context.Context, kernel *Results, timeout time.Duration, env []
 	if err != nil {
 		err = fmt.Errorf("%w: %s", err, stderr.String())
 	}
-	for line := range strings.Lines(stderr.String()) {
+	return stdout.String(), complaintsOf(stderr.String()), errors.Join(err, ctx.Err())
+}
+
+// complaintsOf are what the kernel complained of, in what run.sh writes to stderr.
+func complaintsOf(stderr string) (complaints []string) {
+	for line := range strings.Lines(stderr) {
 		if _, complaint, ok := strings.Cut(line, " complained: "); ok {
 			complaints = append(complaints, strings.TrimSpace(complaint))
 		}
 	}
-	return stdout.String(), complaints, errors.Join(err, ctx.Err())
+	return complaints
 }
 
 // quote makes a string a word of a shell's.

@@ -201,3 +201,27 @@ func TestSections(t *testing.T) {
 		t.Errorf("sections of nothing = %+v, want one that did not end", got)
 	}
 }
+
+// What the kernel complains of on its console is told with the package that it ran.
+func TestComplaints(t *testing.T) {
+	const console = `Booting from ROM...
+[    0.044000] tsc: Unable to calibrate against PIT
+[    8.571195] ` + beginMark + `example.org/quiet
+[    8.572495] ` + beginMark + `example.org/loud
+[    8.573211] refcount_t: underflow; use-after-free, says a test
+[    8.577699] sysrq: Trigger a crash
+[    8.577934] Kernel panic - not syncing: sysrq triggered crash
+[    8.578156] CPU: 0 PID: 119 Comm: sh Not tainted 6.1.0-50-cloud-amd64 #1  Debian 6.1.176-1
+`
+	awk := exec.CommandContext(t.Context(), "awk", "-v", "kernel=6.1", "-f", "../complaints.awk")
+	awk.Stdin = strings.NewReader(console)
+	out, err := awk.Output()
+	must.OK(t, err)
+	want := []string{
+		"example.org/loud: [    8.573211] refcount_t: underflow; use-after-free, says a test",
+		"example.org/loud: [    8.577934] Kernel panic - not syncing: sysrq triggered crash",
+	}
+	if diff := cmp.Diff(want, complaintsOf(string(out))); diff != "" {
+		t.Errorf("complaints (-want +got):\n%s", diff)
+	}
+}
