@@ -128,15 +128,15 @@ func (k *hostileCase) run(t *testing.T, podweirFirst bool) {
 
 // row looks at the pod as it is; mended says that podweir had its say after the neighbour
 // came. Until then its own queues limit the pod, though light flows do not go first, and
-// what stands on a hook may be starved: CHECK names the neighbour, but for a filter that
-// comes behind all that podweir has on the hooks.
+// what stands on a hook may be starved: CHECK names the neighbour, but for filters
+// in modes that the next ADD would attach in the same way again.
 func (k *hostileCase) row(t *testing.T, order string, mended bool) {
 	t.Helper()
 	egress, ingress, check := k.look(t, order)
 	m := k.mode
 	queues := m.profile == terms.ModeQdisc && m.ingressHost
-	behind := k.filters && (m.tcx || m.keys["policy"] == "flat" || m.egress == "auto" && !datapath.HaveTCX())
-	if (mended || queues) && (!egress || !ingress) || (check == nil) != (mended || behind) {
+	same := k.filters && (m.tcx || m.keys["policy"] == "flat" || m.egress == "auto" && !datapath.HaveTCX())
+	if (mended || queues) && (!egress || !ingress) || (check == nil) != (mended || same) {
 		t.Errorf("%s: egress shaped %t, ingress shaped %t, CHECK = %s", order, egress, ingress, describe(check))
 	}
 }
