@@ -5,6 +5,7 @@ package reconcile_test
 
 import (
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +27,11 @@ import (
 func (n *node) recorded(t *testing.T, agents, failures int, cause string) {
 	t.Helper()
 	var seen []string
+	defer func() {
+		if t.Failed() {
+			t.Logf("recorded %q, want %d of the agent and %d of podweir-cni with %q", seen, agents, failures, cause)
+		}
+	}()
 	testutil.Eventually(t, soon, "records of pods without a limit", func() bool {
 		seen = nil
 		told, err := n.paths.Mail().Unshaped()
@@ -38,13 +44,8 @@ func (n *node) recorded(t *testing.T, agents, failures int, cause string) {
 		for _, f := range failed {
 			seen = append(seen, f.Error)
 		}
-		return len(told) == agents && len(failed) == failures
+		return len(told) == agents && len(failed) == failures && !slices.ContainsFunc(seen, func(text string) bool { return !strings.Contains(text, cause) })
 	})
-	for _, text := range seen {
-		if !strings.Contains(text, cause) {
-			t.Errorf("recorded %q, want %q in it", text, cause)
-		}
-	}
 }
 
 // A running pod that gets a rate which cannot be read is known to run without its limit
