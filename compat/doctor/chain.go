@@ -49,6 +49,17 @@ func checkNetwork(f *Facts) Finding {
 		return breaks(file.Err.Error(), "a network that libcni can load", "restart the primary CNI's DaemonSet, or remove "+dir+"/"+file.Name, dir+"/"+file.Name).of(f.inForce())
 	}
 	var broken []string
+	if f.Node.Runtime.ReadsDropIns() != profiles.No {
+		for _, c := range f.Node.Conf.DropIns[file.Network.Name] {
+			if c.Err != nil && !hidden(c.Err) {
+				broken = append(broken, c.Err.Error())
+			}
+		}
+	}
+	if len(broken) > 0 {
+		return breaks(strings.Join(broken, "; "), "drop-ins that libcni can load: for one that it cannot, it loads no network",
+			"repair or remove it in "+dir+"/"+file.Network.Name, broken...).of(f.inForce())
+	}
 	for _, other := range f.Node.Conf.Files {
 		if other.Err != nil && !hidden(other.Err) {
 			broken = append(broken, other.Err.Error())

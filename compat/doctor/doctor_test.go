@@ -505,8 +505,8 @@ func snapshot(t *testing.T, dir string) []string {
 	return all
 }
 
-// TestBadInput: whatever is in the place of the conflist in force is named with what is
-// wrong with it, and nothing on the node changes.
+// TestBadInput: whatever is in the place of the conflist in force, or of a drop-in of
+// another program, is named with what is wrong with it, and nothing on the node changes.
 func TestBadInput(t *testing.T) {
 	write := func(content string) func(string) error {
 		return func(name string) error { return os.WriteFile(name, []byte(content), 0o644) }
@@ -516,36 +516,43 @@ func TestBadInput(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		make func(name string) error
-		// says is in PW201, "" if it is no conflist and what is behind it is in force.
-		says string
+		// says is in PW201, for a drop-in unless dropIn is; "" if it is none of both and
+		// 10-good.conflist is in force.
+		says, dropIn string
 	}{
-		"broken":                  {write(`{"name":"n","plugins":[{"type":"x"]}`), "is not JSON"},
-		"cut off":                 {write(`{"name":"n","plugins":[`), "ends in the middle of the JSON object"},
-		"empty":                   {write(""), "the file is empty"},
-		"huge":                    {write(strings.Repeat(" ", 10<<20)), "has 10485760 bytes, want at most 1048576"},
-		"not UTF-8":               {write("{\"name\":\"\xff\"}"), "is not UTF-8"},
-		"link that leads nowhere": {link("nowhere"), "is gone, or a link that leads nowhere"},
-		"link to itself":          {link("00-x.conf"), "too many levels of symbolic links"},
-		"link to a directory":     {link(".."), "is a directory, want a regular file"},
-		"directory":               {func(name string) error { return os.Mkdir(name, 0o755) }, ""},
+		"broken":                  {write(`{"name":"n","plugins":[{"type":"x"]}`), "is not JSON", "invalid character ']' after object"},
+		"cut off":                 {write(`{"name":"n","plugins":[`), "ends in the middle of the JSON object", "unexpected end of JSON input"},
+		"empty":                   {write(""), "the file is empty", ""},
+		"huge":                    {write(strings.Repeat(" ", 10<<20)), "has 10485760 bytes, want at most 1048576", ""},
+		"not UTF-8":               {write("{\"name\":\"\xff\"}"), "is not UTF-8", ""},
+		"link that leads nowhere": {link("nowhere"), "is gone, or a link that leads nowhere", ""},
+		"link to itself":          {link("00-x.conf"), "too many levels of symbolic links", ""},
+		"link to a directory":     {link(".."), "is a directory, want a regular file", ""},
+		"directory":               {func(name string) error { return os.Mkdir(name, 0o755) }, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
 			conf := filepath.Join(root, net)
-			must.OK(t, os.MkdirAll(conf, 0o755))
+			must.OK(t, os.MkdirAll(filepath.Join(conf, "cilium"), 0o755))
 			must.OK(t, write(list)(filepath.Join(conf, "10-good.conflist")))
-			bad := filepath.Join(conf, "00-x.conf")
-			must.OK(t, tc.make(bad))
-			before := snapshot(t, root)
-			o := outcomes(t, detect.HostRoot(root))["PW201"]
-			if diff := cmp.Diff(before, snapshot(t, root)); diff != "" {
-				t.Errorf("the doctor changed the node (-before +after):\n%s", diff)
-			}
-			switch {
-			case tc.says == "" && (o.Status == doctor.Fail || !strings.Contains(o.Seen, "10-good.conflist")):
-				t.Errorf("%s %s: %s, want 10-good.conflist in force", o.Code, o.Status, o.Seen)
-			case tc.says != "" && (o.Status != doctor.Fail || !strings.Contains(o.Seen, tc.says) || !strings.Contains(o.Seen, "00-x.conf")):
-				t.Errorf("%s %s: %s, want %q", o.Code, o.Status, o.Seen, tc.says)
+			for file, says := range map[string]string{"00-x.conf": tc.says, "cilium/00-x.conf": tc.dropIn} {
+				if says == "" {
+					says = tc.says
+				}
+				bad := filepath.Join(conf, file)
+				must.OK(t, tc.make(bad))
+				before := snapshot(t, root)
+				o := outcomes(t, detect.HostRoot(root))["PW201"]
+				if diff := cmp.Diff(before, snapshot(t, root)); diff != "" {
+					t.Errorf("the doctor changed the node (-before +after):\n%s", diff)
+				}
+				switch {
+				case says == "" && (o.Status == doctor.Fail || !strings.Contains(o.Seen, "10-good.conflist")):
+					t.Errorf("%s %s: %s, want 10-good.conflist in force", o.Code, o.Status, o.Seen)
+				case says != "" && (o.Status != doctor.Fail || !strings.Contains(o.Seen, says) || !strings.Contains(o.Seen, file)):
+					t.Errorf("%s %s: %s, want %q", o.Code, o.Status, o.Seen, says)
+				}
+				must.OK(t, os.Remove(bad))
 			}
 		})
 	}

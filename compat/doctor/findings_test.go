@@ -217,6 +217,10 @@ func chainFindings() []finding {
 		{name: "broken file in force", code: "PW201", node: aws, change: set(net+"00-a.conf", "{"), want: doctor.Fail, seen: "00-a.conf", fix: "remove /etc/cni/net.d/00-a.conf"},
 		{name: "huge file in force", code: "PW201", node: aws, change: set(net+"00-a.conf", strings.Repeat(" ", 10<<20)), want: doctor.Fail, seen: "has 10485760 bytes, want at most 1048576", fix: "remove"},
 		{name: "broken file behind", code: "PW201", node: aws, change: set(net+"99-z.conf", "\xff"), want: doctor.Warn, seen: "99-z.conf", fix: "remove them"},
+		{name: "broken drop-in of another program", code: "PW201", node: cilium, change: set(net+"cilium/10-x.conf", "{"), want: doctor.Fail, seen: "cilium/10-x.conf", fix: "remove it in /etc/cni/net.d/cilium"},
+		{name: "broken drop-in that is not read", code: "PW201", node: cilium, change: func(n *node) {
+			n.files[net+"cilium/10-x.conf"], n.opts.Runtime = "{", "containerd://2.0.14"
+		}, want: doctor.OK, seen: "05-cilium.conflist"},
 		{name: "CRI-O's network is nowhere", code: "PW201", node: aws, change: func(n *node) {
 			n.files["proc/3/comm"], n.files["etc/crio/crio.conf"] = "crio\n", "[crio.network]\ncni_default_network = 'x'\n"
 		}, want: doctor.Fail, seen: "CRI-O takes the network x (cni_default_network), and no file in /etc/cni/net.d has it", fix: "restart"},
