@@ -115,6 +115,13 @@ func checkDropInRead(f *Facts) Finding {
 	}
 	switch r.ReadsDropIns() {
 	case profiles.Yes:
+		if file := f.active(); file != nil && file.Network != nil {
+			left := slices.DeleteFunc(slices.Clone(networks), func(name string) bool { return name == file.Network.Name })
+			if 0 < len(left) && len(left) < len(networks) {
+				return warns("left over for networks that are not in force: "+strings.Join(left, ", "), "one drop-in of podweir's",
+					"rm /"+path.Join(f.Node.ConfDir, left[0], conflist.DropInFile))
+			}
+		}
 		return holds(r.String())
 	case profiles.No:
 		return breaks(r.String()+" ignores drop-in directories", "containerd 2.1, CRI-O 1.33 or newer", "upgrade the runtime, or use another delivery: PW210").of(f.inForce())

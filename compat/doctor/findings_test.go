@@ -354,6 +354,10 @@ func deliveryFindings() []finding {
 		}, want: doctor.OK, seen: "delivery handed"},
 		{name: "bandwidth under a drop-in", code: "PW210", node: cilium, change: set(net+"05-cilium.conflist", strings.Replace(list, "]}", bottled, 1)), want: doctor.Warn, seen: "cannot replace", fix: "take bandwidth out"},
 		{name: "drop-in ignored", code: "PW211", node: cilium, change: func(n *node) { n.opts.Runtime = "containerd://2.0.14" }, want: doctor.Fail, seen: "containerd 2.0.14 ignores", fix: "upgrade"},
+		{name: "drop-in left over", code: "PW211", node: cilium, change: func(n *node) {
+			n.files[net+"99-x.conflist"] = `{"cniVersion":"1.0.0","name":"x","plugins":[{"type":"ptp"}]}`
+			n.files[net+"x/50-podweir.conf"] = conflist.DefaultEntry
+		}, want: doctor.Warn, seen: "left over for networks that are not in force: x", fix: "rm /etc/cni/net.d/x/50-podweir.conf"},
 		{name: "drop-in with unknown runtime", code: "PW211", node: cilium, change: func(n *node) { n.opts.Runtime = "docker://28.1.1" }, want: doctor.Unknown, seen: "docker 28.1.1"},
 		{name: "renamed", code: "PW214", node: cilium, change: func(n *node) {
 			delete(n.files, net+"cilium/50-podweir.conf")
