@@ -74,6 +74,8 @@ type Action struct {
 	// no longer wanted.
 	State  *DirectionState
 	Reason string
+	// Tree is the queue that ChangeTree finds, nil for other kinds.
+	Tree *shaping.Tree
 	// OtherBuild says that what is there is podweir's, but of another build or for
 	// another slot.
 	OtherBuild bool
@@ -219,6 +221,7 @@ func (p *directionPlan) planTree(have *Dataplane) {
 	}
 	if diff != "" {
 		p.add(ChangeTree, "%s: %s", dev.Name, diff)
+		p.actions[len(p.actions)-1].Tree = &dev.Tree
 	}
 	if params.Tree.Filter == nil {
 		return

@@ -9,6 +9,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/mailbox"
+	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 )
 
@@ -119,7 +120,7 @@ func (l *look) drift(id attach.ID, plan []attach.Action) {
 		if i < 0 || plan[i].State != nil && plan[i].State.Params.Observes() {
 			continue // without a limit in force there is nothing to fight for
 		}
-		if resized(plan, d) {
+		if resized(plan, d, l.wanted(id, d)) {
 			continue
 		}
 		inPod := slices.ContainsFunc(plan, func(a attach.Action) bool { return a.Direction == d && a.InPod() })
@@ -129,17 +130,50 @@ func (l *look) drift(id attach.ID, plan []attach.Action) {
 	}
 }
 
-// resized says that a plan gives what a direction has other sizes and does nothing else, as after a change of the MTU.
-// What is in the slot nobody but podweir writes: if that differs, podweir wants another one.
-func resized(plan []attach.Action, d terms.Direction) bool {
-	of := func(is func(attach.ActionKind) bool) func(attach.Action) bool {
-		return func(a attach.Action) bool { return a.Direction == d && is(a.Kind) }
+// wanted is the queue that the look before wanted of a direction, nil if it is not known. It is called under the lock.
+func (l *look) wanted(id attach.ID, d terms.Direction) *shaping.Tree {
+	if s := l.states[l.key]; s != nil {
+		for i := range s.Limits {
+			if k := &s.Limits[i]; k.ID == id && k.Direction.Is == d {
+				return k.Tree
+			}
+		}
 	}
-	update := of(func(k attach.ActionKind) bool { return k == attach.UpdateDataplane })
-	more := of(func(k attach.ActionKind) bool {
-		return k != attach.UpdateDataplane && k != attach.ChangeTree && k != attach.LimitOffload && k != attach.PaceTCP
-	})
-	return slices.ContainsFunc(plan, update) && !slices.ContainsFunc(plan, more)
+	return nil
+}
+
+// resized says that a direction differs only because podweir wants other sizes of it than before, as after a change of
+// the MTU. What is in the slot nobody but podweir writes; a queue has to be as podweir wanted it before.
+func resized(plan []attach.Action, d terms.Direction, before *shaping.Tree) bool {
+	wish := false
+	for _, a := range plan {
+		switch {
+		case a.Direction != d:
+		case a.Kind == attach.UpdateDataplane, a.Kind == attach.ChangeTree && as(before, &a):
+			wish = true
+		case a.Kind != attach.LimitOffload && a.Kind != attach.PaceTCP:
+			return false
+		}
+	}
+	return wish
+}
+
+// as says that the queue which a step changes is as it was wanted before. The share of a group's limit may have
+// another rate since, which is wanted still.
+func as(before *shaping.Tree, a *attach.Action) bool {
+	if before == nil {
+		return false
+	}
+	is, p := *a.Tree, a.State.Params
+	if p.Divided {
+		is.Classes = slices.Clone(is.Classes)
+		was, share, now := p.Tree.Share(before), p.Tree.Share(&is), p.Tree.Share(p.Tree)
+		if was != nil && share != nil && share.Rate == now.Rate && share.Ceil == now.Ceil {
+			share.Rate, share.Ceil, share.Burst, share.CeilBurst = was.Rate, was.Ceil, was.Burst, was.CeilBurst
+		}
+	}
+	diff, _ := attach.TreeDiff(before, &is)
+	return diff == ""
 }
 
 // stateOf is what is remembered of a key.

@@ -166,6 +166,8 @@ type KeptLimit struct {
 	// Stale says that the last look could not bring it to what it should be: it is as
 	// it was known before.
 	Stale bool
+	// Tree is the queue that was wanted, nil if none was.
+	Tree *shaping.Tree
 }
 
 func limitsOf(id attach.ID, states []*attach.Desired) []KeptLimit {
@@ -179,7 +181,7 @@ func limitsOf(id attach.ID, states []*attach.Desired) []KeptLimit {
 			p := ds.Params
 			all = append(all, KeptLimit{
 				ID: id, Interface: s.Interface, Limit: p.Limit(), Notes: p.Notes, Declined: p.Declined,
-				Exempt: p.Exempt, Allowance: p.Allowance,
+				Exempt: p.Exempt, Allowance: p.Allowance, Tree: p.Tree,
 			})
 		}
 	}
