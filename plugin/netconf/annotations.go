@@ -59,8 +59,11 @@ func KeepAnnotations(all map[string]string) PodAnnotations {
 
 // unread keeps what is to be told of an annotation that podweir does not read.
 func (a *PodAnnotations) unread(name string) {
-	if strings.HasPrefix(name, AnnotationDomain) {
+	if key, ours := strings.CutPrefix(name, AnnotationDomain); ours {
 		a.unknown(name)
+		if ofNetworkAlone(key) {
+			return
+		}
 	}
 	near := terms.Nearest(name, RateAnnotations)
 	if near == "" {

@@ -104,6 +104,7 @@ func TestMisspelt(t *testing.T) {
 		`{"kubernetes.io/egress-bandwdth":"10M","` + near + `":"5M"}`:                          nil,
 		`{"kubernetes.io/egress-bandwdth":"10M","podweir.io/egress-rate":"fast"}`:              nil,
 		`{"` + near + `":"5M","kubernetes.io/config.source":"api","podweir.io/policy":"flat"}`: nil,
+		`{"podweir.io/egress-mode":"edt","podweir.io/ingress-place":"ifb"}`:                    nil,
 	} {
 		var a netconf.PodAnnotations
 		must.OK(t, json.Unmarshal([]byte(text), &a))

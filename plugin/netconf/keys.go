@@ -116,15 +116,12 @@ func (p *parser) warnUnknownAnnotations() {
 
 // annotationHint says what may be meant by an annotation that nobody reads.
 func annotationHint(key string) string {
-	is := func(suffixes ...string) bool {
-		return slices.ContainsFunc(suffixes, func(s string) bool { return strings.HasSuffix(key, s) })
-	}
 	switch {
 	case slices.Contains(namespaceKeys, key):
 		return " (it is for Namespaces)"
-	case is("-bandwidth", "-rate"):
+	case endsIn(key, "-bandwidth", "-rate"):
 		return " (the rate is " + OwnIngressAnnotation + " or " + OwnEgressAnnotation + ")"
-	case key == "mode", is("-mode", "-place", "-queue", "-horizon", "light-share", "heavy-threshold", "shaper", "ceiling"):
+	case ofNetworkAlone(key):
 		return " (it is for the network configuration alone)"
 	}
 	hint := strings.TrimPrefix(terms.DidYouMean(key, annotationKeys), ", ")
@@ -132,6 +129,15 @@ func annotationHint(key string) string {
 		return ""
 	}
 	return " (" + hint + ")"
+}
+
+func endsIn(key string, suffixes ...string) bool {
+	return slices.ContainsFunc(suffixes, func(s string) bool { return strings.HasSuffix(key, s) })
+}
+
+// ofNetworkAlone says that an annotation that nobody reads is a key of the network configuration.
+func ofNetworkAlone(key string) bool {
+	return key == "mode" || endsIn(key, "-mode", "-place", "-queue", "-horizon", "light-share", "heavy-threshold", "shaper", "ceiling")
 }
 
 func (p *parser) warn(format string, args ...any) {
