@@ -326,6 +326,40 @@ func TestPrivilegedSecondSandbox(t *testing.T) {
 	second.gets(t, "10Mbit", "10Mbit")
 }
 
+// It may do so while no agent runs, and what is in the new sandbox may be another party's: the limit of the first sandbox
+// is none of the second, however often the agent looks.
+func TestPrivilegedSecondSandboxOfAnotherParty(t *testing.T) {
+	testutil.RequireQdisc(t, "tbf")
+	n := newNode(t)
+	n.configure("egressQueue", "tbf")
+	n.withoutTCX(t)
+	first := n.newPod(t)
+	first.annotate(both("10M", "10M"))
+	a := n.start(t, never)
+	a.has(t, first, 2)
+	a.stop()
+	second := n.newPod(t)
+	second.ns.Run(t, "tc", "qdisc", "add", "dev", "eth0", "root", "handle", "7:", "htb")
+	second.ns.Run(t, "tc", "qdisc", "add", "dev", "eth0", "clsact")
+	second.ns.Run(t, "tc", "filter", "add", "dev", "eth0", "egress", "bpf", "bytecode", "1,6 0 0 0,")
+	n.sandbox.set(first.api.UID, cri.Sandbox{ID: second.container, NetNSPath: second.ns.Path(), Interfaces: []string{"eth0"}})
+	first.api.PodIP = second.addr
+	first.annotate(both("10M", "10M"))
+	a = n.start(t, never)
+	s := a.becomes(t, first, reconcile.Refused)
+	for range 2 {
+		a.Again()
+		testutil.Eventually(t, soon, "a later look", func() bool { return a.state(first).At.After(s.At) })
+		if s = a.state(first); s.Outcome != reconcile.Refused {
+			t.Fatalf("the pod is %v while its second sandbox has no limit", s.Outcome)
+		}
+	}
+	second.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
+	second.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "clsact")
+	a.Again()
+	second.gets(t, "10Mbit", "10Mbit")
+}
+
 // Another bpffs in the place of the one that had the pins has no records: pods are adopted without waiting for a full pass.
 func TestPrivilegedPinsAreElsewhere(t *testing.T) {
 	testutil.RequireQdisc(t, "tbf")

@@ -36,6 +36,8 @@ type look struct {
 	event           *kube.Event
 	// retry asks for another look soon.
 	retry bool
+	// unsure says that the runtime did not tell whether the limits are those of the pod's sandbox. The next look asks again.
+	unsure bool
 	// missing says that the network of a pod with a limit was looked for in vain.
 	missing bool
 	// unread says that a rate of the pod cannot be read: what podweir-cni recorded of that
@@ -222,7 +224,9 @@ func (l *look) bring(ctx context.Context, node *engine.Node, have []attached) {
 		for _, a := range own {
 			l.ensure(ctx, node, conf, a)
 		}
-		if l.readdressed() {
+		// With another address the kubelet may have made it another sandbox, while what is left of the first one still has
+		// the limits.
+		if l.pod.Started() && !l.pod.Ending && l.pod.Address != l.address() {
 			l.attach(ctx, conf, nil, own)
 		}
 	default:
@@ -264,13 +268,14 @@ func asked(conf *netconf.Config) []terms.Direction {
 	return all
 }
 
-// readdressed says that the pod has another address than when it was looked at before: the kubelet may have made it
-// another sandbox, while what is left of the first one still has the limits.
-func (l *look) readdressed() bool {
+// address is the pod's when its limits were found, "" if that is not known, as after a start of the agent.
+func (l *look) address() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := l.states[l.key]
-	return s != nil && s.address != "" && l.pod.Started() && s.address != l.pod.Address
+	if s := l.states[l.key]; s != nil {
+		return s.address
+	}
+	return ""
 }
 
 // attach shapes a pod whose sandbox has nothing yet, only others of its that have; unread is what cannot be read of
@@ -287,7 +292,7 @@ func (l *look) attach(ctx context.Context, conf *netconf.Config, unread error, o
 	}
 	sandbox, err := l.cfg.Sandboxes.Find(ctx, l.pod.RuntimeUID)
 	if err != nil && len(others) > 0 { // as far as is known it has its limits
-		l.retry = true
+		l.unsure, l.retry = true, l.address() != ""
 		return
 	}
 	if errors.Is(err, cri.ErrNoSandbox) {

@@ -281,7 +281,7 @@ func (r *Reconciler) remember(l *look, s *PodState) (fresh []string, news bool) 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	old, warnings := r.stateOf(l.key), l.warnings
-	if l.pod != nil && !l.retry {
+	if l.pod != nil && !l.retry && !l.unsure && l.Err == nil {
 		old.address = l.pod.Address
 	}
 	r.recordUnshaped(s, old)

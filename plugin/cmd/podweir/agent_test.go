@@ -219,7 +219,8 @@ func TestPodsWithoutLimit(t *testing.T) {
 	want := &cluster.Unlimited{None: map[string]int{"ns": 2}, Pods: []cluster.UnlimitedPod{
 		{Pod: "ns/left", LeftToOthers: true, Cause: "egress is left to Cilium"},
 		{Pod: "ns/host", Cause: "it has hostNetwork"},
-		{Pod: "ns/bad", Cause: `"x" is no rate`}, {Pod: "ns/misspelt", Cause: "did you mean another?"},
+		{Pod: "ns/bad", Cause: `"x" is no rate`},
+		{Pod: "ns/misspelt", Cause: "did you mean another?"},
 	}}
 	got := podsWithoutLimit([]reconcile.PodState{
 		state("a", reconcile.Unlimited, "", nil), state("b", reconcile.Removed, "no limit is requested any more", nil),
