@@ -36,7 +36,8 @@ static __always_inline void verdict_count(struct pw_state *state, __u32 disposit
 
 /* On our own qdisc, whose lock lets one packet after the other in: an atomic step takes several times as long. While a
  * queue moves to another device both queues count, and one may lose a packet of the other from the count. */
-static __always_inline void verdict_count_own(struct pw_state *state, __u32 disposition, __u32 bytes)
+static __always_inline void verdict_count_own(struct pw_state *state, __u32 disposition,
+					      __u32 bytes)
 {
 	struct pw_count *count;
 
