@@ -149,7 +149,7 @@ func resized(plan []attach.Action, d terms.Direction, before *shaping.Tree) bool
 	for _, a := range plan {
 		switch {
 		case a.Direction != d:
-		case a.Kind == attach.UpdateDataplane, a.Kind == attach.ChangeTree && as(before, &a):
+		case a.Kind == attach.UpdateDataplane, a.Kind == attach.ChangeTree && wasWanted(before, &a):
 			wish = true
 		case a.Kind != attach.LimitOffload && a.Kind != attach.PaceTCP:
 			return false
@@ -158,9 +158,9 @@ func resized(plan []attach.Action, d terms.Direction, before *shaping.Tree) bool
 	return wish
 }
 
-// as says that the queue which a step changes is as it was wanted before. The share of a group's limit may have
+// wasWanted says that the queue which a step changes is as it was wanted before. The share of a group's limit may have
 // another rate since, which is wanted still.
-func as(before *shaping.Tree, a *attach.Action) bool {
+func wasWanted(before *shaping.Tree, a *attach.Action) bool {
 	if before == nil {
 		return false
 	}

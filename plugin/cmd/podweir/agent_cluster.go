@@ -121,16 +121,12 @@ func (a *agentParts) nodeStatus(ctx context.Context) (*view.Status, error) {
 	return seen, nil
 }
 
-// addresses are the names of the node's pods by their addresses, "" where two have one.
-func (a *agentParts) addresses() map[netip.Addr]string {
-	all := make(map[netip.Addr]string)
+// addresses are those of the node's pods that have a network of their own.
+func (a *agentParts) addresses() view.PodsByAddress {
+	all := make(view.PodsByAddress)
 	for _, p := range a.watch.List() {
 		if at, err := netip.ParseAddr(p.Address); err == nil && !p.HostNetwork && !p.Finished {
-			name := p.Key()
-			if _, there := all[at]; there {
-				name = ""
-			}
-			all[at] = name
+			all.Add(at, p.Key())
 		}
 	}
 	return all

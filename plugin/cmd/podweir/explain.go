@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -60,7 +59,7 @@ type explained struct {
 }
 
 // lookAt takes the names of pods by their addresses.
-func lookAt(o *options, pod string, pods map[netip.Addr]string) (*explained, error) {
+func lookAt(o *options, pod string, pods view.PodsByAddress) (*explained, error) {
 	node, err := o.openThere()
 	if err != nil {
 		return nil, err

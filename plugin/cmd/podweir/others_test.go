@@ -20,6 +20,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/agent/cri/critest"
 	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
@@ -149,7 +150,7 @@ func TestPodsByAddress(t *testing.T) {
 	}
 	o := &options{v: viper.New()}
 	o.v.Set("root", root)
-	want := map[netip.Addr]string{netip.MustParseAddr("10.0.0.9"): "default/flood"}
+	want := view.PodsByAddress{netip.MustParseAddr("10.0.0.9"): "default/flood", netip.MustParseAddr("10.0.0.10"): ""}
 	if got := podsByAddress(t.Context(), o); !maps.Equal(got, want) {
 		t.Errorf("pods by address %v, want %v", got, want)
 	}

@@ -6,8 +6,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"maps"
-	"net/netip"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -50,7 +48,7 @@ func newTop(o *options) *cobra.Command {
 
 // looks returns a function that looks at the node and returns the rates since it was
 // called last. pods are the names of pods by their addresses.
-func looks(o *options, pods map[netip.Addr]string) func(context.Context) ([]view.PodRate, time.Time, error) {
+func looks(o *options, pods view.PodsByAddress) func(context.Context) ([]view.PodRate, time.Time, error) {
 	var before *view.Status
 	return func(context.Context) ([]view.PodRate, time.Time, error) {
 		rep, err := collect(o)
@@ -68,21 +66,17 @@ func looks(o *options, pods map[netip.Addr]string) func(context.Context) ([]view
 	}
 }
 
-// podsByAddress are the names of the node's pods by their addresses, as the runtime tells
-// them. Pods that start later are not among them, nor are those that share an address. Pods with the node's network have
-// its address.
-func podsByAddress(ctx context.Context, o *options) map[netip.Addr]string {
-	all, shared := make(map[netip.Addr]string), make(map[netip.Addr]bool)
+// podsByAddress are the addresses of the node's pods, as the runtime tells them. Pods that start
+// later are not among them, nor are those with the node's network, which have its address.
+func podsByAddress(ctx context.Context, o *options) view.PodsByAddress {
+	all := make(view.PodsByAddress)
 	pods, _ := o.examined().Pods(ctx) // a runtime that does not answer leaves the addresses
 	for i := range pods {
 		for _, a := range pods[i].Addresses {
-			if pods[i].NetNSPath == "" {
-				continue
+			if pods[i].NetNSPath != "" {
+				all.Add(a, pods[i].Name)
 			}
-			shared[a] = shared[a] || all[a] != "" && all[a] != pods[i].Name
-			all[a] = pods[i].Name
 		}
 	}
-	maps.DeleteFunc(all, func(a netip.Addr, _ string) bool { return shared[a] })
 	return all
 }

@@ -48,8 +48,19 @@ type Flow struct {
 	DestPod   string `json:"destinationPod,omitempty"`
 }
 
-// NameEnds tells the heavy flows which pods are at their ends, by the pods' addresses.
-func (n *Status) NameEnds(pods map[netip.Addr]string) {
+// PodsByAddress are the names of pods by their addresses, "" where two pods have one.
+type PodsByAddress map[netip.Addr]string
+
+// Add adds an address of a pod.
+func (p PodsByAddress) Add(at netip.Addr, pod string) {
+	if name, there := p[at]; there && name != pod {
+		pod = ""
+	}
+	p[at] = pod
+}
+
+// NameEnds tells the heavy flows which pods are at their ends.
+func (n *Status) NameEnds(pods PodsByAddress) {
 	for i := range n.Pods {
 		for j := range n.Pods[i].Limits {
 			flows := n.Pods[i].Limits[j].HeavyFlows
