@@ -307,6 +307,13 @@ func TestPrivilegedMirrorIsMadeAnew(t *testing.T) {
 	p.gets(t, "20Mbit", "20Mbit")
 }
 
+// moves has the runtime and the API server say that a pod is in the sandbox of another one.
+func (n *node) moves(p, to *pod) {
+	n.sandbox.set(p.api.UID, cri.Sandbox{ID: to.container, NetNSPath: to.ns.Path(), Interfaces: []string{"eth0"}})
+	p.api.PodIP = to.addr
+	p.annotate(both("10M", "10M"))
+}
+
 // The kubelet may make another sandbox for a pod while the network of the first one is there yet.
 func TestPrivilegedSecondSandbox(t *testing.T) {
 	testutil.RequireQdisc(t, "tbf")
@@ -316,9 +323,7 @@ func TestPrivilegedSecondSandbox(t *testing.T) {
 	a := n.start(t, never)
 	a.has(t, first, 2)
 	second := n.newPod(t)
-	n.sandbox.set(first.api.UID, cri.Sandbox{ID: second.container, NetNSPath: second.ns.Path(), Interfaces: []string{"eth0"}})
-	first.api.PodIP = second.addr
-	first.annotate(both("10M", "10M"))
+	n.moves(first, second)
 	second.gets(t, "10Mbit", "10Mbit")
 	first.ns.Run(t, "ip", "link", "del", "eth0")
 	a.has(t, first, 2)
@@ -342,9 +347,7 @@ func TestPrivilegedSecondSandboxOfAnotherParty(t *testing.T) {
 	second.ns.Run(t, "tc", "qdisc", "add", "dev", "eth0", "root", "handle", "7:", "htb")
 	second.ns.Run(t, "tc", "qdisc", "add", "dev", "eth0", "clsact")
 	second.ns.Run(t, "tc", "filter", "add", "dev", "eth0", "egress", "bpf", "bytecode", "1,6 0 0 0,")
-	n.sandbox.set(first.api.UID, cri.Sandbox{ID: second.container, NetNSPath: second.ns.Path(), Interfaces: []string{"eth0"}})
-	first.api.PodIP = second.addr
-	first.annotate(both("10M", "10M"))
+	n.moves(first, second)
 	a = n.start(t, never)
 	s := a.becomes(t, first, reconcile.Refused)
 	for range 2 {
