@@ -4,7 +4,8 @@
 #
 # steps.sh [-k] [-m MAKE] [-r PAGE] TARGETS...
 #
-# Runs targets of make and prints how long each took, at the end also where one failed.
+# Runs targets of make and prints how long each took, at the end also where one failed, and
+# what the failed ones said of it: whoever sees only the last lines of a run sees the cause.
 # Those joined by + run side by side, those joined by a comma one after the other: a,b+c
 # runs c beside both. -k goes on after a failure, -m names the program that runs a target,
 # and -r writes date, commit and result into PAGE, from which release.sh reads them.
@@ -36,9 +37,9 @@ chain() {
 	for name in ${1//,/ }; do
 		outcome=passed
 		if [ -n "${2:-}" ]; then
-			{ time "$make" "$name" 2>&1 | sed -u -e "s/^/$name: /" -e "\$a\\" >&3; } 2>"$dir/time.$name" || outcome=FAILED
+			{ time "$make" "$name" 2>&1 | tee "$dir/said.$name" | sed -u -e "s/^/$name: /" -e "\$a\\" >&3; } 2>"$dir/time.$name" || outcome=FAILED
 		else
-			{ time "$make" "$name" >&3 2>&1; } 2>"$dir/time.$name" || outcome=FAILED
+			{ time "$make" "$name" 2>&1 | tee "$dir/said.$name" >&3; } 2>"$dir/time.$name" || outcome=FAILED
 		fi
 		awk -v outcome=$outcome 'END { printf "%s %.0f %.0f\n", outcome, $1, $2 + $3 }' "$dir/time.$name" >"$dir/$name"
 		echo "step $name: $outcome after $(cut -d' ' -f2 "$dir/$name") s" >&3
@@ -79,6 +80,13 @@ for group; do
 	done
 done
 printf '%7s  %17s  %-7s  %s\n' $((SECONDS - began)) $processor $result 'all steps'
+for said in "$dir"/said.*; do
+	name=${said##*said.}
+	if [ -e "$dir/$name" ] && grep -q '^FAILED' "$dir/$name"; then
+		printf '\n%s failed:\n' "$name"
+		{ grep -E -A6 -- '--- FAIL|^FAIL|panic:|fatal error:' "$said" || tail -n 10 "$said"; } | awk '!seen[$0]++' | tail -n 30
+	fi
+done
 
 if [ -n "$page" ]; then
 	# A checkout with changes has no commit, so its run counts for no release.
