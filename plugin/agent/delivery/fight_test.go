@@ -18,7 +18,6 @@ import (
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/plugin/agent/delivery"
-	"github.com/podweir/podweir/plugin/testutil/confdir"
 	"github.com/podweir/podweir/plugin/testutil/mark"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
@@ -132,19 +131,41 @@ func (c counted) Handle(ctx context.Context, r slog.Record) error {
 	return c.Handler.Handle(ctx, r)
 }
 
+// looks counts looks at the chain in force.
+type looks struct {
+	// all is how many there were; mesh and podweir found the plugin of the mesh and podweir's.
+	all, mesh, podweir int
+	// without has the last chain that lacked one of both, with its time.
+	without string
+}
+
 // look looks at the chain in force for a while.
-func (h *host) look(plugin string, span time.Duration) confdir.Looks {
-	done := make(chan struct{})
-	time.AfterFunc(span, func() { close(done) })
-	return confdir.Look(h.path(confDir), plugin, 2*time.Millisecond, done)
+func (h *host) look(plugin string, span time.Duration) (l looks) {
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(span); time.Now().Before(end); <-tick.C {
+		chain := h.chain()
+		mesh, podweir := slices.Contains(chain, plugin), slices.Contains(chain, conflist.Type)
+		l.all++
+		if mesh {
+			l.mesh++
+		}
+		if podweir {
+			l.podweir++
+		}
+		if !mesh || !podweir {
+			l.without = time.Now().Format(time.TimeOnly) + " " + strings.Join(chain, ", ")
+		}
+	}
+	return l
 }
 
 // besideAMesh is a run of the agent beside an installer.
 type besideAMesh struct {
 	*host
 
-	mesh      confdir.Mesh
-	installer *confdir.Installer
+	mesh      Mesh
+	installer *Installer
 	manager   *delivery.Manager
 	// stop ends the agent.
 	stop func()
@@ -160,7 +181,7 @@ func TestBesideAMesh(t *testing.T) {
 	t.Parallel()
 	const readsDropIns = "containerd://2.1.3"
 	for _, runtime := range []string{"containerd://1.7.20", readsDropIns} {
-		for _, mesh := range confdir.Meshes() {
+		for _, mesh := range meshes() {
 			for _, order := range []string{"podweir first", "mesh first"} {
 				for _, goes := range []string{"mesh goes", "podweir goes"} {
 					if runtime == readsDropIns && (order == "mesh first") != (goes == "mesh goes") {
@@ -229,10 +250,10 @@ func (b *besideAMesh) settles(t *testing.T) {
 	}
 	before, theirs := b.writes.Load(), b.installer.Writes()
 	l := b.look(b.mesh.Plugin, time.Second)
-	t.Logf("%d looks, mesh in %d %%, podweir in %d %%; podweir wrote %d times and the mesh %d", l.All,
-		100*l.Mesh/l.All, 100*l.Podweir/l.All, b.writes.Load()-before, b.installer.Writes()-theirs)
-	if l.Mesh < l.All || l.Podweir < l.All {
-		t.Errorf("of %d looks at the chain in force %d have %s and %d podweir, want all; one: %s", l.All, l.Mesh, b.mesh.Plugin, l.Podweir, l.Without)
+	t.Logf("%d looks, mesh in %d %%, podweir in %d %%; podweir wrote %d times and the mesh %d", l.all,
+		100*l.mesh/l.all, 100*l.podweir/l.all, b.writes.Load()-before, b.installer.Writes()-theirs)
+	if l.mesh < l.all || l.podweir < l.all {
+		t.Errorf("of %d looks at the chain in force %d have %s and %d podweir, want all; one: %s", l.all, l.mesh, b.mesh.Plugin, l.podweir, l.without)
 	}
 	rests := !b.mesh.Restless || b.manager.Decision().Delivery != profiles.Chain
 	if b.writes.Load() > before || rests && b.installer.Writes() > theirs {
@@ -264,8 +285,8 @@ func (b *besideAMesh) meshGoes(t *testing.T) {
 		return without && b.shaped() && !b.meshed()
 	})
 	l := b.look(b.mesh.Plugin, time.Second)
-	if l.Mesh > 0 || l.Podweir < l.All {
-		t.Errorf("without the mesh: of %d looks %d have its plugin and %d podweir: %s", l.All, l.Mesh, l.Podweir, l.Without)
+	if l.mesh > 0 || l.podweir < l.all {
+		t.Errorf("without the mesh: of %d looks %d have its plugin and %d podweir: %s", l.all, l.mesh, l.podweir, l.without)
 	}
 	if d := b.manager.Decision(); d.Problem != "" || !d.InForce {
 		t.Errorf("without the mesh: decision %+v", d)

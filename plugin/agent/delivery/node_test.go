@@ -19,7 +19,6 @@ import (
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/plugin/agent/delivery"
 	"github.com/podweir/podweir/plugin/testutil"
-	"github.com/podweir/podweir/plugin/testutil/confdir"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
@@ -155,7 +154,7 @@ func (l testLog) Write(b []byte) (int, error) {
 }
 
 // chain lists the plugin types in force, nil without a network.
-func (h *host) chain() []string { return confdir.Chain(h.path(confDir)) }
+func (h *host) chain() []string { return chainIn(h.path(confDir)) }
 
 func (h *host) shaped() bool { return slices.Contains(h.chain(), conflist.Type) }
 

@@ -22,7 +22,6 @@ import (
 	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/plugin/agent/delivery"
-	"github.com/podweir/podweir/plugin/testutil/confdir"
 	"github.com/podweir/podweir/plugin/testutil/mark"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
@@ -61,7 +60,7 @@ func (h *host) watchNetwork(t *testing.T, name string) (r *reader, stop func()) 
 			if h.blind {
 				pause(5 * time.Millisecond) // by the clock of the bubble, which would stand still
 			}
-			list, err := confdir.Load(h.path(confDir))
+			list, err := load(h.path(confDir))
 			r.mu.Lock()
 			r.readings++
 			switch {
@@ -85,7 +84,7 @@ func (h *host) watchNetwork(t *testing.T, name string) (r *reader, stop func()) 
 // inForce is the number of the network in force, -1 without a valid one with
 // podweir.
 func (h *host) inForce() int {
-	list, err := confdir.Load(h.path(confDir))
+	list, err := load(h.path(confDir))
 	if err != nil || !h.shaped() {
 		return -1
 	}

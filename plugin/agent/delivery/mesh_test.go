@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of podweir
 
-package confdir
+package delivery_test
 
 import (
 	"bytes"
@@ -29,7 +29,7 @@ type Mesh struct {
 	remove func(*Installer)
 }
 
-// Meshes returns the ways of Istio and Linkerd.
+// meshes returns the ways of Istio and Linkerd.
 //
 // Istio with cni.chained puts its plugin at the end of the first file, again whenever
 // anything in the directory changed or another file is the first (sleepCheckInstall and
@@ -43,7 +43,7 @@ type Mesh struct {
 // linkerd/linkerd2-proxy-init, cni-plugin/deployment/scripts/install-cni.sh).
 //
 // Both remove the program of their plugin at their end.
-func Meshes() []Mesh {
+func meshes() []Mesh {
 	return []Mesh{
 		{Name: "Istio, first file", Plugin: "istio-cni", run: paced((*Installer).intoFirst), remove: (*Installer).takeOutOfLast},
 		{Name: "Istio, own file", Plugin: "istio-cni", Restless: true, run: paced((*Installer).intoOwned), remove: (*Installer).removeOwned},
