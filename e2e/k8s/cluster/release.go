@@ -133,18 +133,12 @@ func (c *Cluster) Doctor(ctx context.Context, n *Node) (*Report, error) {
 }
 
 // Fetch reads from the HTTP port of the node's agent; another status than 200 is
-// an error with what it answered.
+// an error with what it answered. It asks on the node's loopback, as the kubelet does.
 func (n *Node) Fetch(ctx context.Context, path string) (string, error) {
 	port := healthPort
 	if path == "/metrics" {
 		port = metricsPort
 	}
-	return n.FetchFrom(ctx, port, path)
-}
-
-// FetchFrom is Fetch from an agent with other ports than the chart's defaults. It asks on the
-// node's loopback, as the kubelet does.
-func (n *Node) FetchFrom(ctx context.Context, port int, path string) (string, error) {
 	client := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, network, address string) (conn net.Conn, err error) {
@@ -152,11 +146,7 @@ func (n *Node) FetchFrom(ctx context.Context, port int, path string) (string, er
 			return conn, err
 		},
 	}}
-	return fetch(ctx, client, fmt.Sprintf("http://127.0.0.1:%d", port), path)
-}
-
-func fetch(ctx context.Context, client *http.Client, server, path string) (string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, server+path, http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", port, path), http.NoBody)
 	if err != nil {
 		return "", err
 	}

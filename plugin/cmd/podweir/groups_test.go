@@ -106,12 +106,8 @@ func TestPrivilegedAgentDividesUnderFlat(t *testing.T) {
 	testutil.RequireQdisc(t, "htb", "tbf")
 	n := newTestNode(t)
 	n.api.PutNamespace("default", map[string]string{"podweir.io/node-ingress-rate": "16M", "podweir.io/node-egress-rate": "16M"})
-	script := filepath.Join(t.TempDir(), "agent")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\nexec \"$@\" --default policy=flat --default egressCeiling=off\n"), 0o700); err != nil { //nolint:gosec // it is run
-		t.Fatal(err)
-	}
 	pods := []*testutil.NetNS{n.pod(t, 1, nil), n.pod(t, 2, nil)}
-	a := n.startAs(t, []string{script})
+	a := n.startAs(t, withFlags(t, "--default policy=flat --default egressCeiling=off"))
 	devices := map[*testutil.NetNS]string{n.NetNS: "veth1", pods[0]: "eth0"}
 	a.until(t, time.Minute, "the limits are divided", func() (bool, string) {
 		all, err := engine.Paths{Run: n.run}.Mail().Groups()
