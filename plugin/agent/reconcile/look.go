@@ -147,14 +147,14 @@ func (l *look) listen(node *engine.Node) {
 	node.Planned, node.Drifted = l.note, l.drift
 }
 
-// claim has attachments let go that were looked after before the API server
-// told of their pod: each would be watched twice until the next pass.
+// claim has attachments let go that were looked after before the API server told of their pod, or that another worker
+// looks at just now: each would be told and watched twice until the next pass.
 func (l *look) claim(have []attached) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, a := range have {
 		k := key{id: a.id}
-		if l.states[k] != nil {
+		if l.states[k] != nil || l.queue.has(k) {
 			l.queue.add(k, 0)
 		}
 	}

@@ -63,6 +63,13 @@ func (q *queue) add(k key, delay time.Duration) {
 	q.poke()
 }
 
+// has says that a key waits or is worked on.
+func (q *queue) has(k key) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.items[k] != nil
+}
+
 func (q *queue) poke() {
 	select {
 	case q.wake <- struct{}{}:

@@ -28,6 +28,25 @@ import (
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
+// A pod's look comes while another worker looks at the pod's attachment, of which it knows no pod yet.
+func TestClaimDuringALook(t *testing.T) {
+	r := &Reconciler{queue: newQueue(), states: make(map[key]*state)}
+	a := key{id: attach.ID{ContainerID: "a"}}
+	r.queue.add(a, 0)
+	if k, ok := r.queue.next(t.Context()); !ok || k != a {
+		t.Fatalf("next = %v, %v, want %v", k, ok, a)
+	}
+	(&look{Reconciler: r, key: key{uid: "pod"}}).claim([]attached{{id: a.id}, {id: attach.ID{ContainerID: "b"}}})
+	r.queue.done(a, false)
+	if k, _, ok := r.queue.take(); !ok || k != a {
+		t.Errorf("after the look: %v, %v, want another one at %v", k, ok, a)
+	}
+	r.queue.done(a, false)
+	if k, _, ok := r.queue.take(); ok {
+		t.Errorf("then a look at %v, want none: nobody looked at it before", k)
+	}
+}
+
 func TestQueueHandsOutEachKeyOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
