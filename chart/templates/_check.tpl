@@ -14,11 +14,15 @@ that a pattern would not explain.
 {{- include "podweir.checkPresent" . }}
 {{- include "podweir.checkRates" . }}
 {{- include "podweir.checkShares" . }}
+{{- include "podweir.checkBursts" . }}
 {{- include "podweir.checkSubnets" . }}
 {{- include "podweir.checkPlaces" . }}
 {{- include "podweir.checkPorts" . }}
 {{- include "podweir.checkMetrics" . }}
 {{- include "podweir.checkNames" . }}
+{{- include "podweir.checkDirectories" . }}
+{{- include "podweir.checkMemory" . }}
+{{- include "podweir.checkShapers" . }}
 {{- if not (or .Values.serviceAccount.create .Values.serviceAccount.name) }}
 {{- fail "serviceAccount.create false is not accepted without serviceAccount.name: name the account that the agents are to have" }}
 {{- end }}
@@ -95,10 +99,51 @@ securityContext securityContext.seccompProfile
 {{- end }}
 {{- end }}
 {{- with $d.horizon }}
-{{- $us := mulf (regexFind "^[0-9.]+" . | float64) (get (dict "us" 1.0 "ms" 1e3 "s" 1e6) (regexFind "[a-z]+$" .)) }}
+{{- $us := include "podweir.microseconds" . | float64 }}
 {{- if or (lt $us 1e3) (gt $us 1e6) }}
 {{- fail (printf "defaults.horizon %q is not accepted, want a time from 1ms to 1s" .) }}
 {{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* The microseconds of a time. */}}
+{{- define "podweir.microseconds" -}}
+{{- printf "%f" (mulf (regexFind "^[0-9.]+" . | float64) (get (dict "us" 1.0 "ms" 1e3 "s" 1e6) (regexFind "[a-z]+$" .))) }}
+{{- end }}
+
+{{- /* Bursts are in podweir's range, as times or as bits. */}}
+{{- define "podweir.checkBursts" -}}
+{{- range $key := list "ingressBurst" "egressBurst" }}
+{{- with index $.Values.defaults $key }}
+{{- $size := 0.0 }}
+{{- $most := 1e7 }}
+{{- if hasSuffix "s" . }}
+{{- $size = include "podweir.microseconds" . | float64 }}
+{{- else }}
+{{- $size = include "podweir.bits" . | float64 }}
+{{- $most = 4e9 }}
+{{- end }}
+{{- if or (lt $size 1.0) (gt $size $most) }}
+{{- fail (printf "defaults.%s %q is not accepted, want a time at the rate from 1us to 10s, or 1 to 4G bits" $key .) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- range .Values.defaults.podAnnotations }}
+{{- if regexMatch "burst=" . }}
+{{- $us := include "podweir.microseconds" (splitList "=" . | last) | float64 }}
+{{- if or (lt $us 1.0) (gt $us 1e7) }}
+{{- fail (printf "defaults.podAnnotations: %q is not accepted, want a time from 1us to 10s" .) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* 4 or 6 for an address of that version of IP, else nothing. */}}
+{{- define "podweir.addressVersion" -}}
+{{- $groups := len (regexFindAll "[0-9a-fA-F]+" . -1) }}
+{{- $whole := ternary (lt $groups 8) (eq $groups 8) (contains "::" .) }}
+{{- if and (regexMatch "^((25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])(\\.|$)){4}$" .) (not (hasSuffix "." .)) }}4
+{{- else if and $whole (regexMatch "^[0-9a-fA-F]{0,4}(:[0-9a-fA-F]{0,4}){2,8}$" .) (not (regexMatch ":::|::.*::|^:[^:]|[^:]:$" .)) }}6
 {{- end }}
 {{- end }}
 
@@ -110,12 +155,8 @@ securityContext securityContext.seccompProfile
 {{- $address := splitList "/" . | first }}
 {{- $bits := splitList "/" . | last }}
 {{- $length := ternary (int $bits) 129 (regexMatch "^(0|[1-9][0-9]*)$" $bits) }}
-{{- $v4 := and (regexMatch "^((25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])(\\.|$)){4}$" $address) (not (hasSuffix "." $address)) (le $length 32) }}
-
-{{- $groups := len (regexFindAll "[0-9a-fA-F]+" $address -1) }}
-{{- $whole := ternary (lt $groups 8) (eq $groups 8) (contains "::" $address) }}
-{{- $v6 := and $whole (regexMatch "^[0-9a-fA-F]{0,4}(:[0-9a-fA-F]{0,4}){2,8}$" $address) (not (regexMatch ":::|::.*::|^:[^:]|[^:]:$" $address)) (le $length 128) }}
-{{- if not (or $v4 $v6) }}
+{{- $version := include "podweir.addressVersion" $address }}
+{{- if not (or (and (eq $version "4") (le $length 32)) (and (eq $version "6") (le $length 128))) }}
 {{- fail (printf "defaults.%s: %q is not accepted, want a network as 10.0.0.0/8, of length 0 to 32, or as fd00::/8, of length 0 to 128" $key .) }}
 {{- end }}
 {{- end }}
@@ -156,7 +197,7 @@ securityContext securityContext.seccompProfile
 {{- if .Values.cluster.enabled }}
 {{- $ports = append $ports (list "cluster.port" .Values.cluster.port) }}
 {{- end }}
-{{- $taken := dict "10248" "the kubelet's healthz" "10249" "kube-proxy's metrics" "10250" "the kubelet" "10256" "kube-proxy's healthz" }}
+{{- $taken := dict "10248" "the kubelet's healthz" "10249" "kube-proxy's metrics" "10250" "the kubelet" "10256" "kube-proxy's healthz" "6443" "the API server" "10257" "the controller manager" "10259" "the scheduler" "2379" "etcd" "2380" "etcd's peers" }}
 {{- range $pair := $ports }}
 {{- $port := last $pair | int | toString }}
 {{- with get $taken $port }}
@@ -169,6 +210,9 @@ securityContext securityContext.seccompProfile
 {{- /* A monitor finds what it is to read. */}}
 {{- define "podweir.checkMetrics" -}}
 {{- $m := .Values.metrics }}
+{{- if and $m.address (not (include "podweir.addressVersion" $m.address)) }}
+{{- fail (printf "metrics.address %q is not accepted, want an address of the node as 10.0.0.1 or fd00::1" $m.address) }}
+{{- end }}
 {{- range list "podMonitor" "serviceMonitor" }}
 {{- if and (get $m .).enabled (not (include "podweir.metricsReachable" $)) }}
 {{- fail (printf "metrics.%s.enabled needs metrics that Prometheus reaches, and they are on the loopback of each node: set metrics.tls.enabled=true, or metrics.address=0.0.0.0 to let everybody read them" .) }}
@@ -208,6 +252,14 @@ the scheme of a monitor, would be missing. */}}
 {{- $volumes = append $volumes .name }}
 {{- end }}
 {{- include "podweir.checkFree" (dict "value" "extraVolumes" "kind" "volume" "key" "name" "taken" $volumes "given" .Values.extraVolumes) }}
+{{- range .Values.extraVolumes }}
+{{- $volumes = append $volumes .name }}
+{{- end }}
+{{- range .Values.extraVolumeMounts }}
+{{- if not (has .name $volumes) }}
+{{- fail (printf "extraVolumeMounts: there is no volume %q, want one of extraVolumes" .name) }}
+{{- end }}
+{{- end }}
 {{- $mounts := list "/etc/podweir" "/etc/podweir-tls" }}
 {{- range include "podweir.mounts" (dict "root" . "writes" $writes) | fromYamlArray }}
 {{- $mounts = append $mounts .mountPath }}
@@ -220,6 +272,60 @@ the scheme of a monitor, would be missing. */}}
 {{- end }}
 {{- if hasKey (.Values.nodeSelector | default dict) "kubernetes.io/os" }}
 {{- fail "nodeSelector: the chart sets kubernetes.io/os: linux, and there is no agent for another system" }}
+{{- end }}
+{{- end }}
+
+{{- /* Kubernetes mounts no path with "..", and the agent writes into these two. */}}
+{{- define "podweir.checkDirectories" -}}
+{{- range $key := list "confDir" "binDir" "criSocket" }}
+{{- $path := get $.Values.node $key | default "/x" }}
+{{- if or (has ".." (splitList "/" $path)) (eq (clean $path) "/") }}
+{{- fail (printf "node.%s %q is not accepted, want a path below / without .." $key $path) }}
+{{- end }}
+{{- end }}
+{{- with .Values.node.confDir }}
+{{- if eq (clean .) (clean ($.Values.node.binDir | default "/")) }}
+{{- fail (printf "node.confDir and node.binDir are both %q, want a directory of its own for each" .) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* A quantity of memory or processors as a number; GOMEMLIMIT's B is left out. */}}
+{{- define "podweir.amount" -}}
+{{- $text := toString . | trimSuffix "B" }}
+{{- if hasSuffix "m" $text }}
+{{- printf "%f" (divf (trimSuffix "m" $text | float64) 1000.0) }}
+{{- else }}
+{{- include "podweir.bits" $text }}
+{{- end }}
+{{- end }}
+
+{{- /* No request is above its limit, and Go collects before the limit ends the agent. */}}
+{{- define "podweir.checkMemory" -}}
+{{- $r := .Values.resources | default dict }}
+{{- range $kind := list "memory" "cpu" }}
+{{- $ask := get ($r.requests | default dict) $kind }}
+{{- $most := get ($r.limits | default dict) $kind }}
+{{- if and $ask $most (gt (include "podweir.amount" $ask | float64) (include "podweir.amount" $most | float64)) }}
+{{- fail (printf "resources.requests.%s %v is above resources.limits.%s %v, want at most the limit" $kind $ask $kind $most) }}
+{{- end }}
+{{- end }}
+{{- with .Values.goMemLimit }}
+{{- $most := get ($r.limits | default dict) "memory" }}
+{{- if and $most (gt (include "podweir.amount" . | float64) (include "podweir.amount" $most | float64)) }}
+{{- fail (printf "goMemLimit %q is above resources.limits.memory %v, want less than the limit" . $most) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* Where Calico is to limit pods, its limits are not lifted. */}}
+{{- define "podweir.checkShapers" -}}
+{{- if .Values.liftCalicoLimits.enabled }}
+{{- range $key := list "shaper" "ingressShaper" "egressShaper" }}
+{{- if eq (get $.Values.defaults $key | default "") "calico" }}
+{{- fail (printf "defaults.%s \"calico\" does not go with liftCalicoLimits.enabled: nothing would limit pods" $key) }}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- end }}
 
