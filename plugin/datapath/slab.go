@@ -118,11 +118,10 @@ func (n *Slab) group(number uint32) (group, error) {
 // mapGroup maps some slots for whoever unmaps them. The kernel rounds each up to 8 bytes,
 // and they are made of such words.
 func (n *Slab) mapGroup(number uint32) (group, error) {
-	m, err := bpfcall.OpenMap(n.chunkPath(number / chunkGroups()))
+	m, err := n.table(chunkPin + strconv.FormatUint(uint64(number/chunkGroups()), 10))
 	if err != nil {
-		return group{}, fmt.Errorf("open a part of the slab: %w", err)
+		return group{}, err
 	}
-	defer func() { _ = m.Close() }()
 	if m.ValueBytes() != int(unsafe.Sizeof(image.Slot{})) || m.MaxEntries() != chunkSlots() {
 		return group{}, fmt.Errorf("the slab in %s is of another build: %d slots of %d bytes, not %d of %d",
 			n.dir, m.MaxEntries(), m.ValueBytes(), chunkSlots(), unsafe.Sizeof(image.Slot{}))
