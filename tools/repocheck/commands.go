@@ -174,6 +174,7 @@ func makeTargets(t *Tree) []string {
 type schema struct {
 	Properties map[string]schema `json:"properties"`
 	AnyOf      []schema          `json:"anyOf"`
+	Patterns   map[string]any    `json:"patternProperties"`
 	Additional any               `json:"additionalProperties"`
 }
 
@@ -185,6 +186,18 @@ func (s *schema) accepts(keys []string) bool {
 	}
 	if below, ok := s.Properties[keys[0]]; ok {
 		return below.accepts(keys[1:])
+	}
+	matches := false
+	for pattern, below := range s.Patterns {
+		if ok, err := regexp.MatchString(pattern, keys[0]); ok || err != nil {
+			if below == false || err != nil {
+				return false
+			}
+			matches = true
+		}
+	}
+	if matches {
+		return true
 	}
 	for i := range s.AnyOf {
 		if s.AnyOf[i].accepts(keys) {

@@ -230,15 +230,15 @@ func TestMakeTargetsAreLookedUp(t *testing.T) {
 func TestValuesOfTheChartAreLookedUp(t *testing.T) {
 	tree := &Tree{Files: []File{
 		{Path: "chart/values.schema.json", Data: []byte(`{"additionalProperties": false, "properties": {
-			"a": {"additionalProperties": false, "properties": {"b": {}}}, "labels": {"type": "object"},
+			"a": {"additionalProperties": false, "properties": {"b": {}}}, "labels": {"additionalProperties": false, "patternProperties": {"^[a-z]+$": {}, "^no$": false}},
 			"either": {"anyOf": [{"additionalProperties": false, "properties": {"c": {}}}, {"additionalProperties": false}]}}}`)},
 		{Path: "chart/values/x.yaml"},
 		{Path: "a.md", Data: []byte("```console\nhelm install podweir chart -f chart/values/x.yaml --set a.b=1 --set labels.any=x --set either.c=1 -f chart/values/ENV.yaml\n" +
-			"helm upgrade podweir chart -f chart/values/y.yaml --set a.c=1 \\\n  --set 'd={1,2}' --set either.d=1\nhelm install cilium cilium/cilium --set e=1\n```\n")},
+			"helm upgrade podweir chart -f chart/values/y.yaml --set a.c=1 \\\n  --set 'd={1,2}' --set either.d=1 --set labels.no=1 --set labels.A=1\nhelm install cilium cilium/cilium --set e=1\n```\n")},
 	}}
 	want := []string{
 		"a.md:3: there is no file chart/values/y.yaml", "a.md:3: the chart has no value a.c", "a.md:3: the chart has no value d",
-		"a.md:3: the chart has no value either.d",
+		"a.md:3: the chart has no value either.d", "a.md:3: the chart has no value labels.no", "a.md:3: the chart has no value labels.A",
 	}
 	if diff := cmp.Diff(want, chartValues(tree)); diff != "" {
 		t.Errorf("chartValues() (-want +got):\n%s", diff)
