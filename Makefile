@@ -66,7 +66,7 @@ runsc: ## Build gVisor's runsc, and what runs in its sandbox, into bin/gvisor.
 .PHONY: npa
 npa: ## Build the AWS Network Policy Agent's driver and programs into bin/npa (clang).
 	cd e2e/npa && CGO_ENABLED=0 go build -o $(CURDIR)/bin/npa/npa .
-	cd e2e/npa && $(CURDIR)/bin/npa/npa compile -dir $(CURDIR)/bin/npa -headers $(CURDIR)/bpf/headers
+	e2e/npa/compile.sh bin/npa
 
 # The name under which the image is loaded. The tag is the version of the source: one name
 # never means two images.

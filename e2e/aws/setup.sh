@@ -48,7 +48,7 @@ build() {
 	echo "setup: building the Network Policy Agent $npa_tag and $newest" >&2
 	mv "$work"/{aws-network-policy-agent,"npa-$npa_tag/controller"}
 	mv "$work"/{cli,"npa-$npa_tag/aws-eks-na-cli"}
-	"$work/npa" compile -dir "$work/bpf" -headers ../../bpf/headers
+	./compile.sh "$work/bpf"
 	mv "$work"/bpf/*.o "$work/npa-$npa_tag/"
 
 	# The newest, with the dependencies of ../npa and two packages of its own SDK that are
@@ -63,7 +63,7 @@ build() {
 	go build -modfile "$new/newest.mod" -mod=mod -trimpath -ldflags '-s -w' -o "$new/" $agent $agent/cmd/cli
 	mv "$new/aws-network-policy-agent" "$work/npa-$newest/controller"
 	mv "$new/cli" "$work/npa-$newest/aws-eks-na-cli"
-	"$work/npa" compile -dir "$work/bpf" -headers ../../bpf/headers -sources "$new/agent"
+	./compile.sh "$work/bpf" "$new/agent"
 	mv "$work"/bpf/*.o "$work/npa-$newest/"
 	cd ../aws
 }

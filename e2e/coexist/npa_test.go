@@ -303,7 +303,7 @@ func newAgent(t *testing.T, ns *testutil.NetNS) *agent {
 // start starts the agent, which finds what an earlier one left.
 func (a *agent) start(t *testing.T) {
 	t.Helper()
-	a.cmd = exec.CommandContext(a.test.Context(), "/app/npa", "serve")
+	a.cmd = exec.CommandContext(a.test.Context(), "/app/npa")
 	a.cmd.Dir = "/app"
 	// A signal that is pending makes the kernel give up a load (EAGAIN), and
 	// Go's scheduler sends itself signals. Libraries repeat such a load; the
