@@ -114,9 +114,9 @@ func TestPrivilegedAgentDividesUnderFlat(t *testing.T) {
 	})
 	most := regexp.MustCompile(`class htb \w+:4 .* rate 1[3-6](\.\d+M|M|\d{3}K)bit `)
 	for ns, device := range devices {
-		s := newSender(t, ns, device)
+		// It goes on while tc runs, which beside other tests takes long.
+		often(t, 4*time.Millisecond, newSender(t, ns, device).fill)
 		a.until(t, time.Minute, "the pod that sends has most of the limit", func() (bool, string) {
-			s.fill()
 			out := ns.Run(t, "tc", "class", "show", "dev", device)
 			return most.MatchString(out), out
 		})
