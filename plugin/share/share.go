@@ -50,6 +50,11 @@ const (
 	// nearlyOwnPart of a member's own limit may be missing for ownTicks ticks, where it shall have all of that: shares
 	// that follow the bursts of others come near it, and go.
 	nearlyOwnPart, ownTicks = 50, 25
+	// frame is one packet, in bytes. It leaves an idle queue at once whatever its share is, and its class owes for it in time,
+	// which a higher share does not shorten. So a single packet is no reason to raise a share.
+	frame units.Bytes = 1514
+	// drainingPart of a share may be unused while the last packets of its queue leave: a tick later all of it is given away.
+	drainingPart = 3
 	// headroomPart of what comes to a member is added, so that it can send more.
 	headroomPart = 4
 	// halving is the time after which the rate of a member that stopped counts half as much. Until then
@@ -89,7 +94,9 @@ type Member struct {
 	sent, sentBefore      units.Bytes
 	waiting, waitedBefore units.Bytes
 	seen                  bool
-	recent, average       units.ByteRate
+	// single says that at most one packet came in the last tick.
+	single          bool
+	recent, average units.ByteRate
 	// phase is how long the burst lasts already, or, if less than 0, the pause. lastBurst is how long the last complete
 	// burst took.
 	phase, lastBurst time.Duration
@@ -198,6 +205,7 @@ func (g *Group) enter(passed time.Duration) {
 		// The highest rate of late, and less with each tick: a member that pauses for a tick is
 		// not parked at once, and one that stops is soon.
 		m.recent = max(rateOf(came, passed), m.recent>>halved)
+		m.single = came <= frame
 		if !m.Outside {
 			m.recent = min(m.recent, g.limit)
 		}
@@ -239,6 +247,12 @@ func (m *Member) want() {
 		m.demand = endless
 	default:
 		m.demand = m.recent + m.recent/headroomPart + gone
+		switch {
+		case m.waiting == 0 && m.single:
+			m.demand = min(m.demand, m.Share)
+		case m.waiting > 0 && m.demand < m.Share && m.demand > m.Share-m.Share/drainingPart:
+			m.demand = m.Share
+		}
 	}
 	m.demand = m.atMost(m.demand)
 }
@@ -309,7 +323,7 @@ func (g *Group) changed() []*Member {
 		want := m.atMost(max(m.demand, parked))
 		// A share at the member's own limit is set exactly in the end: no later change would add the rest.
 		// A share is not changed for a member that has enough, and at most a parked share too much.
-		enough := m.waiting == 0 && want <= m.Share && m.Share <= want+parked
+		enough := m.waiting <= m.Share.Bytes(Tick) && want <= m.Share && m.Share <= want+parked
 		near := want <= m.Share+m.Share/tooLittlePart && want >= m.Share-m.Share/tooMuchPart
 		switch {
 		case want != m.Most || want == m.Share:

@@ -432,6 +432,66 @@ func TestPauseCostsNothing(t *testing.T) {
 	}
 }
 
+// Each change takes the kernel some microseconds: a burst beside bulk takes few, with packets of which a small share lets out
+// one in several ticks. The limit is used all the same.
+func TestBurstsTakeFewChanges(t *testing.T) {
+	t.Parallel()
+	const small, turn, frame = units.BitRate(10_000_000), 240, 1442.0
+	changes, used := 0, 0.0
+	const phases, last = 5, 100 * turn
+	for phase := range phases {
+		g, queues := share.New(small), make([]*queue, 5)
+		for i := range queues {
+			queues[i] = &queue{Member: &share.Member{Most: small.ByteRate()}}
+			g.Join(queues[i].Member)
+		}
+		for n := range last {
+			if n%perTick == 0 {
+				for _, q := range queues {
+					q.Saw(units.Bytes(q.sent), units.Bytes(q.waiting))
+				}
+				changes += len(g.Divide(time.Hour + time.Duration(n)*step))
+			}
+			queues[0].waiting = 50_000
+			if (n+4*phase)%turn < 40 {
+				queues[1].waiting += float64(small.ByteRate().Bytes(step))
+			}
+			for _, q := range queues {
+				for q.credit = min(q.credit+step, bucket); q.waiting >= frame && q.credit >= 0; q.sent += frame {
+					q.waiting -= frame
+					q.credit -= time.Duration(frame / float64(q.Share) * float64(time.Second))
+				}
+			}
+		}
+		used += (queues[0].sent + queues[1].sent) / float64(small.ByteRate().Bytes(last*step)) / phases
+	}
+	each := float64(changes) / (phases * last / turn)
+	if t.Logf("%.2f changes for a burst, %.4f of the limit used", each, used); each > 5.5 || used < 0.96 {
+		t.Errorf("%.2f changes for a burst, %.4f of the limit used, want at most 5.5, and 0.96", each, used)
+	}
+}
+
+// A single packet leaves an idle queue whatever its share is. If another one has to wait, the share rises.
+func TestSinglePacketRaisesNoShare(t *testing.T) {
+	t.Parallel()
+	g, m := share.New(10_000_000), &share.Member{}
+	for _, m := range []*share.Member{m, {}} {
+		g.Join(m)
+	}
+	m.Saw(0, 0)
+	g.Divide(0)
+	for n := 1; n <= 3; n++ {
+		m.Saw(units.Bytes(1514*n), 0)
+		if changed := g.Divide(time.Duration(n) * tick); len(changed) != 0 {
+			t.Errorf("tick %d: share %v because of one packet", n, m.Share)
+		}
+	}
+	m.Saw(3*1514, 1514)
+	if g.Divide(4 * tick); m.Share < 100_000 {
+		t.Errorf("share %v although a packet waits, want what lets it out by the next tick", m.Share)
+	}
+}
+
 // A share that hardly changes is not worth a call to the kernel.
 func TestSmallDifferencesAreNoChange(t *testing.T) {
 	t.Parallel()
