@@ -8,6 +8,7 @@
 #include "base.h"
 #include "exempt.h"
 #include "group.h"
+#include "left.h"
 #include "maps.h"
 #include "meter.h"
 #include "parse.h"
@@ -50,6 +51,7 @@ static __always_inline int ceiling_packet(struct __sk_buff *skb)
 		if (pkt->light)
 			return PW_NEXT;
 	}
+	left_count(slot, cfg, bytes);
 	/* With another rate the queue begins anew with a full bucket. */
 	meter_begin(&slot->state.ceiling_tat, &slot->state.ceiling_for, &cfg->ceiling_rate);
 	if (pw_unlikely(!ceiling_admits(cfg, &slot->state, bytes)))
