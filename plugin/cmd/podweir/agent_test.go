@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/compat/doctor"
+	"github.com/podweir/podweir/plugin/agent/cri/critest"
 	"github.com/podweir/podweir/plugin/agent/kube"
 	"github.com/podweir/podweir/plugin/agent/reconcile"
 	"github.com/podweir/podweir/plugin/agent/serve"
@@ -417,7 +418,7 @@ func TestPrivilegedDeliveryWatch(t *testing.T) {
 	a.sample(t, 1500*time.Millisecond) // it was looked for twice, in vain
 	ns := testutil.NewNetNS(t)
 	testutil.VethPair(t, testutil.End{NetNS: ns, Name: "eth0"}, testutil.End{NetNS: n.NetNS, Name: "veth1"})
-	must.OK(t, n.runtime.Add(criSandbox{ID: "sandbox-1", UID: "uid-1", NetNS: ns.Path(), Annotations: annotations}))
+	must.OK(t, n.runtime.Add(critest.Sandbox{ID: "sandbox-1", UID: "uid-1", NetNS: ns.Path(), Annotations: annotations}))
 	n.api.Put(n.podOf(1, annotations))
 	began := time.Now()
 	a.until(t, 10*time.Second, "the pod is shaped", func() (bool, string) { return a.outcomes("attached") == 1, "it is not" })

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/podweir/podweir/plugin/agent/cri/critest"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
@@ -39,7 +40,7 @@ func TestPrivilegedAgentOfManyGroups(t *testing.T) {
 		testutil.VethPair(t, testutil.End{NetNS: ns, Name: "eth0"}, testutil.End{NetNS: n.NetNS, Name: host})
 		pod := n.podOf(i, nil)
 		pod.Namespace = fmt.Sprint("group-", i%groups)
-		must.OK(t, n.runtime.Add(criSandbox{ID: fmt.Sprintf("sandbox-%d", i), UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, NetNS: ns.Path()}))
+		must.OK(t, n.runtime.Add(critest.Sandbox{ID: fmt.Sprintf("sandbox-%d", i), UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, NetNS: ns.Path()}))
 		n.api.Put(pod)
 		if i < 2*groups {
 			into = append(into, newSender(t, n.NetNS, host))

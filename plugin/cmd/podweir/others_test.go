@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/viper"
 
+	"github.com/podweir/podweir/plugin/agent/cri/critest"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/testutil"
@@ -137,15 +138,15 @@ func TestPrivilegedStatusOfDevicesWithoutAnEndOnTheHost(t *testing.T) {
 // The address of a flow's other end is a pod's, as the runtime says; pods with
 // hostNetwork have the node's. Of an address that two pods have it is not known whose it is.
 func TestPodsByAddress(t *testing.T) {
-	root, runtime := t.TempDir(), &criRuntime{}
+	root, runtime := t.TempDir(), &critest.Runtime{}
 	must.OK(t, os.MkdirAll(filepath.Join(root, "run/containerd"), 0o755))
 	stop, err := runtime.Serve(filepath.Join(root, "run/containerd/containerd.sock"))
 	must.OK(t, err)
 	t.Cleanup(stop)
-	must.OK(t, runtime.Add(criSandbox{ID: "1", NetNS: "/run/netns/x", Namespace: "default", Name: "flood", IP: "10.0.0.9"}))
-	must.OK(t, runtime.Add(criSandbox{ID: "2", Namespace: "default", Name: "host", IP: "10.0.0.1"}))
+	must.OK(t, runtime.Add(critest.Sandbox{ID: "1", NetNS: "/run/netns/x", Namespace: "default", Name: "flood", IP: "10.0.0.9"}))
+	must.OK(t, runtime.Add(critest.Sandbox{ID: "2", Namespace: "default", Name: "host", IP: "10.0.0.1"}))
 	for _, name := range []string{"one", "other"} {
-		must.OK(t, runtime.Add(criSandbox{ID: name, NetNS: "/run/netns/" + name, Namespace: "default", Name: name, IP: "10.0.0.10"}))
+		must.OK(t, runtime.Add(critest.Sandbox{ID: name, NetNS: "/run/netns/" + name, Namespace: "default", Name: name, IP: "10.0.0.10"}))
 	}
 	o := &options{v: viper.New()}
 	o.v.Set("root", root)

@@ -25,6 +25,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/podweir/podweir/plugin/agent/cri/critest"
 	"github.com/podweir/podweir/plugin/agent/kube/apitest"
 	"github.com/podweir/podweir/plugin/agent/serve"
 	"github.com/podweir/podweir/plugin/testutil"
@@ -54,7 +55,7 @@ type testNode struct {
 
 	root, pins, run string
 	api             *apitest.Server
-	runtime         *criRuntime
+	runtime         *critest.Runtime
 	// plugin is what the agent installs as podweir-cni.
 	plugin []byte
 }
@@ -67,7 +68,7 @@ func newTestNode(t *testing.T) *testNode {
 // newTestNodeIn is newTestNode in a namespace that is there, with podweir's directories.
 func newTestNodeIn(t *testing.T, ns *testutil.NetNS, pins, run string) *testNode {
 	t.Helper()
-	n := &testNode{NetNS: ns, root: t.TempDir(), run: run, pins: pins, runtime: &criRuntime{}, plugin: []byte("#!/bin/sh\n")}
+	n := &testNode{NetNS: ns, root: t.TempDir(), run: run, pins: pins, runtime: &critest.Runtime{}, plugin: []byte("#!/bin/sh\n")}
 	must.OK(t, n.Do(func() error { n.api = apitest.New(); return nil }))
 	t.Cleanup(n.api.Close)
 	t.Cleanup(n.api.CloseClientConnections)
@@ -94,7 +95,7 @@ func (n *testNode) pod(t *testing.T, i int, annotations map[string]string) *test
 	t.Helper()
 	ns := testutil.NewNetNS(t)
 	testutil.VethPair(t, testutil.End{NetNS: ns, Name: "eth0"}, testutil.End{NetNS: n.NetNS, Name: fmt.Sprintf("veth%d", i)})
-	err := n.runtime.Add(criSandbox{ID: fmt.Sprintf("sandbox-%d", i), UID: fmt.Sprintf("uid-%d", i), Namespace: "default", Name: fmt.Sprintf("pod-%d", i), NetNS: ns.Path(), Annotations: annotations})
+	err := n.runtime.Add(critest.Sandbox{ID: fmt.Sprintf("sandbox-%d", i), UID: fmt.Sprintf("uid-%d", i), Namespace: "default", Name: fmt.Sprintf("pod-%d", i), NetNS: ns.Path(), Annotations: annotations})
 	must.OK(t, err)
 	n.api.Put(n.podOf(i, annotations))
 	return ns

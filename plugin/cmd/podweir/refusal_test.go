@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/agent/cri/critest"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/netconf"
@@ -159,7 +160,7 @@ func TestPrivilegedStatusOfAPodThatReadsAhead(t *testing.T) {
 		path := filepath.Join(root, name)
 		must.OK(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)))
 	}
-	runtime := &criRuntime{}
+	runtime := &critest.Runtime{}
 	socket := filepath.Join(t.TempDir(), "cri.sock")
 	stop, err := runtime.Serve(socket)
 	must.OK(t, err)
@@ -179,7 +180,7 @@ func TestPrivilegedStatusOfAPodThatReadsAhead(t *testing.T) {
 	}
 	id, err := manualID(c.pod.Path(), "eth0")
 	must.OK(t, err)
-	must.OK(t, runtime.Add(criSandbox{ID: id.ContainerID, UID: "u", NetNS: c.pod.Path(), Namespace: "default", Name: "box", Handler: "box"}))
+	must.OK(t, runtime.Add(critest.Sandbox{ID: id.ContainerID, UID: "u", NetNS: c.pod.Path(), Namespace: "default", Name: "box", Handler: "box"}))
 	if out, err := look(); err == nil || !strings.Contains(out, "NOT LIMITED") || !strings.Contains(out, "packets go past the ingress limit in the pod of eth0: gVisor") || !strings.Contains(out, "PW117") {
 		t.Errorf("status = %v and prints %q, want that gVisor reads ahead of the limit", err, out)
 	}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Package critest is a container runtime for tests: it tells of sandboxes over a CRI
+// socket what containerd tells.
+package critest
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"net"
+	"sync"
+
+	"google.golang.org/grpc"
+	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// uidLabel names a sandbox's pod.
+const uidLabel = "io.kubernetes.pod.uid"
+
+// Sandbox is a pod's sandbox with the interface eth0.
+type Sandbox struct {
+	ID, UID, NetNS string
+	// Handler is the runtime that runs it, "" for the default one.
+	Handler string
+	// Namespace and Name are the pod's, IP is its address; they may be empty.
+	Namespace, Name, IP string
+	// Annotations come three times with a sandbox, as containerd has them.
+	Annotations map[string]string
+}
+
+// Runtime is one container runtime. The zero value has no sandbox.
+type Runtime struct {
+	runtime.UnimplementedRuntimeServiceServer
+
+	// Release is containerd's, 2.1.3 if it is empty.
+	Release string
+
+	mu   sync.Mutex
+	all  []*runtime.PodSandbox
+	info map[string]string
+	ip   map[string]string
+}
+
+// Serve listens on a socket until stop is called.
+func (r *Runtime) Serve(socket string) (stop func(), err error) {
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "unix", socket)
+	if err != nil {
+		return nil, err
+	}
+	g := grpc.NewServer()
+	runtime.RegisterRuntimeServiceServer(g, r)
+	go func() { _ = g.Serve(l) }() // it ends with Stop
+	return g.Stop, nil
+}
+
+// Add adds a sandbox that is ready.
+func (r *Runtime) Add(s Sandbox) error {
+	info, err := json.Marshal(map[string]any{
+		"config": map[string]any{"annotations": s.Annotations},
+		"runtimeSpec": map[string]any{
+			"annotations": s.Annotations,
+			"linux":       map[string]any{"namespaces": []any{map[string]any{"type": "network", "path": s.NetNS}}},
+		},
+		"cniResult": map[string]any{"Interfaces": map[string]any{"eth0": map[string]any{"Sandbox": s.NetNS}}},
+	})
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = append(r.all, &runtime.PodSandbox{
+		Id: s.ID, RuntimeHandler: s.Handler, State: runtime.PodSandboxState_SANDBOX_READY, Annotations: s.Annotations, Labels: map[string]string{uidLabel: s.UID},
+		Metadata: &runtime.PodSandboxMetadata{Namespace: s.Namespace, Name: s.Name, Uid: s.UID},
+	})
+	if r.info == nil {
+		r.info = make(map[string]string)
+	}
+	r.info[s.ID] = string(info)
+	if r.ip == nil {
+		r.ip = make(map[string]string)
+	}
+	r.ip[s.ID] = s.IP
+	return nil
+}
+
+// ListPodSandbox implements runtime.RuntimeServiceServer.
+func (r *Runtime) ListPodSandbox(_ context.Context, req *runtime.ListPodSandboxRequest) (*runtime.ListPodSandboxResponse, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	res := &runtime.ListPodSandboxResponse{}
+	f := req.GetFilter()
+	for _, s := range r.all {
+		uid, byUID := f.GetLabelSelector()[uidLabel]
+		if (f.GetId() == "" || f.GetId() == s.GetId()) && (!byUID || uid == s.GetLabels()[uidLabel]) {
+			res.Items = append(res.Items, s)
+		}
+	}
+	return res, nil
+}
+
+// PodSandboxStatus implements runtime.RuntimeServiceServer.
+func (r *Runtime) PodSandboxStatus(_ context.Context, req *runtime.PodSandboxStatusRequest) (*runtime.PodSandboxStatusResponse, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	id := req.GetPodSandboxId()
+	return &runtime.PodSandboxStatusResponse{
+		Info:   map[string]string{"info": r.info[id]},
+		Status: &runtime.PodSandboxStatus{Id: id, Network: &runtime.PodSandboxNetworkStatus{Ip: r.ip[id]}},
+	}, nil
+}
+
+// Status implements runtime.RuntimeServiceServer. It has what containerd says of the CNI
+// configuration that it uses.
+func (*Runtime) Status(context.Context, *runtime.StatusRequest) (*runtime.StatusResponse, error) {
+	return &runtime.StatusResponse{Info: map[string]string{
+		"cniconfig": `{"PluginDirs":["/opt/cni/bin"],"PluginConfDir":"/etc/cni/net.d","PluginMaxConfNum":1}`,
+	}}, nil
+}
+
+// Version implements runtime.RuntimeServiceServer.
+func (r *Runtime) Version(context.Context, *runtime.VersionRequest) (*runtime.VersionResponse, error) {
+	return &runtime.VersionResponse{RuntimeName: "containerd", RuntimeVersion: cmp.Or(r.Release, "2.1.3")}, nil
+}
