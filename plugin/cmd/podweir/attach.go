@@ -294,9 +294,12 @@ func selected(o *options, node *engine.Node) ([]attach.ID, error) {
 	if err != nil {
 		return nil, err
 	}
+	if container, err = wholeContainer(all, container); err != nil {
+		return nil, err
+	}
 	var ids []attach.ID
 	for _, id := range all {
-		if container != "" && !strings.HasPrefix(id.ContainerID, container) {
+		if container != "" && id.ContainerID != container {
 			continue
 		}
 		if netns != "" || pod != "" {
@@ -311,9 +314,37 @@ func selected(o *options, node *engine.Node) ([]attach.ID, error) {
 		ids = append(ids, id)
 	}
 	if len(ids) == 0 {
-		return nil, fmt.Errorf("%w for netns %q container %q pod %q", errNotSelected, netns, container, pod)
+		err = errNotSelected
+		for _, name := range []string{"netns", "container", "pod"} {
+			if value := o.v.GetString(name); value != "" {
+				err = fmt.Errorf("%w for --%s %q", err, name, value)
+			}
+		}
+		return nil, err
 	}
 	return ids, nil
+}
+
+// wholeContainer returns the container ID that begins so, the text itself if none does. An
+// error if several do: a command would change pods that nobody named.
+func wholeContainer(all []attach.ID, beginning string) (string, error) {
+	var found []string
+	for _, id := range all {
+		switch {
+		case id.ContainerID == beginning:
+			return beginning, nil
+		case strings.HasPrefix(id.ContainerID, beginning) && !slices.Contains(found, id.ContainerID):
+			found = append(found, id.ContainerID)
+		}
+	}
+	switch {
+	case beginning == "" || len(found) == 0:
+		return beginning, nil
+	case len(found) > 1:
+		slices.Sort(found)
+		return "", fmt.Errorf("--container %q is not accepted, %d containers begin so: %s", beginning, len(found), strings.Join(found, ", "))
+	}
+	return found[0], nil
 }
 
 // matches says whether a record is of the interface, by its name then or now, or of the

@@ -135,8 +135,12 @@ func newVersion(o *options) *cobra.Command {
 	}
 }
 
-// readsRuntime adds the flags of a command that asks the container runtime for pods.
+// readsRuntime adds the flags of a command that asks the container runtime for pods, and
+// refuses what names no node: with it pods without their limit would be passed over.
 func (o *options) readsRuntime(cmd *cobra.Command) {
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		return checkRoot(o.v.GetString("root"))
+	}
 	cmd.Flags().String("root", "/", "root directory of the node")
 	cmd.Flags().String("cri-socket", "", "socket of the container runtime; the kubelet's, or looked for below the root, if empty")
 }

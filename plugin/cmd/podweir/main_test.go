@@ -351,6 +351,10 @@ func TestErrorsAreOneLine(t *testing.T) {
 		"a slip":             {[]string{"stauts"}, `unknown command "stauts" for "podweir": did you mean status?`},
 		"nothing like it":    {[]string{"frobnicate"}, `unknown command "frobnicate" for "podweir"`},
 		"a delivery of none": {[]string{"doctor", "--delivery", "foo"}, `--delivery "foo" is not accepted, want one of auto, chain, drop-in, handed, nri, watch`},
+		"status of no node":  {[]string{"status", "--root", "/nonexistent"}, `--root "/nonexistent" is not accepted, want the root directory of the node: stat /nonexistent: no such file or directory`},
+		"top of no node":     {[]string{"top", "--root", "/nonexistent"}, `--root "/nonexistent" is not accepted, want the root directory of the node: stat /nonexistent: no such file or directory`},
+		"explain of no node": {[]string{"explain", "a/b", "--root", "/nonexistent"}, `--root "/nonexistent" is not accepted, want the root directory of the node: stat /nonexistent: no such file or directory`},
+		"a pod by its name":  {[]string{"status", "--pod", "web"}, `--pod "web" is not accepted, want NAMESPACE/NAME`},
 	} {
 		root := newRoot()
 		root.SetOut(io.Discard)
@@ -364,6 +368,19 @@ func TestErrorsAreOneLine(t *testing.T) {
 	denied := fmt.Errorf("open /x: %w", unix.EACCES)
 	if a, b := message(denied, 1000), message(denied, 0); a != b+": run as root" {
 		t.Errorf("a user is told %q, root %q", a, b)
+	}
+}
+
+// The beginning of a container's ID names one pod or none.
+func TestBeginningOfAContainer(t *testing.T) {
+	all := []attach.ID{{ContainerID: "c61", IfName: "eth0"}, {ContainerID: "c61", IfName: "net1"}, {ContainerID: "c62"}, {ContainerID: "c620"}, {ContainerID: "d1"}}
+	for beginning, want := range map[string]string{"": "", "c61": "c61", "c62": "c62", "d": "d1", "x": "x"} {
+		if got, err := wholeContainer(all, beginning); got != want || err != nil {
+			t.Errorf("wholeContainer(%q) = %q, %v, want %q", beginning, got, err, want)
+		}
+	}
+	if got, err := wholeContainer(all, "c6"); err == nil || !strings.Contains(err.Error(), `"c6" is not accepted, 3 containers begin so: c61, c62, c620`) {
+		t.Errorf("wholeContainer() of several = %q, %v, want an error that names them", got, err)
 	}
 }
 

@@ -46,11 +46,14 @@ func newStatus(o *options) *cobra.Command {
 }
 
 func runStatus(cmd *cobra.Command, o *options) error {
+	pod := o.v.GetString("pod")
+	if namespace, name, _ := strings.Cut(pod, "/"); pod != "" && (namespace == "" || name == "" || strings.Contains(name, "/")) {
+		return fmt.Errorf("--pod %q is not accepted, want NAMESPACE/NAME", pod)
+	}
 	rep, node, err := looked(cmd.Context(), o)
 	if err != nil {
 		return err
 	}
-	pod := o.v.GetString("pod")
 	if pod != "" {
 		rep.Keep(func(name string) bool { return name == pod })
 		node.Keep(func(p *view.Pod) bool { return p.Pod == pod })
