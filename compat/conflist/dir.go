@@ -193,6 +193,21 @@ func (d *Dir) Effective(dropIns bool) []string {
 	return out
 }
 
+// BrokenDropIns are the errors of drop-ins of the network in force that libcni 1.3 cannot load: it
+// loads no network then. What this user may not read is not among them.
+func (d *Dir) BrokenDropIns() (all []error) {
+	f := d.Active()
+	if f == nil || f.Network == nil {
+		return nil
+	}
+	for _, c := range d.DropIns[f.Network.Name] {
+		if c.Err != nil && !errors.Is(c.Err, fs.ErrPermission) {
+			all = append(all, c.Err)
+		}
+	}
+	return all
+}
+
 // ReadFile reads one configuration whole. It reads twice and compares, since
 // not every program writes by renaming; an error wrapping [ErrChanging] says that
 // no two readings agreed. Files above [MaxBytes] and what is not a regular file

@@ -50,10 +50,8 @@ func checkNetwork(f *Facts) Finding {
 	}
 	var broken []string
 	if f.Node.Runtime.ReadsDropIns() != profiles.No {
-		for _, c := range f.Node.Conf.DropIns[file.Network.Name] {
-			if c.Err != nil && !hidden(c.Err) {
-				broken = append(broken, c.Err.Error())
-			}
+		for _, err := range f.Node.Conf.BrokenDropIns() {
+			broken = append(broken, err.Error())
 		}
 	}
 	if len(broken) > 0 {

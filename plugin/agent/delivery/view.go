@@ -5,6 +5,7 @@ package delivery
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -177,10 +178,17 @@ func (v *view) original() *conflist.Network {
 
 // inForce says whether the chain that the runtime uses has podweir in it.
 func (v *view) inForce() bool {
-	if v.conf == nil {
-		return false
+	return v.conf != nil && v.unloadable() == nil && slices.Contains(v.conf.Effective(v.readsDropIns()), conflist.Type)
+}
+
+func (v *view) readsDropIns() bool { return v.node.Runtime.ReadsDropIns() != profiles.No }
+
+// unloadable is what is wrong with drop-ins for which the runtime loads no network, nil if it loads one.
+func (v *view) unloadable() error {
+	if !v.readsDropIns() {
+		return nil
 	}
-	return slices.Contains(v.conf.Effective(v.node.Runtime.ReadsDropIns() != profiles.No), conflist.Type)
+	return errors.Join(v.conf.BrokenDropIns()...)
 }
 
 // why says what is in force in the place of podweir.
@@ -195,7 +203,10 @@ func (v *view) why() string {
 	if f.Err != nil {
 		return "the runtime takes " + f.Err.Error()
 	}
-	return "the runtime takes " + f.Name + ", with the chain " + strings.Join(v.conf.Effective(v.node.Runtime.ReadsDropIns() != profiles.No), ", ")
+	if err := v.unloadable(); err != nil {
+		return "the runtime loads no network for a drop-in that it cannot load: repair or remove " + strings.ReplaceAll(err.Error(), "\n", "; ")
+	}
+	return "the runtime takes " + f.Name + ", with the chain " + strings.Join(v.conf.Effective(v.readsDropIns()), ", ")
 }
 
 // pluginDir finds the directory of plugins that the runtime uses: where the
