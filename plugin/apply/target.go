@@ -125,6 +125,9 @@ func (s *search) take(name string) []standIn {
 	s.seen = append(s.seen, name)
 	prior := s.priors[name]
 	iface, err := s.executor.find(s.want.NetNSPath, name, prior)
+	if err == nil && prior == nil {
+		prior = s.recordOf(&iface) // name may be another name of the device (altname)
+	}
 	notShaped := errors.Is(err, ErrStandIn) || errors.Is(err, ErrLoopback)
 	if notShaped && prior != nil {
 		s.stale = append(s.stale, prior) // of a release that took it for an interface

@@ -180,6 +180,25 @@ func TestPrivilegedLoopbackIsNeverLimited(t *testing.T) {
 	}
 }
 
+// The result names the pod's interface by another name that it has: every verb takes it for the same.
+func TestPrivilegedInterfaceByAnotherNameOfIt(t *testing.T) {
+	testutil.RequireRoot(t)
+	p := newNode(t).newPod(t)
+	makeLink(t, p.ns, "set", "eth0", "down")
+	p.ns.Run(t, "ip", "link", "set", "eth0", "name", "pod0", "up")
+	p.ns.Run(t, "ip", "link", "property", "add", "dev", "pod0", "altname", "eth0")
+	c := p.conf(both(nil))
+	for range 2 {
+		p.must(t, "ADD", c)
+		p.must(t, "CHECK", c)
+		if out := p.ns.Run(t, "tc", "qdisc", "show", "dev", "pod0"); !strings.Contains(out, "tbf") || p.node.slots(t) != 2 {
+			t.Errorf("%d slots, queues %q, want a limit in each direction", p.node.slots(t), out)
+		}
+	}
+	p.must(t, "DEL", c)
+	wantClean(t, p, "DEL")
+}
+
 // A name that is gone costs the others nothing, wherever it is in the result.
 func TestPrivilegedNamedInterfaceThatIsGone(t *testing.T) {
 	testutil.RequireRoot(t)

@@ -134,21 +134,21 @@ func TestFilesThatCRIOPassesOver(t *testing.T) {
 // A drop-in of another program that libcni cannot load leaves the node without a network, with a file of podweir's or a
 // drop-in: podweir is not in force, and names it.
 func TestBrokenDropInOfAnother(t *testing.T) {
-	for runtime, reads := range map[string]bool{"containerd://2.1.3": true, "containerd://1.6.36": false} {
+	for version, reads := range map[string]bool{"containerd://2.1.3": true, "containerd://1.6.36": false} {
 		for _, asked := range []profiles.Delivery{profiles.Chain, profiles.DropIn} {
 			if asked == profiles.DropIn && !reads {
 				continue
 			}
 			h := newHost(t, map[string]string{confDir + "/10-n.conflist": network("n", 1, "ptp"), confDir + "/n/90-mesh.conf": "{"})
-			m := h.manager(t, func(c *delivery.Config) { c.Runtime, c.Delivery = runtime, asked })
+			m := h.manager(t, func(c *delivery.Config) { c.Runtime, c.Delivery = version, asked })
 			_, err := m.Install(t.Context())
 			d := m.Decision()
 			if told := strings.Contains(d.Problem, "repair or remove n/90-mesh.conf"); d.InForce == reads || told != reads {
-				t.Errorf("%s with %s: error %v, decision %+v", asked, runtime, err, d)
+				t.Errorf("%s with %s: error %v, decision %+v", asked, version, err, d)
 			}
 			h.remove(t, confDir+"/n/90-mesh.conf")
 			if _, err := m.Install(t.Context()); err != nil || !m.Decision().InForce {
-				t.Errorf("%s with %s, the drop-in gone: error %v, decision %+v", asked, runtime, err, m.Decision())
+				t.Errorf("%s with %s, the drop-in gone: error %v, decision %+v", asked, version, err, m.Decision())
 			}
 		}
 	}
