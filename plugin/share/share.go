@@ -113,16 +113,9 @@ func New(limit units.BitRate) *Group {
 	return &Group{limit: max(limit, units.MinRate).ByteRate()}
 }
 
-// Limit is the group's limit.
-func (g *Group) Limit() units.ByteRate { return g.limit }
-
 // SetLimit changes the group's limit from the next tick on. What is in the ledger stays, as
 // far as the new limit allows it.
 func (g *Group) SetLimit(limit units.BitRate) { g.limit = max(limit, units.MinRate).ByteRate() }
-
-// Members are the members of the group, in the order in which they joined. The caller must
-// not change the slice.
-func (g *Group) Members() []*Member { return g.members }
 
 // Join adds a member. A member without a share gets the parked share. Any other keeps its share
 // until the next tick, but no more than its own limit, which may be lower by now.
@@ -162,9 +155,6 @@ func (m *Member) Saw(sent, waiting units.Bytes) {
 	}
 	m.sent, m.waiting = sent, waiting
 }
-
-// Waiting says that packets waited in the member's queue at the last tick.
-func (m *Member) Waiting() bool { return m.waiting > 0 }
 
 // atMost is a rate within the member's own limit.
 func (m *Member) atMost(rate units.ByteRate) units.ByteRate {
