@@ -304,17 +304,6 @@ func (h HookUse) Names(name string) bool {
 	return false
 }
 
-// Holds says whether the CNI uses this mechanism on the host-side device in
-// this direction.
-func (p *Profile) Holds(kind terms.HookKind, direction terms.Hook) bool {
-	for _, h := range p.Hooks {
-		if h.Kind == kind && h.Direction == direction {
-			return true
-		}
-	}
-	return false
-}
-
 func match(pattern, name string) bool {
 	n := len(pattern)
 	if n > 0 && pattern[n-1] == '*' {
