@@ -280,40 +280,6 @@ func TestPrivilegedCeilingOfAGroup(t *testing.T) {
 	}
 }
 
-// The loop that divides a group's limit reads what waits in a queue, and what left it. A pod in no group pays nothing for that.
-func TestPrivilegedQueueOfAGroup(t *testing.T) {
-	d := bpftest.Load(t)
-	p := bpftest.Packet{Data: tcpPacket(0), Backlog: 3000}
-	size := uint64(len(p.Data))
-	for _, in := range []bool{false, true} {
-		m := newDirection(100e6, terms.PolicyStrict)
-		if in {
-			inGroup(m, 10e6)
-		}
-		reset(d, m)
-		before := d.Queue()
-		for i, at := range []struct {
-			program string
-			want    [3]uint64
-		}{
-			{"pw_class", [3]uint64{3000 + size, 0, 0}},
-			{"pw_ceiling", [3]uint64{3000 + size, 0, size}},
-			{"pw_band", [3]uint64{3000 + size, size, size}},
-			{"pw_ceiling", [3]uint64{3000 + size, size, 2 * size}},
-		} {
-			now := uint64(1e12) + uint64(i)*uint64(time.Second)
-			d.SetClock(bpftest.Clock{ExactNS: now, CoarseNS: now}, 0)
-			d.MustRun(at.program, &p)
-			if !in {
-				at.want = before
-			}
-			if got := d.Queue(); got != at.want {
-				t.Errorf("in a group: %v, step %d: waited, had left and left %v, want %v", in, i, got, at.want)
-			}
-		}
-	}
-}
-
 // A group's limit that was raised is in force at once, whatever was counted at the lower one.
 func TestPrivilegedGroupOfAnotherLimit(t *testing.T) {
 	d := bpftest.Load(t)

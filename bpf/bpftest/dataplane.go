@@ -329,14 +329,6 @@ func (d *Dataplane) State() *image.State {
 	return state
 }
 
-// Queue reads what waited in the queue of a pod in a group when the last packet came, with it, what had left by then, and
-// what has left, in bytes.
-func (d *Dataplane) Queue() [3]uint64 {
-	d.tb.Helper()
-	s := d.slot()
-	return [3]uint64{s.Waited, s.WaitedLeft, s.Left}
-}
-
 // WriteState replaces the state, but for what was counted.
 func (d *Dataplane) WriteState(state *image.State) {
 	d.tb.Helper()

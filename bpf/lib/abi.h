@@ -243,13 +243,9 @@ struct pw_slot {
 	__u64 pad[4];
 	__u64 hash_keys[PW_HASH_KEYS][2]; /* random, drawn when it is taken */
 	struct pw_state state;
-	/* In one cache line what the loop that divides a group's limit reads at each tick, as in left.h. */
-	__u64 left; /* wire bytes that left the queue */
-	__u64 waited; /* bytes that waited when the last packet came, with it; 0 where nobody can tell */
-	__u64 waited_left; /* what had left then */
 	/* An odd number of cache lines: at a power of two the lines that each packet needs would displace each
 	 * other's, pod by pod. */
-	__u64 tail[4];
+	__u64 tail[7];
 };
 
 /* LPM trie key: the slot, its epoch, then IPv4 as ::ffff:0:0/96. */

@@ -29,36 +29,26 @@
 volatile __u32 pw_test_backlog;
 #endif
 
-/* In bytes, of the root qdisc of the packet's device. False where the kernel does not tell: a read that fails gives 0, and
+/* In bytes, of the root qdisc of the packet's device; 0 where the kernel does not tell. A read that fails gives 0, and
  * what is read at or near address 0 fails. On an egress hook the queue may change meanwhile. */
-static __always_inline bool backlog_seen(const struct __sk_buff *skb, __u32 *bytes)
+static __always_inline __u32 backlog_bytes(const struct __sk_buff *skb)
 {
 #ifdef PW_TEST_CLOCK
 	(void)skb;
-	*bytes = pw_test_backlog;
-	return true;
+	return pw_test_backlog;
 #else
-	__u32 zero = 0;
+	__u32 zero = 0, bytes = 0;
 	const char *at = (const char *)skb;
 	__u64 dev = 0, qdisc = 0;
 	const struct pw_layout *layout = bpf_map_lookup_elem(&pw_layout, &zero);
 
 	if (!layout || !layout->qdisc_backlog)
-		return false;
+		return 0;
 	bpf_probe_read_kernel(&dev, sizeof(dev), at + (layout->skb_dev & PW_BACKLOG_OFFSETS));
 	bpf_probe_read_kernel(&qdisc, sizeof(qdisc), (const char *)dev + layout->dev_qdisc);
-	bpf_probe_read_kernel(bytes, sizeof(*bytes), (const char *)qdisc + layout->qdisc_backlog);
-	return qdisc;
-#endif
-}
-
-/* The same, 0 where the kernel does not tell. */
-static __always_inline __u32 backlog_bytes(const struct __sk_buff *skb)
-{
-	__u32 bytes = 0;
-
-	backlog_seen(skb, &bytes);
+	bpf_probe_read_kernel(&bytes, sizeof(bytes), (const char *)qdisc + layout->qdisc_backlog);
 	return bytes;
+#endif
 }
 
 /* What the queue takes of the packet at once: TBF cuts one that costs more than its burst into segments. */

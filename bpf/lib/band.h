@@ -5,7 +5,6 @@
 #include "base.h"
 #include "classify.h"
 #include "exact.h"
-#include "left.h"
 #include "total.h"
 #include "verdict.h"
 #include "work.h"
@@ -66,13 +65,6 @@ static __always_inline __u32 band_class(const struct pw_config *cfg, __u32 dispo
 	return disposition == PW_EXEMPT ? cfg->exempt_class : cfg->heavy_class;
 }
 
-static __always_inline void band_note(const struct __sk_buff *skb, const struct pw_work *work,
-				      __u32 disposition)
-{
-	if (!verdict_is_drop(disposition))
-		left_note(skb, work);
-}
-
 /* The classifier of our own qdisc. A packet is lost in a class of its own: what a filter drops counts as sent, and TCP in
  * the pod would not slow down before its peer misses it. */
 static __always_inline int band_classify(struct __sk_buff *skb)
@@ -87,7 +79,6 @@ static __always_inline int band_classify(struct __sk_buff *skb)
 		disposition = band_decide(skb, &work);
 		skb->priority = band_priority(work.cfg, disposition);
 		skb->tc_classid = band_class(work.cfg, disposition);
-		band_note(skb, &work, disposition);
 	}
 	verdict_count_own(work.state, disposition, work.bytes);
 	/* Or the compiler keeps where that field is, and the verifier reads a context from its beginning alone. */
@@ -104,7 +95,6 @@ static __always_inline int band_packet(struct __sk_buff *skb)
 	if (pw_likely(work_begin(skb, &work, true))) {
 		disposition = band_decide(skb, &work);
 		skb->priority = band_priority(work.cfg, disposition);
-		band_note(skb, &work, disposition);
 	}
 	return verdict_shared(work.state, disposition, work.bytes);
 }

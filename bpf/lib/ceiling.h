@@ -8,7 +8,6 @@
 #include "base.h"
 #include "exempt.h"
 #include "group.h"
-#include "left.h"
 #include "maps.h"
 #include "meter.h"
 #include "parse.h"
@@ -51,7 +50,6 @@ static __always_inline int ceiling_packet(struct __sk_buff *skb)
 		if (pkt->light)
 			return PW_NEXT;
 	}
-	left_count(slot, cfg, bytes);
 	/* With another rate the queue begins anew with a full bucket. */
 	meter_begin(&slot->state.ceiling_tat, &slot->state.ceiling_for, &cfg->ceiling_rate);
 	if (pw_unlikely(!ceiling_admits(cfg, &slot->state, bytes)))

@@ -41,25 +41,6 @@ func (s *Share) Bytes() uint64 {
 	return sum
 }
 
-// Queue is what left the queue, in wire bytes, since the slot has an owner, and what waits in it, as programs counted. known is
-// false where they do not, and until a packet came.
-func (s *Share) Queue() (q Queue, known bool) {
-	waited := atomic.LoadUint64(&s.Waited)
-	q.then = atomic.LoadUint64(&s.WaitedLeft)
-	q.waited, q.Left = waited, atomic.LoadUint64(&s.Left)
-	return q, waited != 0
-}
-
-// Queue is what a queue did. Two are the same as long as no packet comes or leaves.
-type Queue struct {
-	Left uint64
-	// waited is what waited when the last packet came, and then what had left by then.
-	waited, then uint64
-}
-
-// Waiting is what waits, in bytes.
-func (q Queue) Waiting() uint64 { return q.waited - min(q.Left-min(q.then, q.Left), q.waited) }
-
 // Lost says that the slot is another direction's by now, or nobody's.
 func (s *Share) Lost() bool { return atomic.LoadUint64(&s.Owner) != s.whose }
 

@@ -763,25 +763,6 @@ func TestMetersOfAnotherRateUnderTraffic(t *testing.T) {
 	}
 }
 
-// What waits is what waited when the last packet came, without what left since.
-func TestShareOfAQueue(t *testing.T) {
-	n := inMemory(t, 1)
-	dir := n.interfaceDir(t, "a")
-	must.OK(t, n.Configure(dir, &shaping.Params{Direction: terms.Ingress}, nil, 0))
-	share, err := n.Share(dir, terms.Ingress)
-	must.OK(t, err)
-	if _, known := share.Queue(); known {
-		t.Error("known, and no program counted")
-	}
-	share.Waited, share.WaitedLeft = 5000, 100_000
-	for left, want := range map[uint64]uint64{99_000: 5000, 100_000: 5000, 103_000: 2000, 105_000: 0, 200_000: 0} {
-		share.Left = left
-		if q, known := share.Queue(); !known || q.Left != left || q.Waiting() != want {
-			t.Errorf("%d left, %d wait, known %v; want %d and %d", q.Left, q.Waiting(), known, left, want)
-		}
-	}
-}
-
 // At a share both are converted, up and down: what waits takes as much longer as the share is
 // smaller. What belongs to others stays.
 func TestShareConvertsTheMeters(t *testing.T) {

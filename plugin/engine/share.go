@@ -49,18 +49,7 @@ type Share struct {
 	looked   time.Duration
 	counted  uint64
 	followed share.Follower
-	// programs says that programs count what leaves. began is what they had counted by then, less what had left since the queue was
-	// found; last is what they had at the last look, and stuck counts the looks since in which nothing came or left
-	// although packets wait.
-	programs bool
-	began    uint64
-	last     datapath.Queue
-	stuck    int
 }
-
-// stuckLooks is after how many looks the kernel is asked whether packets wait of which none leaves: a queue may have
-// dropped the last one that came. At a small share a packet may take as long.
-const stuckLooks = 10
 
 // Undivided is a direction of a pod of a group that has no queue with a share.
 type Undivided struct {
@@ -187,17 +176,13 @@ func (n *Node) share(r *apply.Record, in *attach.Inspection, p *shaping.Params) 
 		node: n, netns: in.Interface.NetNSPath, at: at, turn: turn, slot: slot, divider: divider, queue: queue.NewShare(at.handle, at.index, now.Handle),
 	}
 	found.followed.Share(now.Rate, now.Burst)
-	found.last, _ = slot.Queue()
 	return found, nil
 }
 
 // Look returns how many bytes have left the queue since it was found, and how many wait in it. now is
-// of any monotonic clock. Both are what programs counted. Where no program is behind the queue Look computes them
-// from the classifier's counter, and asks the kernel if ask is true or if packets seem to begin to wait.
+// of any monotonic clock. Usually Look computes both from the classifier's counter. It asks the kernel
+// if ask is true or if packets seem to begin to wait.
 func (s *Share) Look(now time.Duration, ask bool) (sent, waiting units.Bytes, err error) {
-	if s.counts() {
-		return s.read(now)
-	}
 	counted, passed := s.slot.Bytes(), now-s.looked
 	came := units.Bytes(counted - min(s.counted, counted))
 	// A slot whose counter did not move cannot be in use by another pod, so it is not checked.
@@ -215,53 +200,9 @@ func (s *Share) Look(now time.Duration, ask bool) (sent, waiting units.Bytes, er
 	return s.followed.Sent(), s.followed.Waiting(), nil
 }
 
-// counts says that programs count what leaves. After an upgrade the former ones, which do not, may be there for a moment.
-func (s *Share) counts() bool {
-	q, known := s.slot.Queue()
-	if s.programs || !known || q.Left == s.last.Left {
-		return s.programs
-	}
-	s.programs, s.began = true, q.Left-uint64(s.followed.Sent())
-	return true
-}
-
-// read is Look for a queue behind which a program counts.
-func (s *Share) read(now time.Duration) (sent, waiting units.Bytes, err error) {
-	q, _ := s.slot.Queue()
-	s.looked = now
-	waiting = units.Bytes(q.Waiting())
-	switch {
-	case q != s.last:
-		s.stuck = 0
-		if s.slot.Lost() {
-			return 0, 0, fmt.Errorf("share of %v: %w", s.Direction, datapath.ErrNoSlot)
-		}
-	case waiting > 0 && s.stuck >= stuckLooks:
-		waiting = 0 // the kernel said so
-	case waiting > 0:
-		if s.stuck++; s.stuck < stuckLooks {
-			break
-		}
-		seen, err := s.queue.Stats()
-		if err != nil {
-			return 0, 0, err
-		}
-		if waiting = units.Bytes(seen.BacklogBytes); waiting > 0 {
-			s.stuck = 0
-		}
-	}
-	s.last = q
-	return units.Bytes(q.Left - s.began), waiting, nil
-}
-
 // Still says that Look would return what it returned before, and stands for a look. It takes much less time: what
 // a look reads of an idle queue is in no cache of the processor.
 func (s *Share) Still(now time.Duration) bool {
-	if s.programs {
-		q, _ := s.slot.Queue()
-		s.looked = now
-		return q == s.last && (q.Waiting() == 0 || s.stuck >= stuckLooks)
-	}
 	if s.slot.Bytes() != s.counted || !s.followed.Still() {
 		return false
 	}
@@ -269,8 +210,8 @@ func (s *Share) Still(now time.Duration) bool {
 	return true
 }
 
-// Unsure says that the kernel should be asked now and then; see [share.Follower]. Nobody need be asked what programs count.
-func (s *Share) Unsure() bool { return !s.programs && s.followed.Unsure() }
+// Unsure says that the kernel should be asked now and then; see [share.Follower].
+func (s *Share) Unsure() bool { return s.followed.Unsure() }
 
 // ErrBusy says that another process of podweir is about to change the attachment.
 var ErrBusy = errors.New("the attachment is being changed")
