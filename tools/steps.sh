@@ -37,9 +37,9 @@ chain() {
 	for name in ${1//,/ }; do
 		outcome=passed
 		if [ -n "${2:-}" ]; then
-			{ time "$make" "$name" 2>&1 | tee "$dir/said.$name" | sed -u -e "s/^/$name: /" -e "\$a\\" >&3; } 2>"$dir/time.$name" || outcome=FAILED
+			{ time "$make" "$name" 2>&1 | tee -i "$dir/said.$name" | sed -u -e "s/^/$name: /" -e "\$a\\" >&3; } 2>"$dir/time.$name" || outcome=FAILED
 		else
-			{ time "$make" "$name" 2>&1 | tee "$dir/said.$name" >&3; } 2>"$dir/time.$name" || outcome=FAILED
+			{ time "$make" "$name" 2>&1 | tee -i "$dir/said.$name" >&3; } 2>"$dir/time.$name" || outcome=FAILED
 		fi
 		awk -v outcome=$outcome 'END { printf "%s %.0f %.0f\n", outcome, $1, $2 + $3 }' "$dir/time.$name" >"$dir/$name"
 		echo "step $name: $outcome after $(cut -d' ' -f2 "$dir/$name") s" >&3

@@ -140,10 +140,13 @@ securityContext securityContext.seccompProfile
 
 {{- /* 4 or 6 for an address of that version of IP, else nothing. */}}
 {{- define "podweir.addressVersion" -}}
-{{- $groups := len (regexFindAll "[0-9a-fA-F]+" . -1) }}
-{{- $whole := ternary (lt $groups 8) (eq $groups 8) (contains "::" .) }}
-{{- if and (regexMatch "^((25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])(\\.|$)){4}$" .) (not (hasSuffix "." .)) }}4
-{{- else if and $whole (regexMatch "^[0-9a-fA-F]{0,4}(:[0-9a-fA-F]{0,4}){2,8}$" .) (not (regexMatch ":::|::.*::|^:[^:]|[^:]:$" .)) }}6
+{{- $four := "((25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])(\\.|$)){4}$" }}
+{{- /* The end of one of version 6 may be written as one of version 4: two groups. */}}
+{{- $six := regexReplaceAll (printf ":%s" $four) . ":0:0" }}
+{{- $groups := len (regexFindAll "[0-9a-fA-F]+" $six -1) }}
+{{- $whole := ternary (lt $groups 8) (eq $groups 8) (contains "::" $six) }}
+{{- if and (regexMatch (printf "^%s" $four) .) (not (hasSuffix "." .)) }}4
+{{- else if and $whole (regexMatch "^[0-9a-fA-F]{0,4}(:[0-9a-fA-F]{0,4}){2,8}$" $six) (not (regexMatch ":::|::.*::|^:[^:]|[^:]:$" $six)) (not (hasSuffix "." .)) }}6
 {{- end }}
 {{- end }}
 
@@ -197,7 +200,7 @@ securityContext securityContext.seccompProfile
 {{- if .Values.cluster.enabled }}
 {{- $ports = append $ports (list "cluster.port" .Values.cluster.port) }}
 {{- end }}
-{{- $taken := dict "10248" "the kubelet's healthz" "10249" "kube-proxy's metrics" "10250" "the kubelet" "10256" "kube-proxy's healthz" "6443" "the API server" "10257" "the controller manager" "10259" "the scheduler" "2379" "etcd" "2380" "etcd's peers" }}
+{{- $taken := dict "10248" "the kubelet's healthz" "10249" "kube-proxy's metrics" "10250" "the kubelet" "10256" "kube-proxy's healthz" }}
 {{- range $pair := $ports }}
 {{- $port := last $pair | int | toString }}
 {{- with get $taken $port }}
@@ -275,7 +278,7 @@ the scheme of a monitor, would be missing. */}}
 {{- end }}
 {{- end }}
 
-{{- /* Kubernetes mounts no path with "..", and the agent writes into these two. */}}
+{{- /* Kubernetes mounts no path with "..". The agent writes into the first two. */}}
 {{- define "podweir.checkDirectories" -}}
 {{- range $key := list "confDir" "binDir" "criSocket" }}
 {{- $path := get $.Values.node $key | default "/x" }}
@@ -321,9 +324,9 @@ the scheme of a monitor, would be missing. */}}
 {{- /* Where Calico is to limit pods, its limits are not lifted. */}}
 {{- define "podweir.checkShapers" -}}
 {{- if .Values.liftCalicoLimits.enabled }}
-{{- range $key := list "shaper" "ingressShaper" "egressShaper" }}
-{{- if eq (get $.Values.defaults $key | default "") "calico" }}
-{{- fail (printf "defaults.%s \"calico\" does not go with liftCalicoLimits.enabled: nothing would limit pods" $key) }}
+{{- range $key := list "ingressShaper" "egressShaper" }}
+{{- if eq (get $.Values.defaults $key | default $.Values.defaults.shaper | default "") "calico" }}
+{{- fail (printf "defaults.%s or defaults.shaper \"calico\" does not go with liftCalicoLimits.enabled: nothing would limit pods" $key) }}
 {{- end }}
 {{- end }}
 {{- end }}

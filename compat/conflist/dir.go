@@ -194,14 +194,14 @@ func (d *Dir) Effective(dropIns bool) []string {
 }
 
 // BrokenDropIns are the errors of drop-ins of the network in force that libcni 1.3 cannot load: it
-// loads no network then. What this user may not read is not among them.
+// loads no network then. What this user may not read is not among them, nor what is being written.
 func (d *Dir) BrokenDropIns() (all []error) {
 	f := d.Active()
-	if f == nil || f.Network == nil {
+	if f == nil || f.Network == nil || !f.Network.takesDropIns() {
 		return nil
 	}
 	for _, c := range d.DropIns[f.Network.Name] {
-		if c.Err != nil && !errors.Is(c.Err, fs.ErrPermission) {
+		if c.Err != nil && !errors.Is(c.Err, fs.ErrPermission) && !errors.Is(c.Err, ErrChanging) {
 			all = append(all, c.Err)
 		}
 	}

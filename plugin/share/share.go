@@ -51,7 +51,7 @@ const (
 	// that follow the bursts of others come near it, and go.
 	nearlyOwnPart, ownTicks = 50, 25
 	// frame is one packet, in bytes. It leaves an idle queue at once whatever its share is, and its class owes for it in time,
-	// which a higher share does not shorten. So a single packet is no reason to raise a share.
+	// which a higher share does not shorten. So the bytes of one packet are no reason to raise a share.
 	frame units.Bytes = 1514
 	// drainingPart of a share may be unused while the last packets of its queue leave: a tick later all of it is given away.
 	drainingPart = 3
@@ -94,7 +94,7 @@ type Member struct {
 	sent, sentBefore      units.Bytes
 	waiting, waitedBefore units.Bytes
 	seen                  bool
-	// single says that at most one packet came in the last tick.
+	// single says that at most the bytes of one full packet came in the last tick.
 	single          bool
 	recent, average units.ByteRate
 	// phase is how long the burst lasts already, or, if less than 0, the pause. lastBurst is how long the last complete

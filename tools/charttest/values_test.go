@@ -126,12 +126,12 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"Go's memory above the limit":   {`{goMemLimit: 256MiB, resources: {limits: {memory: 64Mi}}}`, `goMemLimit "256MiB" is above resources.limits.memory 64Mi`},
 		"request above the limit":       {`resources: {requests: {cpu: 2}, limits: {cpu: 500m}}`, `resources.requests.cpu 2 is above resources.limits.cpu 500m`},
 		"address of 256":                {`metrics: {address: 127.0.0.256}`, `metrics.address "127.0.0.256" is not accepted`},
+		"address of 01":                 {`metrics: {address: 01.2.3.4}`, `metrics.address "01.2.3.4" is not accepted`},
 		"directory with dots":           {`node: {confDir: /etc/cni/../cni}`, `node.confDir "/etc/cni/../cni" is not accepted`},
 		"the root as a directory":       {`node: {binDir: //}`, `node.binDir "//" is not accepted`},
 		"one directory for both":        {`node: {binDir: /opt/cni, confDir: /opt/cni/}`, `node.confDir and node.binDir are both "/opt/cni/"`},
 		"mount of no volume":            {`extraVolumeMounts: [{name: x, mountPath: /x}]`, `extraVolumeMounts: there is no volume "x"`},
-		"Calico's limits lifted":        {`{liftCalicoLimits: {enabled: true}, defaults: {egressShaper: calico}}`, `defaults.egressShaper "calico" does not go with liftCalicoLimits.enabled`},
-		"port of the API server":        {`cluster: {port: 6443}`, "the API server and cluster.port are both 6443"},
+		"Calico's limits lifted":        {`{liftCalicoLimits: {enabled: true}, defaults: {egressShaper: calico}}`, `defaults.egressShaper or defaults.shaper "calico" does not go with liftCalicoLimits.enabled`},
 		"horizon of nothing":            {`defaults: {horizon: 0s}`, `defaults.horizon "0s" is not accepted, want a time from 1ms to 1s`},
 		"horizon of minutes":            {`defaults: {horizon: 1.5s}`, `defaults.horizon "1.5s" is not accepted`},
 		"rate with two factors":         {`defaults: {maxRate: 1e3k}`, "maxRate"},
@@ -195,6 +195,8 @@ func TestValuesAtTheirBoundsAreTaken(t *testing.T) {
 		`defaults: {ingressBurst: 10s, egressBurst: 4G, podAnnotations: [egress-burst=10s]}`, `defaults: {ingressBurst: "1e3", egressBurst: 1us}`,
 		`{goMemLimit: 64MiB, resources: {limits: {memory: 64Mi, cpu: 500m}, requests: {cpu: "0.5"}}}`, `{extraVolumes: [{name: x}], extraVolumeMounts: [{name: x, mountPath: /x}, {name: bpffs, mountPath: /y}]}`,
 		`{commonLabels: {example.com/a: B.c}, podAnnotations: {a: "{any thing}"}, nodeSelector: {a: ""}}`, `{liftCalicoLimits: {enabled: true, apiVersion: v1beta1}, defaults: {shaper: podweir}}`,
+		`{metrics: {address: "::ffff:10.0.0.1"}, podAnnotations: {Example.com/x: a}, cluster: {port: 6443}}`,
+		`{liftCalicoLimits: {enabled: true, apiVersion: v1beta1}, defaults: {shaper: calico, ingressShaper: podweir, egressShaper: podweir}}`,
 		`admissionPolicy: {namespaceSelector: {matchLabels: {a: b}, matchExpressions: [{key: a, operator: Exists}]}}`,
 	} {
 		values := map[string]any{}
