@@ -110,6 +110,7 @@ func TestPrivilegedAnnotationChangedLive(t *testing.T) {
 	p := n.newPod(t)
 	p.annotate(both("10M", "20M"))
 	a := n.start(t, never)
+	a.has(t, p, 2) // the queues come first, then the programs
 	p.gets(t, "10Mbit", "20Mbit")
 	before := p.programs(t)
 
@@ -377,6 +378,7 @@ func TestPrivilegedAgentStopsAndStarts(t *testing.T) {
 	p := n.newPod(t)
 	p.annotate(both("10M", "20M"))
 	a := n.start(t, never)
+	a.has(t, p, 2)
 	p.gets(t, "10Mbit", "20Mbit")
 	a.stop()
 	before := p.programs(t)
