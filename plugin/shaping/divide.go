@@ -106,14 +106,11 @@ func (b *builder) startShare() units.BitRate {
 	return max(min(b.limit.Rate, b.limit.Group/startPart), units.MinRate)
 }
 
-// mostShared is how many classes change with a share at most.
-const mostShared = 2
-
 // sharesAt returns the classes that change with the share, that of the share itself first. The share is in
 // classes because a changed class keeps its tokens, and a changed TBF has a full bucket.
 func sharesAt(rate units.ByteRate, l *Limit, root TCHandle) []Class {
 	burst := rate.Bytes(dividedBucket)
-	share := append(make([]Class, 0, mostShared), Class{Handle: root | shareBand, Parent: root, Rate: rate, Ceil: rate, Burst: burst, CeilBurst: burst})
+	share := []Class{{Handle: root | shareBand, Parent: root, Rate: rate, Ceil: rate, Burst: burst, CeilBurst: burst}}
 	if l.Policy == terms.PolicyFlat {
 		return share
 	}
@@ -142,7 +139,7 @@ func (b *builder) measure() {
 }
 
 // Divider computes the classes of HTB and the numbers of the dataplane that a direction has at a
-// share of its group's limit. All else does not depend on the share. It is not safe for concurrent use.
+// share of its group's limit. All else does not depend on the share.
 type Divider struct {
 	limit  Limit
 	facts  Facts
@@ -158,16 +155,15 @@ func NewDivider(cfg *Config, f Facts, p *Params) *Divider {
 // At returns the classes, that of the share itself first, and the dataplane at a share in bytes per
 // second. A share below [units.MinRate] counts as that.
 func (d *Divider) At(share units.ByteRate) ([]Class, Datapath) {
-	most := d.limit.Rate
-	defer func() { d.limit.Rate = most }()
-	d.limit.Rate = max(share.BitRate(), units.MinRate)
-	classes := sharesAt(d.limit.Rate.ByteRate(), &d.limit, d.params.Tree.Qdiscs[0].Handle)
-	b := builder{limit: &d.limit, facts: d.facts, params: &d.params}
+	limit, params := d.limit, d.params
+	limit.Rate = max(share.BitRate(), units.MinRate)
+	classes := sharesAt(limit.Rate.ByteRate(), &limit, params.Tree.Qdiscs[0].Handle)
+	b := builder{limit: &limit, facts: d.facts, params: &params}
 	// What the class may send at once, and not what the TBF below it may.
-	d.params.BurstBytes = classes[0].Burst
-	d.params.DepthBytes = b.depth()
+	params.BurstBytes = classes[0].Burst
+	params.DepthBytes = b.depth()
 	b.meters()
-	return classes, d.params.Datapath
+	return classes, params.Datapath
 }
 
 // Keep gives the parameters of a direction the share that its slot has: the agent divides, and writes each share

@@ -50,7 +50,7 @@ const (
 	// nearlyOwnPart of a member's own limit may be missing for ownTicks ticks, where it shall have all of that: shares
 	// that follow the bursts of others come near it, and go.
 	nearlyOwnPart, ownTicks = 50, 25
-	// frame is one packet, in bytes. It leaves an idle queue at once whatever its share is, and its class owes for it in time,
+	// frame is one packet of Ethernet at an MTU of 1500, in bytes. It leaves an idle queue at once whatever its share is, and its class owes for it in time,
 	// which a higher share does not shorten. So the bytes of one packet are no reason to raise a share.
 	frame units.Bytes = 1514
 	// drainingPart of a share may be unused while the last packets of its queue leave: a tick later all of it is given away.
@@ -312,7 +312,8 @@ func (g *Group) changed() []*Member {
 	for _, m := range g.members {
 		want := m.atMost(max(m.demand, parked))
 		// A share at the member's own limit is set exactly in the end: no later change would add the rest.
-		// A share is not changed for a member that has enough, and at most a parked share too much.
+		// A share is not changed for a member that has enough, and at most a parked share too much. What waits leaves
+		// within a tick.
 		enough := m.waiting <= m.Share.Bytes(Tick) && want <= m.Share && m.Share <= want+parked
 		near := want <= m.Share+m.Share/tooLittlePart && want >= m.Share-m.Share/tooMuchPart
 		switch {
