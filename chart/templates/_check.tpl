@@ -221,6 +221,9 @@ securityContext securityContext.seccompProfile
 {{- fail (printf "metrics.%s.enabled needs metrics that Prometheus reaches, and they are on the loopback of each node: set metrics.tls.enabled=true, or metrics.address=0.0.0.0 to let everybody read them" .) }}
 {{- end }}
 {{- end }}
+{{- if and $m.podMonitor.enabled $m.serviceMonitor.enabled }}
+{{- fail "metrics.podMonitor.enabled and metrics.serviceMonitor.enabled are both set, want one of them: Prometheus would read each agent twice" }}
+{{- end }}
 {{- if and $m.serviceMonitor.enabled (not $m.service.enabled) }}
 {{- fail "metrics.serviceMonitor.enabled needs metrics.service.enabled: there is no Service to monitor" }}
 {{- end }}

@@ -68,15 +68,17 @@ func render(kubeVersion string, values map[string]any) ([]helmchart.Manifest, er
 	})
 }
 
+// monitor is one of the two that there may be.
+func monitor() map[string]any {
+	return map[string]any{
+		"enabled": true, "interval": "30s", "labels": map[string]any{"team": "net"},
+		"relabelings":       []any{map[string]any{"targetLabel": "cluster", "replacement": "a"}},
+		"metricRelabelings": []any{map[string]any{"action": "labeldrop", "regex": "interface"}},
+	}
+}
+
 // everything turns on whatever is off by default.
 func everything() map[string]any {
-	on := func() map[string]any {
-		return map[string]any{
-			"enabled": true, "interval": "30s", "labels": map[string]any{"team": "net"},
-			"relabelings":       []any{map[string]any{"targetLabel": "cluster", "replacement": "a"}},
-			"metricRelabelings": []any{map[string]any{"action": "labeldrop", "regex": "interface"}},
-		}
-	}
 	return map[string]any{
 		"metrics": map[string]any{
 			"address": "10.0.0.1", "profiles": true,
@@ -84,7 +86,7 @@ func everything() map[string]any {
 				"enabled": true, "secretName": "podweir-metrics",
 				"endpoint": map[string]any{"tlsConfig": map[string]any{"serverName": "podweir"}},
 			},
-			"podMonitor": on(), "serviceMonitor": on(), "dashboard": map[string]any{"enabled": true},
+			"podMonitor": monitor(), "dashboard": map[string]any{"enabled": true},
 			"prometheusRule": map[string]any{"enabled": true, "labels": map[string]any{"team": "net"}},
 		},
 		"defaults":         map[string]any{"policy": "elephants", "horizon": "20ms", "maxRate": "1G", "unshapedSubnets": []any{"10.0.0.0/8", "fd00::/8"}},

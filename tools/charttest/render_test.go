@@ -54,6 +54,7 @@ const licence = "# SPDX-License-Identifier: Apache-2.0\n# Copyright Authors of p
 // which is a file of the chart, a golden has the name.
 func TestGoldenRenders(t *testing.T) {
 	all := mustEnvironments(t)
+	all["service-monitor"] = map[string]any{"metrics": map[string]any{"tls": map[string]any{"enabled": true}, "serviceMonitor": monitor()}}
 	whole := rendered(t, all["default"])
 	dir := filepath.Join(chartDir, "testdata", "golden")
 	golden(t, filepath.Join(dir, "default.yaml"), whole)

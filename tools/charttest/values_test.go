@@ -72,6 +72,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 			`metrics: {tls: {enabled: true}, service: {enabled: false}, serviceMonitor: {enabled: true}}`,
 			"metrics.serviceMonitor.enabled needs metrics.service.enabled",
 		},
+		"two monitors":                  {`metrics: {tls: {enabled: true}, podMonitor: {enabled: true}, serviceMonitor: {enabled: true}}`, "metrics.podMonitor.enabled and metrics.serviceMonitor.enabled are both set, want one of them"},
 		"monitor of a loopback":         {`metrics: {podMonitor: {enabled: true}}`, "metrics.podMonitor.enabled needs metrics that Prometheus reaches"},
 		"monitor of IPv6's loopback":    {`metrics: {address: "::1", serviceMonitor: {enabled: true}}`, "metrics.serviceMonitor.enabled needs metrics that Prometheus reaches"},
 		"default above the maximum":     {`defaults: {defaultRate: 1.5G, maxRate: 1000M}`, `defaults.defaultRate "1.5G" is above defaults.maxRate "1000M", want at most the maximum for what is ingress`},
