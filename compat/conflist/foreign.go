@@ -6,8 +6,11 @@ package conflist
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
+	"path"
 	"reflect"
 	"slices"
+	"strings"
 )
 
 // keys are the members of the network's file but its plugins and podweir's note.
@@ -39,6 +42,36 @@ func noted(own, original *Network) (plugins, keys []string) {
 func (n *Network) Foreign(original *Network) []string {
 	plugins, _ := noted(n, original)
 	return slices.DeleteFunc(n.Types(), func(t string) bool { return slices.Contains(plugins, t) })
+}
+
+// Calls says what of podweir's the plugins of another party's network call by themselves, as
+// Multus does, which makes its file of the first one in the directory: entry says that
+// podweir-cni is in a chain within theirs, files are those of podweir's that they name.
+func (n *Network) Calls() (entry bool, files []string) {
+	var look func(v any)
+	look = func(v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			entry = entry || v["type"] == Type
+			for _, key := range slices.Sorted(maps.Keys(v)) {
+				look(v[key])
+			}
+		case []any:
+			for _, one := range v {
+				look(one)
+			}
+		case string:
+			if name := path.Base(v); strings.HasPrefix(name, Prefix) {
+				files = append(files, name)
+			}
+		}
+	}
+	for i := range n.Plugins {
+		var v any
+		_ = json.Unmarshal(n.Plugins[i].Raw, &v) // it was read already
+		look(v)
+	}
+	return entry, files
 }
 
 // Without lists the types of the entries that another network lacks, or has otherwise.

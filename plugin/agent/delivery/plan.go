@@ -382,8 +382,9 @@ func escapeGlob(path string) string {
 func (m *Manager) planLeftovers(p *pass, keep string) {
 	dir := m.real(p.view.confDir)
 	why := "the delivery is " + string(p.choice.Delivery)
+	called := m.called(p.view)
 	for _, f := range p.view.conf.Own() {
-		if f.Name == keep {
+		if f.Name == keep || slices.Contains(called, f.Name) {
 			continue
 		}
 		reason := why

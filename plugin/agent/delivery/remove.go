@@ -53,6 +53,9 @@ func (m *Manager) removeFiles(ctx context.Context, v *view, why string) error {
 	if err != nil {
 		return err
 	}
+	if names := m.called(v); len(names) > 0 { // without the file, as without the binary, no pod would start
+		return fmt.Errorf("%w: %s calls %s by itself, with what was in it at the last change; %s", ErrInUse, v.original().File, names[0], calledDo)
+	}
 	if v.conf != nil {
 		m.sweep(&pass{view: v})
 		// Another installer may write again what it had read before: the next look finds that.
@@ -124,6 +127,23 @@ func (m *Manager) removeConfigurations(v *view, r *record, why string) (removed 
 	return removed, nil
 }
 
+// calledDo is what to do about a file of podweir's that another plugin calls: Multus takes the
+// first file of the directory, and keeps to its name until its daemon starts again
+// (pkg/server/config, v4.2).
+const calledDo = "have it call the file that this one was made from (Multus: multusMasterCNI or --multus-master-cni-file-name), and podweir's goes by itself"
+
+// called are the files of podweir's that plugins of another party call by themselves.
+func (m *Manager) called(v *view) (names []string) {
+	n := v.original()
+	if n == nil {
+		return nil
+	}
+	_, names = n.Calls()
+	return slices.DeleteFunc(names, func(name string) bool {
+		return !slices.ContainsFunc(v.conf.Own(), func(f conflist.File) bool { return f.Name == name })
+	})
+}
+
 // stillNamed returns an error that wraps [ErrInUse] if pods need the binary
 // although podweir's own files are gone.
 func (m *Manager) stillNamed(v *view) error {
@@ -132,7 +152,12 @@ func (m *Manager) stillNamed(v *view) error {
 		return err
 	}
 	if conf != nil {
-		if f := conf.Original(); f != nil && f.Network != nil && f.Network.Index(conflist.Type) >= 0 {
+		f := conf.Original()
+		entry := false
+		if f != nil && f.Network != nil {
+			entry, _ = f.Network.Calls()
+		}
+		if entry {
 			why := fmt.Sprintf("%s names it", filepath.Join(m.real(v.confDir), f.Name))
 			if p := v.node.Profile; p != nil && len(p.Conflist.HandedDo) > 0 {
 				why += "; take podweir out of the chain that " + p.Title + " was given (cni.configMap)"

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/fsnotify/fsnotify"
 	"github.com/google/go-cmp/cmp"
@@ -109,6 +110,67 @@ func TestSwitchToHanded(t *testing.T) {
 			t.Error("the binary is gone, and Cilium's chain names it")
 		}
 	})
+}
+
+// TestMultusCallsPodweir: Multus comes to a node with a chain of podweir's and makes its file, which
+// sorts first, of podweir's own: a copy of its chain (thin), or its name (the daemon). What it
+// calls stays until it calls the primary CNI's file, and then goes by itself.
+func TestMultusCallsPodweir(t *testing.T) {
+	delegates := func(raw string) string {
+		return `{"cniVersion":"1.0.0","name":"multus-cni-network","type":"multus","delegates":[` + raw + `]}`
+	}
+	daemon := func(name string) string {
+		return `{"cniVersion":"1.0.0","name":"multus-cni-network","type":"multus-shim","clusterNetwork":"/host/etc/cni/net.d/` + name + `"}`
+	}
+	const multus = confDir + "/00-multus.conf"
+	for name, tc := range map[string]struct {
+		of    func(h *host, name string) string
+		stays []string
+	}{
+		"thin":   {func(h *host, name string) string { return delegates(h.read(confDir + "/" + name)) }, []string{plugin}},
+		"daemon": {func(_ *host, name string) string { return daemon(name) }, []string{plugin, confDir + "/" + ours}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newBlindHost(t, simple())
+				h.write(t, binDir+"/multus", "x")
+				h.write(t, binDir+"/multus-shim", "x")
+				m, stop := h.run(t, func(c *delivery.Config) { c.Runtime = "containerd://1.6.36" })
+				h.eventually(t, "podweir is in the chain", func() bool { return h.shaped() && m.Decision().InForce })
+				h.write(t, multus, tc.of(h, ours))
+				h.eventually(t, "it is said what is needed", func() bool {
+					d := m.Decision()
+					return d.Delivery == profiles.Watch && d.Problem == "" && strings.Contains(d.Warning, "00-multus.conf")
+				})
+				pause(2 * time.Minute)
+				for _, file := range tc.stays {
+					if h.read(file) == "" {
+						t.Errorf("%s is gone, and Multus calls it", file)
+					}
+				}
+				stop()
+				if err := h.manager(t, nil).Remove(t.Context()); !errors.Is(err, delivery.ErrInUse) || !strings.Contains(err.Error(), "00-multus.conf") {
+					t.Errorf("Remove() = %v, want an error that names Multus' file", err)
+				}
+				for _, file := range tc.stays {
+					if h.read(file) == "" {
+						t.Errorf("%s is gone, and Multus calls it", file)
+					}
+				}
+				m, _ = h.run(t, func(c *delivery.Config) { c.Runtime = "containerd://1.6.36" })
+				h.write(t, multus, tc.of(h, original))
+				pause(2 * time.Minute)
+				for _, file := range tc.stays {
+					if h.read(file) != "" {
+						t.Errorf("%s is there, and nobody calls it", file)
+					}
+				}
+				if d := m.Decision(); d.Problem != "" || strings.Contains(d.Warning, "00-multus.conf") {
+					t.Errorf("decision %+v", d)
+				}
+			})
+		})
+	}
 }
 
 // TestPrivilegedSwitchReadOnly has files of a former delivery where the agent may
