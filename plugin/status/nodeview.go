@@ -106,7 +106,7 @@ func (r *Report) View(now time.Time) *view.Status {
 			Largest: g.Largest, LargestPart: g.LargestPart, AtLimitSince: g.AtLimitSince,
 		})
 	}
-	n.Unread = r.Unread
+	n.Unread, n.Unasked = r.Unread, r.Unasked
 	for _, l := range r.Losses {
 		n.Losses = append(n.Losses, view.Loss(l))
 	}

@@ -50,6 +50,9 @@ type Report struct {
 	Groups []mailbox.Group `json:"groups,omitempty"`
 	// Unread says what is not known because a file in podweir's directory under /run is damaged.
 	Unread []string `json:"unread,omitempty"`
+	// Unasked is why the container runtime did not tell of its pods: some that ask for a limit and have
+	// none may be missing.
+	Unasked string `json:"unasked,omitempty"`
 	// Losses are places of the node where packets are lost by others than podweir.
 	Losses []hostif.Loss `json:"losses,omitempty"`
 }

@@ -74,8 +74,8 @@ func deliveries() []string {
 
 func runDoctor(cmd *cobra.Command, o *options) error {
 	root := o.v.GetString("root")
-	if info, err := os.Stat(root); err != nil || !info.IsDir() {
-		return &exitError{doctor.ExitUnknown, fmt.Sprintf("--root %q is not accepted, want the root directory of the node: %v", root, err)}
+	if err := o.checkNode(cmd); err != nil {
+		return &exitError{doctor.ExitUnknown, err.Error()}
 	}
 	if d := o.v.GetString("delivery"); d != "" && !slices.Contains(deliveries(), d) {
 		return &exitError{doctor.ExitUnknown, fmt.Sprintf("--delivery %q is not accepted, want one of %s", d, strings.Join(deliveries(), ", "))}

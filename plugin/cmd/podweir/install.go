@@ -40,14 +40,7 @@ func deliveryFlags(f *pflag.FlagSet) {
 
 // checkRoot returns an error if the root is not a directory.
 func checkRoot(root string) error {
-	info, err := os.Stat(root)
-	if err == nil && !info.IsDir() {
-		err = fmt.Errorf("it is a %v", info.Mode().Type())
-	}
-	if err != nil {
-		return fmt.Errorf("--root %q is not accepted, want the root directory of the node: %w", root, err)
-	}
-	return nil
+	return checkIs("root", root, "the root directory of the node", fs.ModeDir)
 }
 
 // newManager makes a manager of the flags.

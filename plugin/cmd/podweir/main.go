@@ -10,14 +10,17 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/viper"
 	"golang.org/x/sys/unix"
 
+	"github.com/podweir/podweir/plugin/agent/serve"
 	"github.com/podweir/podweir/plugin/cmd/settings"
 	"github.com/podweir/podweir/plugin/cmd/show"
 	"github.com/podweir/podweir/plugin/engine"
@@ -107,6 +110,9 @@ func newRoot() *cobra.Command {
 			if err := settings.Read(cmd); err != nil {
 				return err
 			}
+			if err := checkIs("run", o.v.GetString("run"), "podweir's directory below /run", fs.ModeDir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
 			return o.checkOutput(cmd)
 		},
 	}
@@ -138,9 +144,52 @@ func newVersion(o *options) *cobra.Command {
 // readsRuntime adds the flags of a command that asks the container runtime for pods, and
 // refuses what names no node: with it pods without their limit would be passed over.
 func (o *options) readsRuntime(cmd *cobra.Command) {
-	cmd.PreRunE = func(*cobra.Command, []string) error {
-		return checkRoot(o.v.GetString("root"))
-	}
+	cmd.PreRunE = func(*cobra.Command, []string) error { return o.checkNode(cmd) }
 	cmd.Flags().String("root", "/", "root directory of the node")
 	cmd.Flags().String("cri-socket", "", "socket of the container runtime; the kubelet's, or looked for below the root, if empty")
+}
+
+// checkNode refuses flags by which a command asks nobody.
+func (o *options) checkNode(cmd *cobra.Command) error {
+	if err := checkRoot(o.v.GetString("root")); err != nil {
+		return err
+	}
+	// What an environment sets for all commands may be away for a moment.
+	if cmd.Flags().Changed("cri-socket") && o.v.GetString("cri-socket") != "" {
+		if err := checkIs("cri-socket", o.v.GetString("cri-socket"), "the socket of the container runtime", fs.ModeSocket); err != nil {
+			return err
+		}
+	}
+	if address := o.v.GetString("health-address"); cmd.Flags().Changed("health-address") && address != "" {
+		host, port, err := net.SplitHostPort(address)
+		if _, number := strconv.ParseUint(port, 10, 16); err != nil || number != nil || !net.ParseIP(host).IsLoopback() {
+			return fmt.Errorf("--health-address %q is not accepted, want a loopback address such as %s", address, serve.DefaultHealthAddress)
+		}
+	}
+	return nil
+}
+
+// checkIs returns an error if what a flag names is not of a kind.
+func checkIs(flag, path, want string, kind fs.FileMode) error {
+	info, err := os.Stat(path)
+	if err == nil && info.Mode().Type() != kind {
+		err = fmt.Errorf("it is a %s", kindOf(info.Mode()))
+	}
+	if err != nil {
+		return fmt.Errorf("--%s %q is not accepted, want %s: %w", flag, path, want, err)
+	}
+	return nil
+}
+
+func kindOf(m fs.FileMode) string {
+	switch {
+	case m.IsRegular():
+		return "file"
+	case m.IsDir():
+		return "directory"
+	case m&fs.ModeSocket != 0:
+		return "socket"
+	default:
+		return "device or pipe"
+	}
 }

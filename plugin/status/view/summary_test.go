@@ -507,6 +507,30 @@ func TestTopTable(t *testing.T) {
 	}
 }
 
+// A narrow screen has shorter names and no bars, and still who drops, who is not limited, and how much each carries.
+func TestTopOnANarrowScreen(t *testing.T) {
+	top := view.Top{Interval: 2 * time.Second, Flows: true}
+	broken := carried("default/differs", 10e6, 0, 0)
+	broken.State = view.NotLimited
+	top.Observe([]view.PodRate{broken, carried("default/half", 100e6, 49.96e6, 20)}, now)
+	for width, parts := range map[int][]string{
+		72: {"every 2s", "[█████░░░░░]", "NOT LIMITED"}, 64: {"defaul…differs", "[█████░░░░░]", "NOT LIMITED", "DROPS/s"},
+		63: {"NOT LIMITED", "SHARE DROPS"}, 40: {"NOT LIMITED", "problems: 1", "  50M  50 %    20", "SHARE DROPS", " offers  48.5M  97 %", "defa…ffers"},
+	} {
+		screen := strings.Join(top.Screen(width, 24), "\n")
+		for _, part := range parts {
+			if !strings.Contains(screen, part) {
+				t.Errorf("%d columns have no %q:\n%s", width, part, screen)
+			}
+		}
+		for l := range strings.SplitSeq(screen, "\n") {
+			if utf8.RuneCountInString(l) > width {
+				t.Errorf("a line of %d columns on %d: %q", utf8.RuneCountInString(l), width, l)
+			}
+		}
+	}
+}
+
 // Of 110 pods the busiest fill a screen of 80 columns and 24 lines; the others are left out.
 func TestTopFitsAScreen(t *testing.T) {
 	top := view.Top{Interval: time.Second, Idle: true}

@@ -45,8 +45,7 @@ func idle(r *PodRate) bool {
 // Screen is the table for a terminal: at most height lines of at most width columns, the
 // rows that do not fit left out.
 func (t *Top) Screen(width, height int) []string {
-	rows, hidden := t.rows()
-	lines := append([]string{t.title(hidden), topHead()}, rows...)
+	lines := t.lines(columnsOf(width))
 	lines = lines[:min(max(height, 0), len(lines))]
 	for i := range lines {
 		if r := []rune(lines[i]); len(r) > width {
@@ -57,13 +56,35 @@ func (t *Top) Screen(width, height int) []string {
 }
 
 // Plain is the whole table, for a file or a pipe.
-func (t *Top) Plain() string {
-	rows, hidden := t.rows()
-	return strings.Join(append([]string{t.title(hidden), topHead()}, rows...), "\n") + "\n"
+func (t *Top) Plain() string { return strings.Join(t.lines(columnsOf(Width)), "\n") + "\n" }
+
+func (t *Top) lines(c columns) []string {
+	rows, hidden := t.rows(c)
+	return append([]string{t.title(hidden, c), c.head()}, rows...)
 }
 
-func (t *Top) title(hidden int) string {
-	parts := []string{"podweir top", t.at.Format(time.TimeOnly), "every " + t.Interval.String()}
+// columns are the widths of those that give way on a narrow screen: first names are shortened,
+// then directions, and the bars go. What is wrong stays.
+type columns struct {
+	name, direction, bar, flow int
+}
+
+func columnsOf(width int) columns {
+	const full, least = 76, 14 // of a row, and of a name beside a bar
+	c := columns{name: 26, direction: 7, bar: 12, flow: min(max(width-23, 12), 53)}
+	if missing := full - width; missing > 0 {
+		if c.name -= missing; c.name < least {
+			c = columns{name: min(max(width-30, 8), 26), direction: 3, flow: c.flow}
+		}
+	}
+	return c
+}
+
+func (t *Top) title(hidden int, c columns) string {
+	parts := []string{"podweir top", t.at.Format(time.TimeOnly)}
+	if c.bar > 0 {
+		parts = append(parts, "every "+t.Interval.String())
+	}
 	if n := t.problems(); n > 0 {
 		parts = append(parts, fmt.Sprintf("problems: %d", n))
 	}
@@ -76,12 +97,21 @@ func (t *Top) title(hidden int) string {
 	return strings.Join(parts, "  ")
 }
 
-func topHead() string {
-	return topRow("POD", "DIR", "LIMIT", "NOW", "SHARE (bit/s)", "", "DROPS/s")
+func (c *columns) head() string {
+	if c.bar == 0 {
+		return c.row("POD", "DIR", "LIMIT", "NOW", "", "SHARE DROPS")
+	}
+	return c.row("POD", "DIR", "LIMIT", "NOW", "SHARE (bit/s)", "      DROPS/s")
 }
 
-func topRow(pod, direction, limit, now, bar, share, drops string) string {
-	return strings.TrimRight(fmt.Sprintf("%s %-7s %6s %6s %-12s %5s %5s", Pad(pod, 26), direction, limit, now, bar, share, drops), " ")
+func (c *columns) row(pod, direction, limit, now, bar, rest string) string {
+	if len(direction) > c.direction {
+		direction = direction[:c.direction]
+	}
+	if c.bar > 0 {
+		rest = fmt.Sprintf("%-*s %s", c.bar, bar, rest)
+	}
+	return strings.TrimRight(fmt.Sprintf("%s %-*s %6s %6s %s", Pad(pod, c.name), c.direction, direction, limit, now, rest), " ")
 }
 
 // problems is how many pods are not limited as they should be, and of how many pods or
@@ -98,7 +128,7 @@ func (t *Top) problems() int {
 
 // rows are the rows in their order, and how many idle ones are left out. What is broken
 // comes first, so that no busy pod takes it off the screen.
-func (t *Top) rows() (rows []string, hidden int) {
+func (t *Top) rows(c columns) (rows []string, hidden int) {
 	shown := make([]*PodRate, 0, len(t.rates))
 	unread := map[string][]string{}
 	for i := range t.rates {
@@ -118,9 +148,9 @@ func (t *Top) rows() (rows []string, hidden int) {
 	}
 	slices.SortStableFunc(shown, compareRates)
 	for _, r := range shown {
-		rows = append(rows, rateRow(r))
+		rows = append(rows, rateRow(r, c))
 		if t.Flows {
-			rows = append(rows, t.flowRows(r)...)
+			rows = append(rows, t.flowRows(r, c)...)
 		}
 	}
 	if len(t.rates) == 0 {
@@ -150,7 +180,7 @@ func compareRates(a, b *PodRate) int {
 	return cmp.Or(cmp.Compare(b.Share(), a.Share()), strings.Compare(a.Pod, b.Pod), cmp.Compare(a.Direction.Is, b.Direction.Is), strings.Compare(a.Interface, b.Interface))
 }
 
-func rateRow(r *PodRate) string {
+func rateRow(r *PodRate, c columns) string {
 	name := Printable(r.Pod)
 	if r.Interface != "eth0" {
 		name += " " + Printable(r.Interface)
@@ -159,21 +189,24 @@ func rateRow(r *PodRate) string {
 	if r.DropsPerSecond > 0 {
 		drops = Short(r.DropsPerSecond)
 	}
-	bar := Bar(r.Share())
-	switch {
-	case r.State != "":
-		bar = words[r.State]
-	case r.Observed():
-		bar = words[Observed]
+	bar, rest := Bar(r.Share()), fmt.Sprintf("%3.0f %% %5s", min(100*r.Share(), 999), drops)
+	word := words[r.State]
+	if word == "" && r.Observed() {
+		word = words[Observed]
 	}
-	return topRow(name, r.Direction.String(), Short(float64(r.Rate)), Short(r.SentBitsPerSecond), bar,
-		fmt.Sprintf("%.0f %%", min(100*r.Share(), 999)), drops)
+	switch {
+	case word != "" && c.bar == 0:
+		rest = word
+	case word != "":
+		bar = word
+	}
+	return c.row(name, r.Direction.String(), Short(float64(r.Rate)), Short(r.SentBitsPerSecond), bar, rest)
 }
 
 // maxFlows is how many heavy flows of a direction are listed, the fastest first.
 const maxFlows = 5
 
-func (t *Top) flowRows(r *PodRate) []string {
+func (t *Top) flowRows(r *PodRate, c columns) []string {
 	var rows []string
 	if v := r.Verdict(); v != "" {
 		rows = append(rows, "  "+v)
@@ -185,7 +218,7 @@ func (t *Top) flowRows(r *PodRate) []string {
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(r.FlowBitsPerSecond[b], r.FlowBitsPerSecond[a]) })
 	for _, i := range order[:min(len(order), maxFlows)] {
 		rate := r.FlowBitsPerSecond[i]
-		rows = append(rows, fmt.Sprintf("  %s offers %6s  %.0f %%", Pad(r.HeavyFlows[i].Name(), 53), Short(rate), 100*r.Part(rate)))
+		rows = append(rows, fmt.Sprintf("  %s offers %6s  %.0f %%", Pad(r.HeavyFlows[i].Name(), c.flow), Short(rate), 100*r.Part(rate)))
 		for _, end := range r.HeavyFlows[i].Ends(r.Pod) {
 			rows = append(rows, "    "+end)
 		}
