@@ -24,6 +24,8 @@ type RuntimeConfig struct {
 	// ConfDir has the conflists, BinDirs the plugins; below the root.
 	ConfDir string
 	BinDirs []string
+	// CacheDir is libcni's, below the root; "" for its default.
+	CacheDir string
 	// Network is the name of the network that CRI-O takes; "" for that of the first file.
 	Network string
 	// MaxConfNum is how many networks containerd loads, 0 for all; nil if it is not set.
@@ -141,7 +143,7 @@ func ReadRuntimeConfig(root fs.FS, processes []Process) RuntimeConfig {
 	merged := map[string]any{}
 	// The containerd beside it is dockerd's, which makes no pods by itself.
 	if args, seen := argsOf(processes, "cri-dockerd"); seen {
-		c.ConfDir = flagFile(args, "", "--cni-conf-dir")
+		c.ConfDir, c.CacheDir = flagFile(args, "", "--cni-conf-dir"), flagFile(args, "var/lib/cni/cache", "--cni-cache-dir")
 		c.addBinDirs(strings.Split(flagOf(args, "--cni-bin-dir"), ","))
 		c.fromDockerd(root)
 		return c

@@ -152,6 +152,10 @@ func machineFindings() []finding {
 			n.files[results+"aws-cni-c2-eth0"] = cached("c2", limited)
 			n.kernel.attached = append(n.kernel.attached, doctor.Attachment{Pod: "default/early", Failure: "boom"})
 		}, want: doctor.OK, seen: "could not shape 1 of them (PW601)"},
+		{name: "of cri-dockerd, which has another cache", code: "PW605", node: aws, change: func(n *node) {
+			n.files["proc/7/comm"], n.files["proc/7/cmdline"] = "cri-dockerd\n", "/usr/bin/cri-dockerd\x00"
+			n.files["var/lib/cni/cache/results/aws-cni-c2-eth0"] = cached("c2", limited)
+		}, want: doctor.Warn, seen: "default/early (eth0, network aws-cni)"},
 		{name: "known pod", code: "PW605", node: aws, change: set(results+"aws-cni-c1-eth0", cached("c1", limited)), want: doctor.OK, seen: "1 of 1"},
 		{name: "pod without limit", code: "PW605", node: aws, change: set(results+"aws-cni-c2-eth0", cached("c2", `{"portMappings":[]}`)), want: doctor.OK, seen: "0 of 1"},
 		{name: "loopback", code: "PW605", node: aws, change: set(results+"cni-loopback-c2-lo", strings.ReplaceAll(cached("c2", limited), "eth0", "lo")), want: doctor.OK, seen: "0 of 0"},

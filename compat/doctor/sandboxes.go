@@ -22,7 +22,9 @@ import (
 
 // resultsDir is where libcni keeps, for each interface that it set up, the
 // configuration and the arguments (libcni v1.3.0, api.go: CacheDir, cacheAdd).
-const resultsDir = "var/lib/cni/results"
+func resultsDir(node *detect.Node) string {
+	return path.Join(cmp.Or(node.Config.CacheDir, "var/lib/cni"), "results")
+}
 
 // Sandbox is an interface of a pod as the container runtime set it up.
 type Sandbox struct {
@@ -118,8 +120,8 @@ const maxCached = 1 << 20
 
 // readSandboxes reads libcni's cache. Files of other kinds, those that are written at the
 // moment and those of pods that are gone are left out.
-func readSandboxes(root fs.FS) ([]Sandbox, error) {
-	entries, err := fs.ReadDir(root, resultsDir)
+func readSandboxes(root fs.FS, dir string) ([]Sandbox, error) {
+	entries, err := fs.ReadDir(root, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +131,7 @@ func readSandboxes(root fs.FS) ([]Sandbox, error) {
 		if err != nil || !info.Mode().IsRegular() || info.Size() > maxCached {
 			continue
 		}
-		b, err := fs.ReadFile(root, path.Join(resultsDir, e.Name()))
+		b, err := fs.ReadFile(root, path.Join(dir, e.Name()))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // the pod ended
 		}
@@ -176,7 +178,7 @@ func (c *cachedResult) sandbox() Sandbox {
 func checkUnattached(f *Facts) Finding {
 	switch {
 	case errors.Is(f.SandboxesErr, fs.ErrNotExist):
-		return skip("the runtime keeps no results in /" + resultsDir)
+		return skip("the runtime keeps no results in /" + resultsDir(f.Node))
 	case f.SandboxesErr != nil:
 		return unknown(f.SandboxesErr.Error())
 	case f.AttachedErr != nil:
@@ -294,7 +296,7 @@ func addAsking(cached, asking []Sandbox) []Sandbox {
 // askedFor is what the pods of the node ask for, as libcni kept it and as the container
 // runtime knows it.
 func (f *Facts) askedFor(ctx context.Context, k Kernel) ([]Sandbox, error) {
-	cached, err := readSandboxes(f.Root)
+	cached, err := readSandboxes(f.Root, resultsDir(f.Node))
 	if k == nil || err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return cached, err
 	}
@@ -310,7 +312,7 @@ func (f *Facts) askedFor(ctx context.Context, k Kernel) ([]Sandbox, error) {
 // asking are those of the runtime with what they ask for by annotations, known what podweir
 // has or could not limit. The agent may be nil. It is what PW605 finds.
 func Unheard(root fs.FS, node *detect.Node, asking []Sandbox, agent *Agent, known []Attachment) []Sandbox {
-	cached, _ := readSandboxes(root) // most nodes without it have the other
+	cached, _ := readSandboxes(root, resultsDir(node)) // most nodes without it have the other
 	f := &Facts{Root: root, Node: node, Agent: agent, Attached: known, Sandboxes: addAsking(cached, asking)}
 	_, _, unheard := f.heardOf()
 	return unheard

@@ -211,7 +211,7 @@ func (n *Node) Asking(ctx context.Context, entry []byte) ([]doctor.Sandbox, erro
 	var all []doctor.Sandbox
 	for i := range pods {
 		p := &pods[i]
-		if p.NetNSPath == "" { // it has the node's network
+		if p.HostNetwork {
 			continue
 		}
 		s := doctor.Sandbox{ContainerID: p.ID, Pod: p.Name, NetNS: p.NetNSPath, Made: p.Created}
@@ -244,14 +244,18 @@ type Asked struct {
 	found  *detect.Node
 	asking []doctor.Sandbox
 	agent  *doctor.Agent
+	// unasked is why the runtime did not tell of all its pods, "" if it did, or if none is seen.
+	unasked string
 }
 
 // Asked asks the runtime and the agent, once.
 func (n *Node) Asked(ctx context.Context) *Asked {
 	a := &Asked{node: n, root: detect.HostRoot(n.Root)}
 	a.found = detect.Read(ctx, a.root, detect.Options{Live: n})
-	// What does not answer leaves what the files have.
-	a.asking, _ = n.Asking(ctx, doctor.OwnEntry(a.root, a.found))
+	var err error
+	if a.asking, err = n.Asking(ctx, doctor.OwnEntry(a.root, a.found)); err != nil && !errors.Is(err, cri.ErrNoSocket) {
+		a.unasked = err.Error()
+	}
 	a.agent, _ = n.Agent(ctx)
 	return a
 }
@@ -262,13 +266,14 @@ func (a *Asked) Found() *detect.Node { return a.found }
 // Add adds to a report the devices of pods that podweir has no limit on, the pods that ask
 // for a limit and have none, by the judgement of PW605, and where the node loses packets.
 func (a *Asked) Add(rep *status.Report) error {
+	rep.Unasked = a.unasked
 	var paths []string
-	for i := range a.asking {
-		paths = append(paths, a.asking[i].NetNS)
-	}
 	pods := make([]status.RuntimePod, 0, len(a.asking)+len(rep.Attachments))
 	for i := range a.asking {
-		pods = append(pods, status.RuntimePod{Pod: a.asking[i].Pod, NetNSPath: a.asking[i].NetNS})
+		if path := a.asking[i].NetNS; path != "" {
+			paths = append(paths, path)
+			pods = append(pods, status.RuntimePod{Pod: a.asking[i].Pod, NetNSPath: path})
+		}
 	}
 	// Another device of a limited pod has its name, also where no runtime answers.
 	for i := range rep.Attachments {
@@ -298,7 +303,7 @@ func (a *Asked) Add(rep *status.Report) error {
 		}) {
 			continue // it is limited without a record, which is told
 		}
-		pods = slices.DeleteFunc(pods, func(p status.RuntimePod) bool { return p.NetNSPath == s.NetNS })
+		pods = slices.DeleteFunc(pods, func(p status.RuntimePod) bool { return p.NetNSPath == s.NetNS && s.NetNS != "" })
 		pods = append(pods, one)
 	}
 	rep.AddOthers(others, pods)

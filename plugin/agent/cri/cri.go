@@ -30,7 +30,7 @@ import (
 var (
 	// ErrNoSandbox means that the runtime has no ready sandbox for a pod.
 	ErrNoSandbox = errors.New("no ready sandbox")
-	// ErrNoSocket means that no runtime listens where they do.
+	// ErrNoSocket means that nothing shows which runtime the node has.
 	ErrNoSocket = errors.New("no CRI socket")
 )
 
@@ -53,7 +53,7 @@ var sockets = []string{
 // FindSocket returns the socket of the node's runtime, below root, which is "/"
 // or where the node's is mounted: the one that the kubelet uses or, where that is not
 // known or its directory is not mounted, the first that is there. It returns an error
-// wrapping [ErrNoSocket] that names where it looked.
+// that names where it looked, and wraps [ErrNoSocket] unless the kubelet uses one.
 func FindSocket(root string) (string, error) {
 	candidates := sockets
 	used := detect.KubeletSocket(os.DirFS(root))
@@ -66,6 +66,9 @@ func FindSocket(root string) (string, error) {
 		if st, err := os.Stat(path); err == nil && st.Mode().Type() == os.ModeSocket {
 			return path, nil
 		}
+	}
+	if len(candidates) == 1 {
+		return "", fmt.Errorf("the container runtime does not run: there is no %s, which the kubelet uses", candidates[0])
 	}
 	return "", fmt.Errorf("%w: looked for %s", ErrNoSocket, strings.Join(candidates, ", "))
 }
@@ -256,6 +259,15 @@ func (r *Runtime) Knows(ctx context.Context, id string) (bool, error) {
 		return false, err
 	}
 	return c.Knows(ctx, id)
+}
+
+// Running is [Client.Running].
+func (r *Runtime) Running(ctx context.Context) ([]string, error) {
+	c, err := r.Open()
+	if err != nil {
+		return nil, err
+	}
+	return c.Running(ctx)
 }
 
 // Close closes the client if there is one.

@@ -20,8 +20,10 @@ type Pod struct {
 	Annotations map[string]string
 	// Created is when its sandbox was made.
 	Created time.Time
+	// HostNetwork says that it has the node's network.
+	HostNetwork bool
 	// NetNSPath is in the host's mount namespace, "" for a pod without a network of its own,
-	// or of a runtime that does not tell.
+	// or of a runtime that does not tell, as cri-dockerd.
 	NetNSPath string
 	Addresses []netip.Addr
 }
@@ -53,6 +55,20 @@ func (c *Client) ready(ctx context.Context) ([]*runtime.PodSandbox, error) {
 	return list.GetItems(), nil
 }
 
+// Running are the UIDs of the kubelet's pods that run, as the kubelet gave them. The answer has the
+// pods' annotations.
+func (c *Client) Running(ctx context.Context) (uids []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	list, err := c.ready(ctx)
+	for _, s := range list {
+		if uid := s.GetLabels()[uidLabel]; uid != "" {
+			uids = append(uids, uid)
+		}
+	}
+	return uids, err
+}
+
 // Pods returns the pods of the node. It takes one call for each, which together may take a
 // second on a full node: for commands of people, not for the agent.
 func (c *Client) Pods(ctx context.Context) ([]Pod, error) {
@@ -77,6 +93,7 @@ func (c *Client) Pods(ctx context.Context) ([]Pod, error) {
 				p.NetNSPath = info.NetNSPath
 			}
 			p.Addresses = addresses(answer.GetStatus().GetNetwork())
+			p.HostNetwork = answer.GetStatus().GetLinux().GetNamespaces().GetOptions().GetNetwork() == runtime.NamespaceMode_NODE
 		}
 		all = append(all, p)
 	}

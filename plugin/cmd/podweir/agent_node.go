@@ -30,7 +30,7 @@ func (a *agentParts) checks() []serve.Check {
 	return append([]serve.Check{exclusive}, a.waiting.unless([]serve.Check{
 		{Name: "node", Err: func() error { return a.node.problem() }},
 		{Name: "delivery", Err: a.deliveryProblem},
-		{Name: "api", Err: a.watch.Err},
+		{Name: "api", Err: a.apiProblem},
 		{Name: "pass", Err: a.firstPass},
 		{Name: "nri", Err: func() error {
 			if a.nri.isWanted() {
@@ -63,6 +63,46 @@ func (a *agentParts) deliveryProblem() error {
 		return errors.New(d.Problem)
 	}
 	return nil
+}
+
+// apiProblem says why the agent does not know what the node's pods ask for.
+func (a *agentParts) apiProblem() error {
+	if err := a.watch.Err(); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.strangers > 0 {
+		return fmt.Errorf("the container runtime runs %d pods, and the API server has none of them on node %q (--node-name): the node has another name (kubectl get nodes)",
+			a.strangers, a.o.v.GetString("node-name"))
+	}
+	return nil
+}
+
+// strangersEvery is the time between two looks for pods that the API server has on the node, until
+// one is found. Each answer of the runtime has the annotations of all pods.
+const strangersEvery = 10 * time.Second
+
+// findStrangers sees whether pods that run are those that the API server has on the node: whoever
+// starts an agent by hand may give it a name that is another node's, or no node's any more.
+func (a *agentParts) findStrangers(ctx context.Context) error {
+	for known, pause := false, time.Second; ; {
+		if !known && a.watch.Current() {
+			pause = strangersEvery
+			uids, err := a.runtime.Running(ctx) // a runtime that does not answer is told elsewhere
+			known = slices.ContainsFunc(a.watch.List(), func(p kube.Pod) bool { return slices.Contains(uids, p.RuntimeUID) })
+			a.mu.Lock()
+			if a.strangers = len(uids); known || err != nil {
+				a.strangers = 0
+			}
+			a.mu.Unlock()
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+	}
 }
 
 // fewNames is how many pods a check lists individually.

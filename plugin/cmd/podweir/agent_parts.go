@@ -63,6 +63,8 @@ type agentParts struct {
 
 	mu     sync.Mutex
 	passed bool
+	// strangers is how many pods run, none of which the API server has on the node.
+	strangers int
 }
 
 // newParts makes the parts; none of them works yet, but the port is taken. An
@@ -97,6 +99,7 @@ func newParts(cmd *cobra.Command, o *options, log *slog.Logger) (*agentParts, er
 		daemon.Part{Name: "enforcement", Waits: true, Run: a.enforcement.Run},
 		daemon.Part{Name: "groups", Waits: true, Run: a.divide},
 		daemon.Part{Name: "nri", Waits: true, Run: a.nri.run},
+		daemon.Part{Name: "strangers", Waits: true, Run: a.findStrangers},
 		daemon.Part{Name: "node", Waits: true, Run: a.node.run})
 	return a, nil
 }

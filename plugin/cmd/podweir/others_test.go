@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/viper"
 
 	"github.com/podweir/podweir/plugin/agent/cri/critest"
+	"github.com/podweir/podweir/plugin/agent/kube/apitest"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/testutil"
@@ -69,6 +70,58 @@ func TestPrivilegedStatusOfPodsWithoutALimit(t *testing.T) {
 	out, err = c.do(t, "status", "--root", n.root)
 	if err == nil || strings.Contains(out, "NOT LIMITED default/pod-2") {
 		t.Errorf("status of a pod whose limit is left to Cilium: %v\n%s", err, out)
+	}
+}
+
+// A runtime need not tell the network namespaces of its pods, as cri-dockerd does not: its pods that ask for a limit
+// and have none are listed all the same, by their names. One that does not answer is named.
+func TestPrivilegedStatusWhereTheRuntimeTellsLess(t *testing.T) {
+	n := newTestNode(t)
+	c := &cli{node: n.NetNS, pins: n.pins, run: n.run}
+	makePins(t, n.pins)
+	asks := map[string]string{"kubernetes.io/egress-bandwidth": "10M"}
+	for _, name := range []string{"one", "two"} {
+		must.OK(t, n.runtime.Add(critest.Sandbox{ID: name, UID: name, Namespace: "default", Name: name, NetNS: "/proc/7/ns/net", Annotations: asks, Untold: true}))
+	}
+	must.OK(t, n.runtime.Add(critest.Sandbox{ID: "host", UID: "host", Namespace: "default", Name: "host", Annotations: asks}))
+	out, err := c.do(t, "status", "--root", n.root)
+	for _, part := range []string{
+		"0 of 2 pods are limited as they should be; 2 are not:", "NOT LIMITED 2 pods: default/one, default/two cause it asks for a limit",
+	} {
+		if err == nil || !strings.Contains(oneLine(out), part) {
+			t.Errorf("status has no %q: %v\n%s", part, err, out)
+		}
+	}
+	if strings.Contains(out, "may be missing") {
+		t.Errorf("the runtime answered, and status doubts it:\n%s", out)
+	}
+	n.stop()
+	away, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: filepath.Join(n.root, "run/containerd/containerd.sock")})
+	must.OK(t, err)
+	away.SetUnlinkOnClose(false)
+	must.OK(t, away.Close())
+	if out, _ = c.do(t, "status", "--root", n.root); !strings.Contains(oneLine(out), "Pods that ask for a limit and have none may be missing here: the container runtime does not run") {
+		t.Errorf("the runtime does not answer, and status does not say so:\n%s", out)
+	}
+}
+
+// An agent that was given the name of another node, or of none, knows no pod of this one: it is not ready, and status
+// does not take its word that a pod asks for nothing any more.
+func TestPrivilegedAgentOfAnotherNode(t *testing.T) {
+	n := newTestNode(t)
+	makePins(t, n.pins)
+	n.pod(t, 1, map[string]string{"kubernetes.io/egress-bandwidth": "10M"})
+	n.write(t, "etc/cni/net.d/10-net.conflist", `{"cniVersion":"1.0.0","name":"net","plugins":[{"type":"ptp"},{"type":"podweir-cni"}]}`)
+	n.api.Put(apitest.Pod{Namespace: "default", Name: "elsewhere", UID: "uid-9", Node: "other", PodIP: "10.0.0.9"})
+	a := n.startAs(t, withFlags(t, "--node-name other"))
+	a.until(t, 30*time.Second, "the name is doubted", func() (bool, string) {
+		ready, text := a.ready(t.Context())
+		return !ready && strings.Contains(text, `not ready: api: the container runtime runs 1 pods, and the API server has none of them on node "other" (--node-name)`), text
+	})
+	c := &cli{node: n.NetNS, pins: n.pins, run: n.run}
+	out, err := c.do(t, "status", "--root", n.root, "--health-address", testHealth)
+	if err == nil || !strings.Contains(oneLine(out), "NOT LIMITED default/pod-1 cause it asks for a limit") {
+		t.Errorf("status beside an agent of another node: %v\n%s", err, out)
 	}
 }
 

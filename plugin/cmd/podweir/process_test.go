@@ -56,6 +56,8 @@ type testNode struct {
 	root, pins, run string
 	api             *apitest.Server
 	runtime         *critest.Runtime
+	// stop ends the runtime.
+	stop func()
 	// plugin is what the agent installs as podweir-cni.
 	plugin []byte
 }
@@ -80,6 +82,7 @@ func newTestNodeIn(t *testing.T, ns *testutil.NetNS, pins, run string) *testNode
 	n.write(t, "token", apitest.Token)
 	stop, err := n.runtime.Serve(filepath.Join(n.root, "run/containerd/containerd.sock"))
 	must.OK(t, err)
+	n.stop = stop
 	t.Cleanup(stop)
 	return n
 }

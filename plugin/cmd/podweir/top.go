@@ -73,7 +73,7 @@ func podsByAddress(ctx context.Context, o *options) view.PodsByAddress {
 	pods, _ := o.examined().Pods(ctx) // a runtime that does not answer leaves the addresses
 	for i := range pods {
 		for _, a := range pods[i].Addresses {
-			if pods[i].NetNSPath != "" {
+			if !pods[i].HostNetwork {
 				all.Add(a, pods[i].Name)
 			}
 		}

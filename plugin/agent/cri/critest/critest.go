@@ -26,6 +26,8 @@ type Sandbox struct {
 	Handler string
 	// Namespace and Name are the pod's, IP is its address; they may be empty.
 	Namespace, Name, IP string
+	// Untold says that the runtime does not tell its network namespace, as cri-dockerd.
+	Untold bool
 	// Annotations come three times with a sandbox, as containerd has them.
 	Annotations map[string]string
 }
@@ -41,6 +43,7 @@ type Runtime struct {
 	all  []*runtime.PodSandbox
 	info map[string]string
 	ip   map[string]string
+	host map[string]bool
 }
 
 // Serve listens on a socket until stop is called.
@@ -77,11 +80,13 @@ func (r *Runtime) Add(s Sandbox) error {
 	if r.info == nil {
 		r.info = make(map[string]string)
 	}
-	r.info[s.ID] = string(info)
-	if r.ip == nil {
-		r.ip = make(map[string]string)
+	if !s.Untold {
+		r.info[s.ID] = string(info)
 	}
-	r.ip[s.ID] = s.IP
+	if r.ip == nil {
+		r.ip, r.host = make(map[string]string), make(map[string]bool)
+	}
+	r.ip[s.ID], r.host[s.ID] = s.IP, s.NetNS == ""
 	return nil
 }
 
@@ -105,10 +110,17 @@ func (r *Runtime) PodSandboxStatus(_ context.Context, req *runtime.PodSandboxSta
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	id := req.GetPodSandboxId()
-	return &runtime.PodSandboxStatusResponse{
-		Info:   map[string]string{"info": r.info[id]},
-		Status: &runtime.PodSandboxStatus{Id: id, Network: &runtime.PodSandboxNetworkStatus{Ip: r.ip[id]}},
-	}, nil
+	options := &runtime.NamespaceOption{}
+	if r.host[id] {
+		options.Network = runtime.NamespaceMode_NODE
+	}
+	answer := &runtime.PodSandboxStatusResponse{Status: &runtime.PodSandboxStatus{
+		Id: id, Network: &runtime.PodSandboxNetworkStatus{Ip: r.ip[id]}, Linux: &runtime.LinuxPodSandboxStatus{Namespaces: &runtime.Namespace{Options: options}},
+	}}
+	if info, told := r.info[id]; told {
+		answer.Info = map[string]string{"info": info}
+	}
+	return answer, nil
 }
 
 // Status implements runtime.RuntimeServiceServer. It has what containerd says of the CNI
