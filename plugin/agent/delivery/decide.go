@@ -20,6 +20,12 @@ import (
 // agent that has just started takes the last choice from what is on the node.
 func (m *Manager) choice(v *view) (conflist.Choice, error) {
 	if v.original() != nil {
+		// A disk with errors is mounted read-only: what is in force then stays so.
+		if f := m.found(v); m.config.Delivery == Auto && v.situation.Writable == profiles.No && f.delivery != "" && v.inForce() {
+			return conflist.Choice{
+				Delivery: f.delivery, Why: "as it was", Warning: v.situation.Obstacle + ": what the primary CNI changes does not reach podweir's file",
+			}, nil
+		}
 		return choose(m.config.Delivery, v.situation)
 	}
 	if m.chosen.Delivery != "" {

@@ -193,14 +193,16 @@ func (m *Manager) chooseUpkeep(p *pass) {
 	if until == "" || p.view.conf == nil || p.view.original().Refused() != "" {
 		return
 	}
-	switch {
-	case slices.ContainsFunc(p.view.conf.Own(), func(f conflist.File) bool { return machineMade(&f) }):
-		p.upkeep = profiles.Chain
-	case len(m.dropIns(p.view)) > 0:
-		p.upkeep = profiles.DropIn
-	default:
+	former := profiles.DropIn
+	if slices.ContainsFunc(p.view.conf.Own(), func(f conflist.File) bool { return machineMade(&f) }) {
+		former = profiles.Chain
+	} else if len(m.dropIns(p.view)) == 0 {
 		return
 	}
+	if _, vain := conflist.Objection(former, p.view.situation); vain {
+		return // they are in no chain in force, and of a new one others would make theirs
+	}
+	p.upkeep = former
 	p.choice.Warning = join(p.choice.Warning, "the files of the delivery "+string(p.upkeep)+" stay until "+until)
 }
 

@@ -124,23 +124,27 @@ func TestMultusCallsPodweir(t *testing.T) {
 	}
 	const multus = confDir + "/00-multus.conf"
 	for name, tc := range map[string]struct {
-		of    func(h *host, name string) string
-		stays []string
+		release string
+		of      func(h *host, name string) string
+		stays   []string
 	}{
-		"thin":   {func(h *host, name string) string { return delegates(h.read(confDir + "/" + name)) }, []string{plugin}},
-		"daemon": {func(_ *host, name string) string { return daemon(name) }, []string{plugin, confDir + "/" + ours}},
+		"thin":             {"containerd://1.6.36", func(h *host, name string) string { return delegates(h.read(confDir + "/" + name)) }, []string{plugin}},
+		"daemon":           {"containerd://1.6.36", func(_ *host, name string) string { return daemon(name) }, []string{plugin, confDir + "/" + ours}},
+		"daemon, with NRI": {"containerd://1.7.27", func(_ *host, name string) string { return daemon(name) }, []string{plugin, confDir + "/" + ours}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := newBlindHost(t, simple())
 				h.write(t, binDir+"/multus", "x")
 				h.write(t, binDir+"/multus-shim", "x")
-				m, stop := h.run(t, func(c *delivery.Config) { c.Runtime = "containerd://1.6.36" })
+				// NRI may be on, and the runtime does not call the agent yet.
+				config := func(c *delivery.Config) { c.Runtime, c.Hooked = tc.release, func() bool { return false } }
+				m, stop := h.run(t, config)
 				h.eventually(t, "podweir is in the chain", func() bool { return h.shaped() && m.Decision().InForce })
 				h.write(t, multus, tc.of(h, ours))
 				h.eventually(t, "it is said what is needed", func() bool {
 					d := m.Decision()
-					return d.Delivery == profiles.Watch && d.Problem == "" && strings.Contains(d.Warning, "00-multus.conf")
+					return d.Delivery.ByAgent() && d.Problem == "" && strings.Contains(d.Warning, "00-multus.conf")
 				})
 				pause(2 * time.Minute)
 				for _, file := range tc.stays {
@@ -157,7 +161,10 @@ func TestMultusCallsPodweir(t *testing.T) {
 						t.Errorf("%s is gone, and Multus calls it", file)
 					}
 				}
-				m, _ = h.run(t, func(c *delivery.Config) { c.Runtime = "containerd://1.6.36" })
+				if h.read(confDir+"/00-podweir-00-multus.conflist") != "" {
+					t.Error("there is a chain of Multus' own file: at its next start Multus would call itself")
+				}
+				m, _ = h.run(t, config)
 				h.write(t, multus, tc.of(h, original))
 				pause(2 * time.Minute)
 				for _, file := range tc.stays {
@@ -173,11 +180,25 @@ func TestMultusCallsPodweir(t *testing.T) {
 	}
 }
 
-// TestPrivilegedSwitchReadOnly has files of a former delivery where the agent may
-// not write: it says which, and what to do.
-func TestPrivilegedSwitchReadOnly(t *testing.T) {
-	h := newHost(t, simple())
-	h.install(t, as(profiles.Chain))
+// TestPrivilegedTurnsReadOnly: a file system that turned read-only takes nobody out of the chain, and is no former
+// delivery.
+func TestPrivilegedTurnsReadOnly(t *testing.T) {
+	for name, release := range map[profiles.Delivery]string{profiles.Chain: "containerd://1.7.27", profiles.DropIn: "containerd://2.1.3"} {
+		h := newHost(t, simple())
+		config := func(c *delivery.Config) { c.Runtime = release }
+		h.install(t, config)
+		readOnly(t, h)
+		m := h.manager(t, config)
+		steps, err := m.Plan(t.Context())
+		if d := m.Decision(); err != nil || len(steps) > 0 || d.Delivery != name || !d.InForce || d.Problem != "" || !strings.Contains(d.Warning, "read-only file system") {
+			t.Errorf("%s: %v, %v, decision %+v, want it as it was, and a warning", name, steps, err, d)
+		}
+	}
+}
+
+// readOnly has the directories of conflists and plugins read-only.
+func readOnly(t *testing.T, h *host) {
+	t.Helper()
 	for _, dir := range []string{confDir, binDir} {
 		must.OK(t, unix.Mount(h.path(dir), h.path(dir), "", unix.MS_BIND, ""))
 		t.Cleanup(func() {
@@ -187,6 +208,14 @@ func TestPrivilegedSwitchReadOnly(t *testing.T) {
 		})
 		must.OK(t, unix.Mount("", h.path(dir), "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 	}
+}
+
+// TestPrivilegedSwitchReadOnly has files of a former delivery where the agent may
+// not write: it says which, and what to do.
+func TestPrivilegedSwitchReadOnly(t *testing.T) {
+	h := newHost(t, simple())
+	h.install(t, as(profiles.Chain))
+	readOnly(t, h)
 	m := h.manager(t, as(profiles.NRI))
 	_, err := m.Plan(t.Context())
 	var left *delivery.LeftoverError
