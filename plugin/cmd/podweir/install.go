@@ -40,7 +40,7 @@ func deliveryFlags(f *pflag.FlagSet) {
 
 // checkRoot returns an error if the root is not a directory.
 func checkRoot(root string) error {
-	return checkIs("root", root, "the root directory of the node", fs.ModeDir)
+	return checkDir("root", root, "the root directory of the node")
 }
 
 // newManager makes a manager of the flags.

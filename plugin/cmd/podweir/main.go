@@ -110,7 +110,7 @@ func newRoot() *cobra.Command {
 			if err := settings.Read(cmd); err != nil {
 				return err
 			}
-			if err := checkIs("run", o.v.GetString("run"), "podweir's directory below /run", fs.ModeDir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := checkDir("run", o.v.GetString("run"), "podweir's directory below /run"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
 			return o.checkOutput(cmd)
@@ -154,12 +154,6 @@ func (o *options) checkNode(cmd *cobra.Command) error {
 	if err := checkRoot(o.v.GetString("root")); err != nil {
 		return err
 	}
-	// What an environment sets for all commands may be away for a moment.
-	if cmd.Flags().Changed("cri-socket") && o.v.GetString("cri-socket") != "" {
-		if err := checkIs("cri-socket", o.v.GetString("cri-socket"), "the socket of the container runtime", fs.ModeSocket); err != nil {
-			return err
-		}
-	}
 	if address := o.v.GetString("health-address"); cmd.Flags().Changed("health-address") && address != "" {
 		host, port, err := net.SplitHostPort(address)
 		if _, number := strconv.ParseUint(port, 10, 16); err != nil || number != nil || !net.ParseIP(host).IsLoopback() {
@@ -169,27 +163,14 @@ func (o *options) checkNode(cmd *cobra.Command) error {
 	return nil
 }
 
-// checkIs returns an error if what a flag names is not of a kind.
-func checkIs(flag, path, want string, kind fs.FileMode) error {
+// checkDir returns an error if what a flag names is no directory.
+func checkDir(flag, path, want string) error {
 	info, err := os.Stat(path)
-	if err == nil && info.Mode().Type() != kind {
-		err = fmt.Errorf("it is a %s", kindOf(info.Mode()))
+	if err == nil && !info.IsDir() {
+		err = errors.New("it is no directory")
 	}
 	if err != nil {
 		return fmt.Errorf("--%s %q is not accepted, want %s: %w", flag, path, want, err)
 	}
 	return nil
-}
-
-func kindOf(m fs.FileMode) string {
-	switch {
-	case m.IsRegular():
-		return "file"
-	case m.IsDir():
-		return "directory"
-	case m&fs.ModeSocket != 0:
-		return "socket"
-	default:
-		return "device or pipe"
-	}
 }

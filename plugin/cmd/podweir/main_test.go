@@ -354,11 +354,9 @@ func TestErrorsAreOneLine(t *testing.T) {
 		"status of no node":  {[]string{"status", "--root", "/nonexistent"}, `--root "/nonexistent" is not accepted, want the root directory of the node: stat /nonexistent: no such file or directory`},
 		"top of no node":     {[]string{"top", "--root", "/nonexistent"}, `--root "/nonexistent" is not accepted, want the root directory of the node: stat /nonexistent: no such file or directory`},
 		"explain of no node": {[]string{"explain", "a/b", "--root", "/nonexistent"}, `--root "/nonexistent" is not accepted, want the root directory of the node: stat /nonexistent: no such file or directory`},
-		"no socket":          {[]string{"status", "--cri-socket", "/nonexistent"}, `--cri-socket "/nonexistent" is not accepted, want the socket of the container runtime: stat /nonexistent: no such file or directory`},
-		"a file for it":      {[]string{"doctor", "--cri-socket", "/etc/passwd"}, `--cri-socket "/etc/passwd" is not accepted, want the socket of the container runtime: it is a file`},
 		"no address":         {[]string{"status", "--health-address", "foo"}, `--health-address "foo" is not accepted, want a loopback address such as 127.0.0.1:9478`},
 		"of another node":    {[]string{"doctor", "--health-address", "10.0.0.1:1"}, `--health-address "10.0.0.1:1" is not accepted, want a loopback address such as 127.0.0.1:9478`},
-		"no directory":       {[]string{"status", "--run", "/dev/null"}, `--run "/dev/null" is not accepted, want podweir's directory below /run: it is a device or pipe`},
+		"no directory":       {[]string{"status", "--run", "/dev/null"}, `--run "/dev/null" is not accepted, want podweir's directory below /run: it is no directory`},
 		"a pod by its name":  {[]string{"status", "--pod", "web"}, `--pod "web" is not accepted, want NAMESPACE/NAME`},
 	} {
 		root := newRoot()

@@ -95,6 +95,9 @@ func TestPrivilegedStatusWhereTheRuntimeTellsLess(t *testing.T) {
 	if strings.Contains(out, "may be missing") {
 		t.Errorf("the runtime answered, and status doubts it:\n%s", out)
 	}
+	if out, _ = c.do(t, "status", "--root", n.root, "--cri-socket", "/nowhere.sock"); !strings.Contains(oneLine(out), "no program listens on its CRI socket /nowhere.sock") {
+		t.Errorf("there is no such socket, and status does not say so:\n%s", out)
+	}
 	n.stop()
 	away, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: filepath.Join(n.root, "run/containerd/containerd.sock")})
 	must.OK(t, err)
