@@ -82,33 +82,19 @@ func (n *Slab) GroupDropped(key uint64) (packets, bytes uint64, err error) {
 	return g.Dropped.Packets, g.Dropped.Bytes, nil
 }
 
-// HeavyFlow is one of the pod's current heavy flows.
-type HeavyFlow struct {
-	// Protocol is an IP protocol number, or 0 with EtherType set.
-	Protocol  uint8          `json:"protocol"`
-	EtherType uint16         `json:"etherType,omitempty"`
-	Source    netip.AddrPort `json:"source"`
-	Dest      netip.AddrPort `json:"destination"`
-	// Bytes are wire bytes since Since; LastSeen is how long ago the last
-	// packet was.
-	Bytes    uint64        `json:"bytes"`
-	Since    time.Duration `json:"sinceNanoseconds"`
-	LastSeen time.Duration `json:"lastSeenNanoseconds"`
-}
-
 // heavyFlowAge is how long after its last packet a flow counts as current:
 // twice the half-life of the sketch.
 const heavyFlowAge = 2 * time.Second
 
 // HeavyFlows returns the current heavy flows of a direction, the largest first.
-func (n *Slab) HeavyFlows(dir string, d terms.Direction) ([]HeavyFlow, error) {
+func (n *Slab) HeavyFlows(dir string, d terms.Direction) ([]terms.Flow, error) {
 	s, err := n.mustFind(dir, d)
 	if err != nil {
 		return nil, err
 	}
 	heavy := s.State.Heavy
 	now := monotonic()
-	var out []HeavyFlow
+	var out []terms.Flow
 	for i := range heavy {
 		h := &heavy[i]
 		// 0 is an empty slot, 1 one that is being written.
@@ -117,7 +103,7 @@ func (n *Slab) HeavyFlows(dir string, d terms.Direction) ([]HeavyFlow, error) {
 		}
 		out = append(out, heavyFlow(h, now))
 	}
-	slices.SortFunc(out, func(a, b HeavyFlow) int {
+	slices.SortFunc(out, func(a, b terms.Flow) int {
 		switch {
 		case a.Bytes > b.Bytes:
 			return -1
@@ -129,8 +115,8 @@ func (n *Slab) HeavyFlows(dir string, d terms.Direction) ([]HeavyFlow, error) {
 	return out, nil
 }
 
-func heavyFlow(h *image.Heavy, now uint64) HeavyFlow {
-	f := HeavyFlow{
+func heavyFlow(h *image.Heavy, now uint64) terms.Flow {
+	f := terms.Flow{
 		Protocol: h.Flow.Protocol, Bytes: h.Bytes,
 		Since: time.Duration(now - h.FirstSeenNs), LastSeen: time.Duration(now - h.LastSeenNs),
 		Source: netip.AddrPortFrom(address(h.Flow.Src), bigEndian(h.Flow.Sport)),

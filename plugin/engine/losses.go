@@ -10,11 +10,12 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/rtnl"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // Losses are the places of the node where packets are lost that podweir has nothing to do
 // with. It needs no state of podweir's. Each rule of nftables is read: it is for commands of people.
-func (p Paths) Losses() ([]hostif.Loss, error) {
+func (p Paths) Losses() ([]terms.Loss, error) {
 	ns, err := rtnl.CurrentNetNS()
 	if err != nil {
 		return nil, err
@@ -29,7 +30,7 @@ func (p Paths) Losses() ([]hostif.Loss, error) {
 }
 
 // Losses are those of [Paths.Losses], and of the namespaces of pods with these records.
-func (n *Node) Losses(pods ...*apply.Record) ([]hostif.Loss, error) {
+func (n *Node) Losses(pods ...*apply.Record) ([]terms.Loss, error) {
 	all, err := hostif.Losses(n.kernel.hostNS, n.kernel.host)
 	if err != nil {
 		return nil, err

@@ -252,7 +252,7 @@ func (n *Node) Waits(r *apply.Record, d terms.Direction) ([]datapath.Wait, error
 }
 
 // HeavyFlows returns the current heavy flows of a direction, the largest first.
-func (n *Node) HeavyFlows(r *apply.Record, d terms.Direction) ([]datapath.HeavyFlow, error) {
+func (n *Node) HeavyFlows(r *apply.Record, d terms.Direction) ([]terms.Flow, error) {
 	return n.kernel.slab.HeavyFlows(n.kernel.pins(r), d)
 }
 

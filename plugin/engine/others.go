@@ -9,25 +9,14 @@ import (
 	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/terms"
 )
-
-// Other is an interface of a pod that podweir has no limit on.
-type Other struct {
-	// Name is that of its end on the host, or of its device in the pod if it has none.
-	Name string `json:"device"`
-	// NetNSPath of the pod's network namespace, "" if it is none of those that were
-	// given.
-	NetNSPath string `json:"netns,omitempty"`
-	// EgressBytes and IngressBytes are what the pod sent and received since the device was made.
-	EgressBytes  uint64 `json:"egressBytes"`
-	IngressBytes uint64 `json:"ingressBytes"`
-}
 
 // Others returns the interfaces of pods that no record tells of: veth and netkit devices
 // whose other end is in another namespace, without those with a default route, by which the
 // node reaches others; and of the namespaces that are given devices without an end on the
 // host (macvlan, hardware). It needs no state of podweir's.
-func (p Paths) Others(netnsPaths []string) ([]Other, error) {
+func (p Paths) Others(netnsPaths []string) ([]terms.Device, error) {
 	records, k, err := p.look()
 	if err != nil {
 		return nil, err
@@ -47,14 +36,14 @@ func (p Paths) Others(netnsPaths []string) ([]Other, error) {
 		return nil, err
 	}
 	paths := k.namespaces(netnsPaths)
-	all := []Other{}
+	all := []terms.Device{}
 	for i := range devices {
 		d := &devices[i]
 		if _, limited := records[d.Index]; limited || !isPair(d) || uplinks[d.Index] {
 			continue
 		}
 		t := traffic[d.Index]
-		all = append(all, Other{Name: d.Name, NetNSPath: paths[d.PeerNetNSID], EgressBytes: t.ReceivedBytes, IngressBytes: t.SentBytes})
+		all = append(all, terms.Device{Name: d.Name, NetNSPath: paths[d.PeerNetNSID], EgressBytes: t.ReceivedBytes, IngressBytes: t.SentBytes})
 	}
 	for _, path := range netnsPaths {
 		alone, err := k.alone(path, records[0])
@@ -68,7 +57,7 @@ func (p Paths) Others(netnsPaths []string) ([]Other, error) {
 
 // alone are the interfaces of a pod that have no other end on the host, without those of
 // records.
-func (k *kernel) alone(path string, limited []*apply.Record) (all []Other, err error) {
+func (k *kernel) alone(path string, limited []*apply.Record) (all []terms.Device, err error) {
 	p, err := k.pod(path)
 	if err != nil || p.ns.Same(k.hostNS) {
 		return nil, nil //nolint:nilerr // it is gone
@@ -88,7 +77,7 @@ func (k *kernel) alone(path string, limited []*apply.Record) (all []Other, err e
 	traffic, err := p.handle.Traffic()
 	for i := range devices {
 		t := traffic[devices[i].Index]
-		all = append(all, Other{Name: devices[i].Name, NetNSPath: path, EgressBytes: t.SentBytes, IngressBytes: t.ReceivedBytes})
+		all = append(all, terms.Device{Name: devices[i].Name, NetNSPath: path, EgressBytes: t.SentBytes, IngressBytes: t.ReceivedBytes})
 	}
 	return all, err
 }

@@ -12,21 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/plugin/rtnl"
+	"github.com/podweir/podweir/plugin/terms"
 )
-
-// Loss is a place of a network namespace where packets are lost, with how many were since
-// it was made.
-type Loss struct {
-	Where   string `json:"where"`
-	Packets uint64 `json:"packets"`
-	// Uncounted says that packets may be lost there, and that no counter of its own tells.
-	Uncounted bool `json:"uncounted,omitempty"`
-}
 
 // Losses returns the places of the handle's namespace that lost packets: devices, and rules and policies of
 // nftables that drop or reject and count (iptables-nft counts in each). Those without a counter of their own are among
 // them, queues are not. It needs CAP_NET_ADMIN.
-func Losses(ns *rtnl.NetNS, h *Handle) ([]Loss, error) {
+func Losses(ns *rtnl.NetNS, h *Handle) ([]terms.Loss, error) {
 	devices, err := h.Interfaces()
 	if err != nil {
 		return nil, err
@@ -35,7 +27,7 @@ func Losses(ns *rtnl.NetNS, h *Handle) ([]Loss, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []Loss
+	var all []terms.Loss
 	for i := range devices {
 		t := traffic[devices[i].Index]
 		all = lost(all, devices[i].Name+" dropped received packets", t.ReceivedDropped)
@@ -45,11 +37,11 @@ func Losses(ns *rtnl.NetNS, h *Handle) ([]Loss, error) {
 	return append(all, rules...), err
 }
 
-func lost(all []Loss, where string, packets uint64) []Loss {
+func lost(all []terms.Loss, where string, packets uint64) []terms.Loss {
 	if packets == 0 {
 		return all
 	}
-	return append(all, Loss{Where: where, Packets: packets})
+	return append(all, terms.Loss{Where: where, Packets: packets})
 }
 
 // Of linux/netfilter/nf_tables.h.
@@ -72,7 +64,7 @@ var nftFamilies = map[byte]string{
 
 // dropping are the rules and the policies of chains that drop or reject, and lost packets or do not count them. A
 // kernel without nf_tables has none.
-func dropping(ns *rtnl.NetNS) ([]Loss, error) {
+func dropping(ns *rtnl.NetNS) ([]terms.Loss, error) {
 	h, err := rtnl.Dial(ns, unix.NETLINK_NETFILTER)
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
 		return nil, nil
@@ -81,7 +73,7 @@ func dropping(ns *rtnl.NetNS) ([]Loss, error) {
 		return nil, err
 	}
 	defer h.Close()
-	var all []Loss
+	var all []terms.Loss
 	for _, dump := range []struct {
 		get, is int
 		parse   func([]byte) (nftRule, error)
@@ -104,7 +96,10 @@ func dropping(ns *rtnl.NetNS) ([]Loss, error) {
 				return nil, fmt.Errorf("parse nftables in %s: %w", h.Where(), err)
 			}
 			if rule.drops && (rule.packets > 0 || !rule.counts) {
-				all = append(all, Loss{fmt.Sprintf("nftables %s of chain %s in table %s %s", rule.what, rule.chain, nftFamilies[m[0]], rule.table), rule.packets, !rule.counts})
+				all = append(all, terms.Loss{
+					Where:   fmt.Sprintf("nftables %s of chain %s in table %s %s", rule.what, rule.chain, nftFamilies[m[0]], rule.table),
+					Packets: rule.packets, Uncounted: !rule.counts,
+				})
 			}
 		}
 	}

@@ -77,22 +77,9 @@ func (d Dir) RecordedNamespaces() ([]string, error) {
 	return names, nil
 }
 
-// Group is a limit that the pods of a namespace have together on this node, in one direction, as
-// the agent divides it.
+// Group is a limit of a namespace as the agent divides it.
 type Group struct {
-	Namespace string                       `json:"namespace"`
-	Direction terms.Named[terms.Direction] `json:"direction"`
-	Limit     units.BitRate                `json:"limitBitsPerSecond"`
-	// Pods is how many have a share, and Outside are the pods that have none.
-	Pods    int      `json:"pods"`
-	Outside []string `json:"outside,omitempty"`
-	// Sent is what all of them sent in the last second, and Largest the pod that sent most of it,
-	// "" if none sent anything. LargestPart is its part of Sent, at most 1.
-	Sent        units.BitRate `json:"sentBitsPerSecond"`
-	Largest     string        `json:"largest,omitempty"`
-	LargestPart float64       `json:"largestPart,omitempty"`
-	// AtLimitSince is when the pods together came to the limit, zero if they are not at it.
-	AtLimitSince time.Time `json:"atLimitSince,omitzero"`
+	terms.Group
 	// SentBytes and Held are sums since the agent began: wire bytes, and the time at the limit.
 	SentBytes units.Bytes   `json:"sentBytes"`
 	Held      time.Duration `json:"heldNanoseconds"`

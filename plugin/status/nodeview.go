@@ -80,9 +80,9 @@ func (r *Report) View(now time.Time) *view.Status {
 		})
 	}
 	for i := range r.Others {
-		o := &r.Others[i]
+		o := r.Others[i]
 		known := slices.IndexFunc(n.Pods, func(p view.Pod) bool { return p.Pod == o.Pod })
-		if p := otherView(o); p != nil && (known < 0 || n.Pods[known].State.AsWanted()) { // what is known already says why
+		if p := otherView(&o); p != nil && (known < 0 || n.Pods[known].State.AsWanted()) { // what is known already says why
 			n.Add(p)
 		}
 		if o.Name == "" && known >= 0 {
@@ -91,25 +91,14 @@ func (r *Report) View(now time.Time) *view.Status {
 		if slices.ContainsFunc(r.Lost, func(l engine.Lost) bool { return o.Name != "" && l.Interface.HostName == o.Name }) {
 			continue // its queue without a record limits it
 		}
-		n.Others = append(n.Others, view.Other{
-			Pod: cmp.Or(o.Pod, o.Name), Device: o.Name,
-			// A further device of a pod that is limited as it should be is no failure: a limit is an interface's.
-			Asks:        len(o.Asks)+len(o.Misspelt) > 0 || known >= 0 && !n.Pods[known].State.AsWanted(),
-			AskedEgress: o.asked(terms.Egress), AskedIngress: o.asked(terms.Ingress),
-			EgressBytes: o.EgressBytes, IngressBytes: o.IngressBytes,
-		})
+		// A further device of a pod that is limited as it should be is no failure: a limit is an interface's.
+		o.Lacks = len(o.Asks)+len(o.Misspelt) > 0 || known >= 0 && !n.Pods[known].State.AsWanted()
+		n.Others = append(n.Others, o)
 	}
 	for i := range r.Groups {
-		g := &r.Groups[i]
-		n.Groups = append(n.Groups, view.Group{
-			Namespace: g.Namespace, Direction: g.Direction, Limit: g.Limit, Sent: g.Sent, Pods: g.Pods, Outside: g.Outside,
-			Largest: g.Largest, LargestPart: g.LargestPart, AtLimitSince: g.AtLimitSince,
-		})
+		n.Groups = append(n.Groups, r.Groups[i].Group)
 	}
-	n.Unread, n.Unasked = r.Unread, r.Unasked
-	for _, l := range r.Losses {
-		n.Losses = append(n.Losses, view.Loss(l))
-	}
+	n.Unread, n.Unasked, n.Losses = r.Unread, r.Unasked, r.Losses
 	n.Sort()
 	return n
 }
@@ -160,10 +149,7 @@ func attachmentView(a *Attachment, held bool, now time.Time) *view.Pod {
 		d := &a.Directions[i]
 		limit := view.Limit{
 			Interface: a.Interface.PodName, Limit: d.Limit, Attached: a.Attached, Passing: d.passing, Past: d.Past,
-			Counters: counters(d), Waits: d.BandWaits(), Reached: view.Reached{AtLimitSince: d.AtLimitSince},
-		}
-		if d.HeldShare != nil {
-			limit.HeldShare = *d.HeldShare
+			Counters: counters(d), Waits: d.BandWaits(), Reached: d.Reached,
 		}
 		if d.Qdisc != nil {
 			limit.Read = d.Qdisc.Read
@@ -268,11 +254,7 @@ func counters(d *Direction) view.Counters {
 		c.SentBytes, c.WaitingBytes = q.Bytes, q.BacklogBytes
 		c.Drops += q.Drops
 	}
-	for _, f := range d.HeavyFlows {
-		c.HeavyFlows = append(c.HeavyFlows, view.Flow{
-			Protocol: f.Protocol, EtherType: f.EtherType, Source: f.Source, Dest: f.Dest, Bytes: f.Bytes, Since: f.Since, LastSeen: f.LastSeen,
-		})
-	}
+	c.HeavyFlows = d.HeavyFlows
 	return c
 }
 

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/terms"
 )
@@ -25,22 +24,11 @@ type RuntimePod struct {
 	Misspelt []string
 }
 
-// Other is a device of a pod that podweir has no limit on, or a pod that should have one
-// and has no device that was found.
-type Other struct {
-	engine.Other
-	// Pod is namespace/name, "" if the runtime did not tell.
-	Pod string `json:"pod,omitempty"`
-	// Asks and Misspelt are those of the pod.
-	Asks     []terms.Ask `json:"asks,omitempty"`
-	Misspelt []string    `json:"misspelt,omitempty"`
-}
-
 // AddOthers adds the devices of pods that podweir has no limit on, and pods that ask for one.
-func (r *Report) AddOthers(others []engine.Other, pods []RuntimePod) {
+func (r *Report) AddOthers(others []terms.Device, pods []RuntimePod) {
 	found := make([]bool, len(pods))
 	for _, o := range others {
-		one := Other{Other: o}
+		one := view.Other{Device: o}
 		at := slices.IndexFunc(pods, func(p RuntimePod) bool {
 			return p.NetNSPath == o.NetNSPath && o.NetNSPath != "" || slices.Contains(p.Devices, o.Name)
 		})
@@ -52,23 +40,12 @@ func (r *Report) AddOthers(others []engine.Other, pods []RuntimePod) {
 	}
 	for i := range pods {
 		if p := &pods[i]; !found[i] && len(p.Asks)+len(p.Misspelt) > 0 {
-			r.Others = append(r.Others, Other{Pod: p.Pod, Asks: p.Asks, Misspelt: p.Misspelt})
+			r.Others = append(r.Others, view.Other{Pod: p.Pod, Asks: p.Asks, Misspelt: p.Misspelt})
 		}
 	}
-	slices.SortFunc(r.Others, func(a, b Other) int {
+	slices.SortFunc(r.Others, func(a, b view.Other) int {
 		return cmp.Or(strings.Compare(a.Pod, b.Pod), strings.Compare(a.Name, b.Name))
 	})
-}
-
-// asked is what a pod asks for in a direction, in its own words.
-func (o *Other) asked(d terms.Direction) string {
-	value := ""
-	for _, a := range o.Asks { // podweir's own annotation is the last, and counts
-		if a.Direction == d {
-			value = a.Value
-		}
-	}
-	return value
 }
 
 // What to do about a pod that asks for a limit and has none.
@@ -78,8 +55,8 @@ const (
 
 // otherView is what people are shown of a device without a limit: a pod that is not limited
 // if it asks for one, nil if it does not.
-func otherView(o *Other) *view.Pod {
-	p := &view.Pod{Pod: cmp.Or(o.Pod, o.Name), State: view.NotLimited}
+func otherView(o *view.Other) *view.Pod {
+	p := &view.Pod{Pod: o.Title(), State: view.NotLimited}
 	switch {
 	case len(o.Asks) > 0:
 		texts := make([]string, len(o.Asks))

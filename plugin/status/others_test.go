@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/plugin/attach"
-	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/terms"
@@ -20,7 +19,7 @@ import (
 func TestFurtherDeviceOfAPod(t *testing.T) {
 	t.Parallel()
 	report := &status.Report{Attachments: []status.Attachment{{Pod: "ns/two", Interface: attach.Interface{PodName: "eth0", NetNSPath: "/run/netns/two"}}}}
-	report.AddOthers([]engine.Other{{Name: "veth2", NetNSPath: "/run/netns/two"}, {Name: "veth3", NetNSPath: "/run/netns/one"}}, []status.RuntimePod{
+	report.AddOthers([]terms.Device{{Name: "veth2", NetNSPath: "/run/netns/two"}, {Name: "veth3", NetNSPath: "/run/netns/one"}}, []status.RuntimePod{
 		{Pod: "ns/two", NetNSPath: "/run/netns/two"},
 		{Pod: "ns/one", NetNSPath: "/run/netns/one", Asks: []terms.Ask{{Direction: terms.Egress, Value: "5M"}}},
 	})

@@ -18,7 +18,6 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/engine"
-	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/shaping"
@@ -45,7 +44,7 @@ type Report struct {
 	// Unshaped are the other pods that run without a limit, as the agent knows it.
 	Unshaped []mailbox.Unshaped `json:"unshaped,omitempty"`
 	// Others are the devices of pods that podweir has no limit on, where they were looked for.
-	Others []Other `json:"others,omitempty"`
+	Others []view.Other `json:"others,omitempty"`
 	// Groups are the limits that the pods of a namespace have together, as the agent divides them.
 	Groups []mailbox.Group `json:"groups,omitempty"`
 	// Unread says what is not known because a file in podweir's directory under /run is damaged.
@@ -54,7 +53,7 @@ type Report struct {
 	// none may be missing.
 	Unasked string `json:"unasked,omitempty"`
 	// Losses are places of the node where packets are lost by others than podweir.
-	Losses []hostif.Loss `json:"losses,omitempty"`
+	Losses []terms.Loss `json:"losses,omitempty"`
 }
 
 // Schema is the version of [Report].
@@ -120,10 +119,10 @@ type Direction struct {
 	Degraded   []attach.Degradation `json:"degraded,omitempty"`
 	Notes      []string             `json:"notes,omitempty"`
 	Counters   []datapath.Counter   `json:"counters,omitempty"`
-	HeavyFlows []datapath.HeavyFlow `json:"heavyFlows,omitempty"`
+	HeavyFlows []terms.Flow         `json:"heavyFlows,omitempty"`
 	// Waits are how long packets waited in each band; none where nothing estimates it.
 	Waits []datapath.Wait `json:"waits,omitempty"`
-	Reached
+	terms.Reached
 	// Past is what went past podweir since the agent watches.
 	terms.Past
 	Qdisc *engine.QueueStatistics `json:"qdisc,omitempty"`
@@ -139,16 +138,6 @@ type Direction struct {
 
 	// counts, waited and queued say what there is to read.
 	counts, waited, queued bool
-}
-
-// Reached is how long a direction has been at its limit. Nothing of it is known if no agent
-// watches the limit.
-type Reached struct {
-	// AtLimitSince is when it came to its limit, zero if it is not at it.
-	AtLimitSince time.Time `json:"atLimitSince,omitzero"`
-	// HeldShare is the part of the last minute in which it was at its limit, 1 for all of
-	// it; nil if that is unknown.
-	HeldShare *float64 `json:"heldShare,omitempty"`
 }
 
 // Collect looks at every attachment of the node. What cannot be read of one
@@ -239,10 +228,10 @@ func addReached(all []Attachment, reached []mailbox.Reached, past []mailbox.Past
 		device    string
 		direction terms.Named[terms.Direction]
 	}
-	seen := make(map[key]Reached, len(reached))
+	seen := make(map[key]terms.Reached, len(reached))
 	for i := range reached {
 		r := &reached[i]
-		seen[key{r.ID, r.Interface, r.Direction}] = Reached{AtLimitSince: r.Since, HeldShare: &r.LastMinute}
+		seen[key{r.ID, r.Interface, r.Direction}] = terms.Reached{AtLimitSince: r.Since, HeldShare: &r.LastMinute}
 	}
 	went := make(map[key]terms.Past, len(past))
 	for i := range past {
@@ -335,7 +324,7 @@ func (r *Report) Keep(keep func(pod string) bool) {
 	r.Unenforced = slices.DeleteFunc(r.Unenforced, func(u mailbox.Unenforced) bool { return !keep(podName(u.Pod, u.ID)) })
 	r.Lost = slices.DeleteFunc(r.Lost, func(l engine.Lost) bool { return !keep(l.Name()) })
 	other := func(u mailbox.Unshaped) bool { return !keep(u.Pod) }
-	r.Others = slices.DeleteFunc(r.Others, func(o Other) bool { return !keep(cmp.Or(o.Pod, o.Name)) })
+	r.Others = slices.DeleteFunc(r.Others, func(o view.Other) bool { return !keep(o.Title()) })
 	r.Overdue, r.Unshaped = slices.DeleteFunc(r.Overdue, other), slices.DeleteFunc(r.Unshaped, other)
 }
 

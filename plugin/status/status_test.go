@@ -155,7 +155,7 @@ func TestAddReached(t *testing.T) {
 			t.Errorf("limit %d has %s, want %s", i, got[i], want[i])
 		}
 	}
-	if l := rep.View(since).Pods[1].Limits[0]; l.HeldShare != 0.9 || l.AtLimitSince != since {
+	if l := rep.View(since).Pods[1].Limits[0]; l.HeldShare == nil || *l.HeldShare != 0.9 || l.AtLimitSince != since {
 		t.Errorf("the node's view has %+v", l)
 	}
 }

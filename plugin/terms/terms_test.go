@@ -5,6 +5,7 @@ package terms_test
 
 import (
 	"encoding/json"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -81,5 +82,18 @@ func TestRunnable(t *testing.T) {
 	}
 	if got := terms.Runnable(terms.Runnable("podweir gc", terms.ByKubectl), terms.ByKubectl); got != terms.ByKubectl+" gc" {
 		t.Errorf("twice = %q", got)
+	}
+}
+
+func TestFlowName(t *testing.T) {
+	t.Parallel()
+	for want, f := range map[string]terms.Flow{
+		"tcp 10.0.0.1:1 > [fd00::1]:443":  {Protocol: 6, Source: netip.MustParseAddrPort("10.0.0.1:1"), Dest: netip.MustParseAddrPort("[fd00::1]:443")},
+		"protocol 47 10.0.0.1 > 10.0.0.2": {Protocol: 47, Source: netip.MustParseAddrPort("10.0.0.1:0"), Dest: netip.MustParseAddrPort("10.0.0.2:0")},
+		"ethertype 0x88cc":                {EtherType: 0x88cc},
+	} {
+		if got := f.Name(); got != want {
+			t.Errorf("Name() = %q, want %q", got, want)
+		}
 	}
 }

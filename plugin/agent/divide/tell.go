@@ -116,7 +116,7 @@ func (r *running) sum(sent map[string]Sent, before map[key]*mailbox.Group, now t
 	group := func(namespace string, d terms.Direction, limit units.BitRate) (key, *mailbox.Group) {
 		k := key{namespace, d}
 		if groups[k] == nil {
-			groups[k] = &mailbox.Group{Namespace: namespace, Direction: terms.Name(d), Limit: limit}
+			groups[k] = &mailbox.Group{Group: terms.Group{Namespace: namespace, Direction: terms.Name(d), Limit: limit}}
 		}
 		groups[k].Limit = min(groups[k].Limit, limit)
 		return k, groups[k]

@@ -56,7 +56,7 @@ func TestSumOfAGroup(t *testing.T) {
 	if len(reports) != 1 || reports[0] != (report{"batch", longHeld}) {
 		t.Errorf("told of %v, want of the group once, after ten minutes", reports)
 	}
-	held := &mailbox.Group{AtLimitSince: begun}
+	held := &mailbox.Group{Group: terms.Group{AtLimitSince: begun}}
 	for after, want := range map[time.Duration]bool{
 		longHeld - time.Second: false, longHeld: true, longHeld + 500*time.Millisecond: true, longHeld + time.Second: false, 2 * longHeld: false,
 	} {
@@ -66,10 +66,12 @@ func TestSumOfAGroup(t *testing.T) {
 	}
 	want := map[key]*mailbox.Group{
 		{"batch", terms.Egress}: {
-			Namespace: "batch", Direction: terms.Name(terms.Egress), Limit: 80_000_000, Pods: 2, Sent: 20_000_000, Largest: "batch/two", LargestPart: 1,
+			Group: terms.Group{
+				Namespace: "batch", Direction: terms.Name(terms.Egress), Limit: 80_000_000, Pods: 2, Sent: 20_000_000, Largest: "batch/two", LargestPart: 1,
+			},
 			SentBytes: 44_000_000, Held: 2 * time.Second,
 		},
-		{"batch", terms.Ingress}: {Namespace: "batch", Direction: terms.Name(terms.Ingress), Limit: 10_000_000, Outside: []string{"batch/two"}},
+		{"batch", terms.Ingress}: {Group: terms.Group{Namespace: "batch", Direction: terms.Name(terms.Ingress), Limit: 10_000_000, Outside: []string{"batch/two"}}},
 	}
 	if diff := cmp.Diff(want, told); diff != "" {
 		t.Errorf("groups (-want +got):\n%s", diff)

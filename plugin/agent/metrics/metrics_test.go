@@ -97,7 +97,7 @@ func full(p *pods) *metrics.Metrics {
 				return nil, nil
 			}
 			return []mailbox.Group{{
-				Namespace: "default", Direction: terms.Name(terms.Egress), Limit: 200e6, Pods: 3, Outside: []string{"default/fq"},
+				Group:     terms.Group{Namespace: "default", Direction: terms.Name(terms.Egress), Limit: 200e6, Pods: 3, Outside: []string{"default/fq"}},
 				SentBytes: 900, Held: 1500 * time.Millisecond, DroppedPackets: 6,
 			}}, nil
 		},

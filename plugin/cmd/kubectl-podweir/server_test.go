@@ -204,8 +204,9 @@ func (f *fakeCluster) answer(node string, look int) *cluster.Answer {
 			if d == terms.Egress {
 				l.Counters = view.Counters{SentBytes: sent, HeavyBytes: sent * 97 / 100, LightBytes: sent * 3 / 100}
 				if i == 0 {
-					l.Reached = view.Reached{AtLimitSince: time.Date(2026, 11, 23, 14, 2, 31, 0, time.UTC), HeldShare: 0.9}
-					l.HeavyFlows = []view.Flow{{
+					held := 0.9
+					l.Reached = terms.Reached{AtLimitSince: time.Date(2026, 11, 23, 14, 2, 31, 0, time.UTC), HeldShare: &held}
+					l.HeavyFlows = []terms.Flow{{
 						Protocol: 6, Source: netip.MustParseAddrPort("10.0.0.1:4242"), Dest: netip.MustParseAddrPort("10.0.0.9:443"), Bytes: sent * 97 / 100,
 					}}
 				}
@@ -233,7 +234,7 @@ func (f *fakeCluster) answer(node string, look int) *cluster.Answer {
 		answer.Version, rep.Version = "0.0.9", "0.0.9"
 	}
 	if slices.Contains(f.grouped, node) {
-		state.Groups = []view.Group{{
+		state.Groups = []terms.Group{{
 			Namespace: "team-a", Direction: terms.Name(terms.Egress), Limit: 200e6, Sent: 199e6, Pods: 2, Largest: "team-a/" + node + "-0", LargestPart: 0.7,
 			AtLimitSince: time.Date(2026, 11, 23, 14, 2, 31, 0, time.UTC),
 		}}

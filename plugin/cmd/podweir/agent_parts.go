@@ -34,6 +34,7 @@ import (
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/netconf"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // agentParts are the parts of the agent, made of its settings.
@@ -212,7 +213,7 @@ func (a *agentParts) reconcile(ctx context.Context) error {
 // reached for long.
 func (a *agentParts) divide(ctx context.Context) error {
 	return divide.Run(ctx, a.o.paths(), a.log, func(g *mailbox.Group) {
-		if pod, event := atLimit(a.watch.List(), g); pod != nil {
+		if pod, event := atLimit(a.watch.List(), &g.Group); pod != nil {
 			a.recorder.Emit(pod, event)
 		}
 	})
@@ -220,7 +221,7 @@ func (a *agentParts) divide(ctx context.Context) error {
 
 // atLimit is the Event of a limit that has been reached for long, and the pod that gets it: the one that
 // has most of it, or another of the namespace if that has gone.
-func atLimit(pods []kube.Pod, g *mailbox.Group) (*kube.Pod, kube.Event) {
+func atLimit(pods []kube.Pod, g *terms.Group) (*kube.Pod, kube.Event) {
 	var to *kube.Pod
 	for i := range pods {
 		p := &pods[i]

@@ -8,14 +8,13 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/plugin/agent/kube"
-	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/terms"
 )
 
 // The Event of a limit that has been reached for ten minutes goes to the pod that has most of it.
 func TestEventOfANamespaceAtItsLimit(t *testing.T) {
 	t.Parallel()
-	g := &mailbox.Group{
+	g := &terms.Group{
 		Namespace: "batch", Direction: terms.Name(terms.Egress), Limit: 200e6, Largest: "batch/etl-3", LargestPart: 0.706,
 		AtLimitSince: time.Date(2026, 11, 29, 14, 2, 11, 0, time.UTC),
 	}

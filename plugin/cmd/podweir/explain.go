@@ -19,6 +19,7 @@ import (
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/status/cluster"
 	"github.com/podweir/podweir/plugin/status/view"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // thisNode stands for the node's name: nobody has to tell podweir that.
@@ -54,7 +55,7 @@ func newExplain(o *options) *cobra.Command {
 // pod are lost by others than podweir.
 type explained struct {
 	nodes  *cluster.Nodes
-	losses []view.Loss
+	losses []terms.Loss
 	mtu    string
 }
 
@@ -83,10 +84,7 @@ func lookAt(o *options, pod string, pods view.PodsByAddress) (*explained, error)
 			e.mtu = mtu
 		}
 	}
-	losses, err := node.Losses(records...)
-	for _, l := range losses {
-		e.losses = append(e.losses, view.Loss(l))
-	}
+	e.losses, err = node.Losses(records...)
 	return e, err
 }
 

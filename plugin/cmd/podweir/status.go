@@ -22,6 +22,7 @@ import (
 	"github.com/podweir/podweir/plugin/examine"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/status/view"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/units"
 	"github.com/podweir/podweir/plugin/version"
 )
@@ -179,7 +180,7 @@ func printWide(out io.Writer, rep *status.Report, node *view.Status) error {
 	return w.Flush()
 }
 
-func printAttachment(w io.Writer, a *status.Attachment, groups []view.Group) {
+func printAttachment(w io.Writer, a *status.Attachment, groups []terms.Group) {
 	fmt.Fprintf(w, "%s  %s in %s", a.Name(), a.Interface.PodName, a.Interface.NetNSPath)
 	if now := a.Interface.NowName; now != "" {
 		fmt.Fprintf(w, ", now %s", now)

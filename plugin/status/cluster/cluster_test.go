@@ -32,8 +32,8 @@ func seen(at time.Duration, policy terms.Policy, queue terms.Queue, c view.Count
 	return cluster.New([]cluster.Node{{Name: "n1", Answer: &cluster.Answer{Status: n}}}, 0)
 }
 
-func flow(port uint16, bytes uint64) view.Flow {
-	return view.Flow{
+func flow(port uint16, bytes uint64) terms.Flow {
+	return terms.Flow{
 		Protocol: 6, Source: netip.AddrPortFrom(netip.MustParseAddr("10.0.0.1"), port), Dest: netip.MustParseAddrPort("10.0.0.9:443"), Bytes: bytes,
 	}
 }
@@ -56,12 +56,12 @@ func TestVerdicts(t *testing.T) {
 		},
 		"one flow": {
 			terms.PolicyStrict, terms.QueueTBF,
-			view.Counters{SentBytes: 5_000_000, HeavyFlows: []view.Flow{flow(1, 250_000), flow(2, 4_500_000)}},
+			view.Counters{SentBytes: 5_000_000, HeavyFlows: []terms.Flow{flow(1, 250_000), flow(2, 4_500_000)}},
 			"is at its limit of 20 Mbit/s: one flow, tcp 10.0.0.1:2 > 10.0.0.9:443, offers 90 % of the traffic; light flows (0 bit/s) go before",
 		},
 		"two flows": {
 			terms.PolicyFlat, terms.QueueTBF,
-			view.Counters{SentBytes: 5_000_000, HeavyFlows: []view.Flow{flow(1, 2_500_000), flow(2, 2_500_000)}},
+			view.Counters{SentBytes: 5_000_000, HeavyFlows: []terms.Flow{flow(1, 2_500_000), flow(2, 2_500_000)}},
 			"the largest of 2 heavy flows, tcp 10.0.0.1:1 > 10.0.0.9:443, offers 50 % of the traffic; all flows wait in one queue",
 		},
 		"light alone": {terms.PolicyStrict, terms.QueueTBF, view.Counters{SentBytes: 5_000_000, LightBytes: 5_000_000}, "no heavy flow was seen, so that light flows use it"},
@@ -101,7 +101,7 @@ func TestVerdicts(t *testing.T) {
 func TestExplainNamesDecisionsAndPods(t *testing.T) {
 	t.Parallel()
 	look := func(at time.Duration, bytes uint64) *cluster.Nodes {
-		n := seen(at, terms.PolicyStrict, terms.QueueTBF, view.Counters{SentBytes: bytes, HeavyFlows: []view.Flow{flow(1, bytes)}})
+		n := seen(at, terms.PolicyStrict, terms.QueueTBF, view.Counters{SentBytes: bytes, HeavyFlows: []terms.Flow{flow(1, bytes)}})
 		state := n.Nodes[0].Answer.Status
 		state.Pods[0].Limits[0].Asked, state.Pods[0].Limits[0].DecidedBy = 50e6, "maxRate"
 		state.NameEnds(map[netip.Addr]string{netip.MustParseAddr("10.0.0.9"): "default/flood", netip.MustParseAddr("10.0.0.1"): "ns/web"})
@@ -152,7 +152,7 @@ func TestVerdictsInAGroup(t *testing.T) {
 			limit := &state.Pods[0].Limits[0].Limit
 			limit.Group, limit.Share, limit.NoShare = 20e6, tt.share, tt.noShare
 			if tt.divided {
-				state.Groups = []view.Group{{Namespace: "ns", Direction: terms.Name(terms.Egress), Limit: 20e6}}
+				state.Groups = []terms.Group{{Namespace: "ns", Direction: terms.Name(terms.Egress), Limit: 20e6}}
 			}
 			return all
 		}

@@ -25,7 +25,7 @@ type Explained struct {
 	// Directions are the limits of its interfaces.
 	Directions []Direction `json:"directions,omitempty"`
 	// Groups are the limits that it has together with other pods of its namespace.
-	Groups []view.Group `json:"groups,omitempty"`
+	Groups []terms.Group `json:"groups,omitempty"`
 }
 
 // Direction is one limit with its verdict and the rates that it follows from.
@@ -33,7 +33,7 @@ type Direction struct {
 	// Verdict is one sentence.
 	Verdict string `json:"verdict"`
 	view.PodRate
-	view.Reached
+	terms.Reached
 	// Counters are since the pod was attached.
 	Counters view.Counters `json:"counters"`
 	// Waits are how long packets waited since then.
@@ -175,7 +175,7 @@ func (e *Explained) Text(now time.Time) string {
 	}
 	b.WriteString(view.Decided([]view.Pod{{Pod: e.Pod, Limits: limits}}))
 	for i := range e.Groups {
-		b.WriteString(view.Paragraph("", e.Groups[i].String(), 0))
+		b.WriteString(view.Paragraph("", view.GroupText(&e.Groups[i]), 0))
 	}
 	for i := range e.Directions {
 		e.Directions[i].numbers(&b)
@@ -189,15 +189,15 @@ func (d *Direction) numbers(b *strings.Builder) {
 	fmt.Fprintf(b, "  now      %s (%.0f %%) sent of %s offered\n", view.Rate(d.SentBitsPerSecond), 100*d.Share(), view.Rate(d.OfferedBitsPerSecond()))
 	fmt.Fprintf(b, "  queued   light flows %s, heavy ones %s\n", view.Rate(d.LightBitsPerSecond), view.Rate(d.HeavyBitsPerSecond))
 	fmt.Fprintf(b, "  dropped  %s packets/s, %d since it was attached; %d bytes wait\n", view.Short(d.DropsPerSecond), d.Counters.Drops, d.WaitingBytes)
-	if d.HeldShare > 0 {
-		fmt.Fprintf(b, "  held     at the limit for %.0f %% of the last minute\n", 100*d.HeldShare)
+	if d.Held() {
+		fmt.Fprintf(b, "  held     at the limit for %.0f %% of the last minute\n", 100**d.HeldShare)
 	}
 	for _, w := range d.Waits {
 		fmt.Fprintf(b, "  waited   %s since it was attached\n", w)
 	}
 	for i := range d.HeavyFlows {
 		fmt.Fprintf(b, "  flow     %s offers %s\n", view.Pad(d.HeavyFlows[i].Name(), 48), view.Rate(d.FlowBitsPerSecond[i]))
-		for _, end := range d.HeavyFlows[i].Ends(d.Pod) {
+		for _, end := range view.Ends(&d.HeavyFlows[i], d.Pod) {
 			fmt.Fprintf(b, "           %s\n", end)
 		}
 	}

@@ -122,7 +122,7 @@ func (p *Plan) add(node string, pod *view.Pod, rates []view.PodRate) {
 func planned(node, pod string, l *view.Limit, rates []view.PodRate) PlannedDirection {
 	d := PlannedDirection{
 		PodRate: view.PodRate{
-			Node: node, Pod: pod, Interface: l.Interface, Limit: l.Limit, HeavyFlows: []view.Flow{}, FlowBitsPerSecond: []float64{},
+			Node: node, Pod: pod, Interface: l.Interface, Limit: l.Limit, HeavyFlows: []terms.Flow{}, FlowBitsPerSecond: []float64{},
 		},
 		Effect: NoEffect,
 	}

@@ -78,8 +78,8 @@ func (c *Nodes) Wide(now time.Time) string {
 		var how []string
 		for _, l := range p.Limits {
 			text := l.Policy.String() + " " + l.Queue.String()
-			if l.HeldShare > 0 {
-				text += fmt.Sprintf(" (%s at its limit for %.0f %% of the last minute)", l.Direction, 100*l.HeldShare)
+			if l.Held() {
+				text += fmt.Sprintf(" (%s at its limit for %.0f %% of the last minute)", l.Direction, 100**l.HeldShare)
 			}
 			how = append(how, text)
 		}
@@ -181,7 +181,7 @@ func Rates(before, now *Nodes) []view.PodRate {
 		}
 		if why != "" {
 			all = append(all, view.PodRate{
-				Node: n.Name, Pod: "node " + n.Name, Error: why, HeavyFlows: []view.Flow{}, FlowBitsPerSecond: []float64{},
+				Node: n.Name, Pod: "node " + n.Name, Error: why, HeavyFlows: []terms.Flow{}, FlowBitsPerSecond: []float64{},
 			})
 			continue
 		}

@@ -11,30 +11,10 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/plugin/terms"
-	"github.com/podweir/podweir/plugin/units"
 )
 
-// Group is a limit that the pods of a namespace have together on a node, in one direction.
-type Group struct {
-	// Node is set where there are several.
-	Node      string                       `json:"node,omitempty"`
-	Namespace string                       `json:"namespace"`
-	Direction terms.Named[terms.Direction] `json:"direction"`
-	Limit     units.BitRate                `json:"limitBitsPerSecond"`
-	// Sent is what the pods sent together in the last second.
-	Sent units.BitRate `json:"sentBitsPerSecond"`
-	// Pods is how many have a share, and Outside are those that have none.
-	Pods    int      `json:"pods"`
-	Outside []string `json:"outside,omitempty"`
-	// Largest is the pod that sent most, and LargestPart its part of Sent, at most 1.
-	Largest     string  `json:"largest,omitempty"`
-	LargestPart float64 `json:"largestPart,omitempty"`
-	// AtLimitSince is when the pods together came to the limit, zero if they are not at it.
-	AtLimitSince time.Time `json:"atLimitSince,omitzero"`
-}
-
-// String is a sentence for people.
-func (g *Group) String() string {
+// GroupText is a sentence about a limit that pods have together.
+func GroupText(g *terms.Group) string {
 	where := "this node"
 	if g.Node != "" {
 		where = g.Node
@@ -59,7 +39,7 @@ func (g *Group) String() string {
 
 // ShareOf says what a direction of a pod has of the limit of its namespace, and who decides it; ""
 // if its namespace has none. groups are those of the pod's node; where is what that node is called.
-func ShareOf(pod string, l *terms.Limit, groups []Group, where string) string {
+func ShareOf(pod string, l *terms.Limit, groups []terms.Group, where string) string {
 	if l.Group == 0 {
 		return ""
 	}
@@ -104,7 +84,7 @@ func groupRates(rates []PodRate) (groups []PodRate) {
 // divides.
 func (n *Status) groups() (text string) {
 	for i := range n.Groups {
-		text += Paragraph("", n.Groups[i].String(), 0)
+		text += Paragraph("", GroupText(&n.Groups[i]), 0)
 	}
 	for _, g := range n.undivided() {
 		text += Paragraph("", g+" has a limit, and no agent divides it: each pod keeps the share that it had.", 0)
@@ -119,7 +99,7 @@ func (n *Status) undivided() (all []string) {
 		for j := range p.Limits {
 			l := &p.Limits[j]
 			namespace, _, _ := strings.Cut(p.Pod, "/")
-			divided := slices.ContainsFunc(n.Groups, func(g Group) bool {
+			divided := slices.ContainsFunc(n.Groups, func(g terms.Group) bool {
 				return g.Namespace == namespace && g.Direction == l.Direction && g.Node == p.Node
 			})
 			name := fmt.Sprintf("%s of namespace %s", l.Direction, Printable(namespace))

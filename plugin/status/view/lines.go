@@ -38,7 +38,7 @@ func (n *Status) Looked(before *Status) {
 	n.Rates, n.Losing = rates, Losing(before.Losses, n.Losses)
 	for i := range n.Others {
 		o := &n.Others[i]
-		at := slices.IndexFunc(before.Others, func(b Other) bool { return b.Device == o.Device })
+		at := slices.IndexFunc(before.Others, func(b Other) bool { return b.Name == o.Name })
 		if seconds := n.Time.Sub(before.Time).Seconds(); at >= 0 && seconds > 0 {
 			was := &before.Others[at]
 			o.EgressBitsPerSecond = 8 * float64(o.EgressBytes-min(was.EgressBytes, o.EgressBytes)) / seconds
@@ -122,21 +122,20 @@ func (n *Status) lines(onlyNotable bool) string {
 	for i := range n.Others {
 		o := &n.Others[i]
 		word := "no limit"
-		if o.Asks {
+		if o.Lacks {
 			word = words[NotLimited]
 		} else if onlyNotable {
 			continue
 		}
-		name := Printable(o.Pod)
-		if slices.ContainsFunc(n.Rates, func(r PodRate) bool { return r.Pod == o.Pod && r.Error == "" }) { // one of its devices has a limit
-			name += " " + Printable(o.Device)
+		name := Printable(o.Title())
+		if slices.ContainsFunc(n.Rates, func(r PodRate) bool { return r.Pod == o.Title() && r.Error == "" }) { // one of its devices has a limit
+			name += " " + Printable(o.Name)
 		}
 		for _, way := range []struct {
 			direction terms.Direction
-			asked     string
 			rate      float64
-		}{{terms.Egress, o.AskedEgress, o.EgressBitsPerSecond}, {terms.Ingress, o.AskedIngress, o.IngressBitsPerSecond}} {
-			rows.WriteString(line(name, way.direction.String(), Cut(Printable(cmp.Or(way.asked, "-")), 6), "-", Short(way.rate), "-", "-", word))
+		}{{terms.Egress, o.EgressBitsPerSecond}, {terms.Ingress, o.IngressBitsPerSecond}} {
+			rows.WriteString(line(name, way.direction.String(), Cut(Printable(o.asked(way.direction)), 6), "-", Short(way.rate), "-", "-", word))
 		}
 	}
 	if rows.Len() == 0 {
@@ -213,7 +212,7 @@ func (n *Status) next() string {
 	for i := range n.Pods {
 		for j := range n.Pods[i].Limits {
 			l := &n.Pods[i].Limits[j]
-			dropped = dropped || l.Drops > 0 || l.Attached.IsZero() || l.HeldShare > 0
+			dropped = dropped || l.Drops > 0 || l.Attached.IsZero() || l.Held()
 			if l.Attached.After(since) {
 				since = l.Attached
 			}

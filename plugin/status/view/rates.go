@@ -4,9 +4,7 @@
 package view
 
 import (
-	"fmt"
 	"net/netip"
-	"time"
 
 	"github.com/podweir/podweir/plugin/terms"
 )
@@ -29,23 +27,7 @@ type Counters struct {
 	WouldWaitBytes uint64 `json:"wouldWaitBytes,omitempty"`
 	WouldDropBytes uint64 `json:"wouldDropBytes,omitempty"`
 	// HeavyFlows are the current ones, the largest first.
-	HeavyFlows []Flow `json:"heavyFlows,omitempty"`
-}
-
-// Flow is a heavy flow.
-type Flow struct {
-	// Protocol is an IP protocol number, or 0 with EtherType set.
-	Protocol  uint8          `json:"protocol"`
-	EtherType uint16         `json:"etherType,omitempty"`
-	Source    netip.AddrPort `json:"source"`
-	Dest      netip.AddrPort `json:"destination"`
-	// Bytes are wire bytes since Since; LastSeen is how long ago the last packet was.
-	Bytes    uint64        `json:"bytes"`
-	Since    time.Duration `json:"sinceNanoseconds"`
-	LastSeen time.Duration `json:"lastSeenNanoseconds"`
-	// SourcePod and DestPod are the pods at its ends, "" if they are not known.
-	SourcePod string `json:"sourcePod,omitempty"`
-	DestPod   string `json:"destinationPod,omitempty"`
+	HeavyFlows []terms.Flow `json:"heavyFlows,omitempty"`
 }
 
 // PodsByAddress are the names of pods by their addresses, "" where two pods have one.
@@ -72,7 +54,7 @@ func (n *Status) NameEnds(pods PodsByAddress) {
 }
 
 // Ends says which pods are at the ends of a flow, without the one whose flow it is.
-func (f *Flow) Ends(pod string) (all []string) {
+func Ends(f *terms.Flow, pod string) (all []string) {
 	if f.SourcePod != "" && f.SourcePod != pod {
 		all = append(all, f.Source.Addr().String()+" is "+Printable(f.SourcePod))
 	}
@@ -80,26 +62,6 @@ func (f *Flow) Ends(pod string) (all []string) {
 		all = append(all, f.Dest.Addr().String()+" is "+Printable(f.DestPod))
 	}
 	return all
-}
-
-// Name is what people call the flow: the same for one flow at any time.
-func (f *Flow) Name() string {
-	names := map[uint8]string{1: "icmp", 6: "tcp", 17: "udp", 58: "icmpv6", 132: "sctp"}
-	name, ok := names[f.Protocol]
-	switch {
-	case f.EtherType != 0:
-		return fmt.Sprintf("ethertype 0x%04x", f.EtherType)
-	case !ok:
-		name = fmt.Sprintf("protocol %d", f.Protocol)
-	}
-	return name + " " + end(f.Source) + " > " + end(f.Dest)
-}
-
-func end(a netip.AddrPort) string {
-	if a.Port() == 0 {
-		return a.Addr().String()
-	}
-	return a.String()
 }
 
 // PodRate is what one direction of one interface carries now.
@@ -133,7 +95,7 @@ type PodRate struct {
 	WouldDropBitsPerSecond float64 `json:"wouldDropBitsPerSecond,omitempty"`
 
 	// HeavyFlows and FlowBitsPerSecond are never nil: in JSON they are lists, if empty ones.
-	HeavyFlows []Flow `json:"heavyFlows"`
+	HeavyFlows []terms.Flow `json:"heavyFlows"`
 	// FlowBitsPerSecond is what each of HeavyFlows offers, in the same order: it is counted
 	// before the queue, and may be more than the limit lets through.
 	FlowBitsPerSecond []float64 `json:"flowBitsPerSecond"`
@@ -186,7 +148,7 @@ func Rates(before, now *Status) []PodRate {
 	for i := range now.Pods {
 		p := &now.Pods[i]
 		if len(p.Limits) == 0 {
-			rates = append(rates, PodRate{Pod: p.Pod, Error: p.Cause, HeavyFlows: []Flow{}, FlowBitsPerSecond: []float64{}})
+			rates = append(rates, PodRate{Pod: p.Pod, Error: p.Cause, HeavyFlows: []terms.Flow{}, FlowBitsPerSecond: []float64{}})
 		}
 		for j := range p.Limits {
 			l := &p.Limits[j]
@@ -273,7 +235,7 @@ func podRate(pod string, l *Limit, was *Counters, seconds float64) PodRate {
 		HeavyBitsPerSecond:   8 * each(was.HeavyBytes, l.HeavyBytes),
 		DroppedBitsPerSecond: 8 * each(was.DroppedBytes, l.DroppedBytes),
 		DropsPerSecond:       each(was.Drops, l.Drops),
-		WaitingBytes:         l.WaitingBytes, HeavyFlows: append([]Flow{}, l.HeavyFlows...), FlowBitsPerSecond: []float64{},
+		WaitingBytes:         l.WaitingBytes, HeavyFlows: append([]terms.Flow{}, l.HeavyFlows...), FlowBitsPerSecond: []float64{},
 		WouldWaitBitsPerSecond: 8 * each(was.WouldWaitBytes, l.WouldWaitBytes),
 		WouldDropBitsPerSecond: 8 * each(was.WouldDropBytes, l.WouldDropBytes),
 	}

@@ -276,7 +276,7 @@ func TestStatusWhenPodweirIsNotTheCause(t *testing.T) {
 		"lost by a rule":         {losing(looks(idle, one, one)), "is not podweir. Packets are lost elsewhere on this node: nftables rule 3: 5 packets just now, 7 in all."},
 		"lost in many places": {func() *view.Status {
 			n := looks(idle, one, one)
-			n.Losing = view.Losing(nil, []view.Loss{{Where: "a", Packets: 1}, {Where: "b", Packets: 2}, {Where: "c", Packets: 2}, {Where: "nftables rule 3", Packets: 9}, {Where: "d", Packets: 0}})
+			n.Losing = view.Losing(nil, []terms.Loss{{Where: "a", Packets: 1}, {Where: "b", Packets: 2}, {Where: "c", Packets: 2}, {Where: "nftables rule 3", Packets: 9}, {Where: "d", Packets: 0}})
 			return n
 		}(), "on this node: nftables rule 3: 9 packets just now, 9 in all; b: 2 packets just now, 2 in all; c: 2 packets just now, 2 in all and 1 more."},
 		"nobody is there": {&view.Status{Rates: []view.PodRate{}}, ""},
@@ -301,7 +301,7 @@ func TestCommandsOfStatus(t *testing.T) {
 }
 
 func losing(n *view.Status) *view.Status {
-	n.Losing = view.Losing([]view.Loss{{Where: "nftables rule 3", Packets: 2}, {Where: "eth0", Packets: 1}}, []view.Loss{{Where: "nftables rule 3", Packets: 7}, {Where: "eth0", Packets: 1}})
+	n.Losing = view.Losing([]terms.Loss{{Where: "nftables rule 3", Packets: 2}, {Where: "eth0", Packets: 1}}, []terms.Loss{{Where: "nftables rule 3", Packets: 7}, {Where: "eth0", Packets: 1}})
 	return n
 }
 
@@ -356,7 +356,7 @@ func TestText(t *testing.T) {
 }
 
 func counted(at time.Duration, c view.Counters, flow uint64) *view.Status {
-	c.HeavyFlows = []view.Flow{{
+	c.HeavyFlows = []terms.Flow{{
 		Protocol: 6, Source: netip.MustParseAddrPort("10.0.0.1:1"), Dest: netip.MustParseAddrPort("10.0.0.2:2"), Bytes: flow,
 	}}
 	return &view.Status{Time: now.Add(at), Pods: []view.Pod{{Pod: "ns/web", State: view.Limited, Limits: []view.Limit{{
@@ -418,18 +418,6 @@ func TestRatesOfPodsWithoutFlows(t *testing.T) {
 	}
 }
 
-func TestFlowName(t *testing.T) {
-	for want, f := range map[string]view.Flow{
-		"tcp 10.0.0.1:1 > [fd00::1]:443":  {Protocol: 6, Source: netip.MustParseAddrPort("10.0.0.1:1"), Dest: netip.MustParseAddrPort("[fd00::1]:443")},
-		"protocol 47 10.0.0.1 > 10.0.0.2": {Protocol: 47, Source: netip.MustParseAddrPort("10.0.0.1:0"), Dest: netip.MustParseAddrPort("10.0.0.2:0")},
-		"ethertype 0x88cc":                {EtherType: 0x88cc},
-	} {
-		if got := f.Name(); got != want {
-			t.Errorf("Name() = %q, want %q", got, want)
-		}
-	}
-}
-
 // A look that took long between its counters and its end makes no rate higher.
 func TestRatesGoByTheTimeOfTheCounters(t *testing.T) {
 	at := func(read, end time.Duration, bytes uint64) *view.Status {
@@ -466,7 +454,7 @@ func TestVerdict(t *testing.T) {
 func carried(pod string, limit units.BitRate, sent, drops float64) view.PodRate {
 	return view.PodRate{
 		Pod: pod, Interface: "eth0", Limit: limitOf(terms.Egress, limit), SentBitsPerSecond: sent, DropsPerSecond: drops,
-		HeavyFlows: []view.Flow{{
+		HeavyFlows: []terms.Flow{{
 			Protocol: 6, Source: netip.MustParseAddrPort("10.0.0.1:4242"), Dest: netip.MustParseAddrPort("10.0.0.9:443"),
 		}},
 		FlowBitsPerSecond: []float64{sent * 0.97},
@@ -634,7 +622,7 @@ func TestGroups(t *testing.T) {
 	for _, pod := range []string{"batch/etl-3", "batch/etl-4", "team/web"} {
 		n.Add(&view.Pod{Pod: pod, State: view.Limited, Limits: []view.Limit{{Interface: "eth0", Limit: limit}}})
 	}
-	n.Groups = []view.Group{{
+	n.Groups = []terms.Group{{
 		Namespace: "batch", Direction: terms.Name(terms.Egress), Limit: 200e6, Sent: 199e6, Pods: 2, Outside: []string{"batch/fq"},
 		Largest: "batch/etl-3", LargestPart: 0.706, AtLimitSince: now,
 	}}
@@ -657,15 +645,15 @@ func TestGroups(t *testing.T) {
 	if table, want := top.Plain(), "batch/*                    egress    200M   198M [██████████]  99 %     3"; !strings.Contains(table, want) || strings.Contains(table, "team/*") {
 		t.Errorf("the table has no %q, or a group of nobody:\n%s", want, table)
 	}
-	many := view.Group{Namespace: "batch", Direction: terms.Name(terms.Egress), Limit: 200e6, Pods: 20}
-	if got, want := many.String(), "; 10 Mbit/s for each of 20 pods: one packet of each is up to 7 % of the limit in 100 ms."; !strings.HasSuffix(got, want) {
+	many := terms.Group{Namespace: "batch", Direction: terms.Name(terms.Egress), Limit: 200e6, Pods: 20}
+	if got, want := view.GroupText(&many), "; 10 Mbit/s for each of 20 pods: one packet of each is up to 7 % of the limit in 100 ms."; !strings.HasSuffix(got, want) {
 		t.Errorf("many pods at a small limit: %q, want at the end %q", got, want)
 	}
-	if many.Limit = 1e9; strings.Contains(many.String(), "each") {
-		t.Errorf("%q, want nothing of packets that are small", many.String())
+	if many.Limit = 1e9; strings.Contains(view.GroupText(&many), "each") {
+		t.Errorf("%q, want nothing of packets that are small", view.GroupText(&many))
 	}
 	n.Groups[0].AtLimitSince, n.Groups[0].Node = time.Time{}, "n7"
-	if got, want := n.Groups[0].String(), "egress of namespace batch has 199 Mbit/s of its 200 Mbit/s on n7, among 2 pods;"; !strings.HasPrefix(got, want) {
+	if got, want := view.GroupText(&n.Groups[0]), "egress of namespace batch has 199 Mbit/s of its 200 Mbit/s on n7, among 2 pods;"; !strings.HasPrefix(got, want) {
 		t.Errorf("below the limit: %q, want %q", got, want)
 	}
 }

@@ -219,7 +219,7 @@ func (t *Top) flowRows(r *PodRate, c columns) []string {
 	for _, i := range order[:min(len(order), maxFlows)] {
 		rate := r.FlowBitsPerSecond[i]
 		rows = append(rows, fmt.Sprintf("  %s offers %6s  %.0f %%", Pad(r.HeavyFlows[i].Name(), c.flow), Short(rate), 100*r.Part(rate)))
-		for _, end := range r.HeavyFlows[i].Ends(r.Pod) {
+		for _, end := range Ends(&r.HeavyFlows[i], r.Pod) {
 			rows = append(rows, "    "+end)
 		}
 	}

@@ -27,13 +27,13 @@ type Status struct {
 	Time time.Time `json:"time,omitzero"`
 	Pods []Pod     `json:"pods"`
 	// Groups are the limits that the pods of a namespace have together on the node.
-	Groups []Group `json:"groups,omitempty"`
+	Groups []terms.Group `json:"groups,omitempty"`
 	// Rates are what the pods carry, where it was read twice.
 	Rates []PodRate `json:"-"`
 	// Others are the devices of pods without a limit, where they were looked for.
 	Others []Other `json:"-"`
 	// Losses are where others than podweir lost packets of the node, where it was looked for.
-	Losses []Loss `json:"-"`
+	Losses []terms.Loss `json:"-"`
 	// Unread says what is not known because a file of podweir's is damaged.
 	Unread []string `json:"unread,omitempty"`
 	// Unasked is why the container runtime did not tell of its pods.
@@ -45,22 +45,14 @@ type Status struct {
 	Run string `json:"-"`
 }
 
-// Loss is a place where packets are lost, with how many were since it was made.
-type Loss struct {
-	Where   string `json:"where"`
-	Packets uint64 `json:"packets"`
-	// Uncounted says that packets may be lost there, and that no counter of its own tells.
-	Uncounted bool `json:"uncounted,omitempty"`
-}
-
 // Losing says what was lost between two looks, a text for each place, the worst first.
-func Losing(before, now []Loss) (texts []string) {
+func Losing(before, now []terms.Loss) (texts []string) {
 	was := make(map[string]uint64)
 	for _, l := range before {
 		was[l.Where] = l.Packets
 	}
-	more := func(l Loss) int64 { return int64(l.Packets - was[l.Where]) }
-	for _, l := range slices.SortedStableFunc(slices.Values(now), func(a, b Loss) int { return cmp.Compare(more(b), more(a)) }) {
+	more := func(l terms.Loss) int64 { return int64(l.Packets - was[l.Where]) }
+	for _, l := range slices.SortedStableFunc(slices.Values(now), func(a, b terms.Loss) int { return cmp.Compare(more(b), more(a)) }) {
 		if more(l) > 0 {
 			texts = append(texts, fmt.Sprintf("%s: %d packets just now, %d in all", l.Where, more(l), l.Packets))
 		}
@@ -68,18 +60,35 @@ func Losing(before, now []Loss) (texts []string) {
 	return texts
 }
 
-// Other is a pod's device without a limit.
+// Other is a device of a pod that podweir has no limit on, or a pod that should have one
+// and has no device that was found.
 type Other struct {
-	// Pod is namespace/name, or the device if that is not known.
-	Pod, Device string
-	// Asks says that the pod asks for a limit, or seems to.
-	Asks bool
-	// AskedEgress and AskedIngress are what it asks for, in its own words.
-	AskedEgress, AskedIngress string
-	// EgressBytes and IngressBytes are what it sent and received since the device was made.
-	EgressBytes, IngressBytes uint64
+	terms.Device
+	// Pod is namespace/name, "" if the runtime did not tell.
+	Pod string `json:"pod,omitempty"`
+	// Asks are the annotations by which the pod asks for a limit that it has not, Misspelt
+	// those that look as if they should, with what may be meant.
+	Asks     []terms.Ask `json:"asks,omitempty"`
+	Misspelt []string    `json:"misspelt,omitempty"`
+	// Lacks says that the pod is not limited as it should be.
+	Lacks bool `json:"-"`
 	// EgressBitsPerSecond and IngressBitsPerSecond are known where it was read twice.
-	EgressBitsPerSecond, IngressBitsPerSecond float64
+	EgressBitsPerSecond  float64 `json:"-"`
+	IngressBitsPerSecond float64 `json:"-"`
+}
+
+// Title is the pod, or the device if that is not known.
+func (o *Other) Title() string { return cmp.Or(o.Pod, o.Name) }
+
+// asked is what a pod asks for in a direction, in its own words, "-" for nothing.
+func (o *Other) asked(d terms.Direction) string {
+	value := "-"
+	for _, a := range o.Asks { // podweir's own annotation is the last, and counts
+		if a.Direction == d {
+			value = a.Value
+		}
+	}
+	return value
 }
 
 // State says whether a pod has its limits.
@@ -139,7 +148,7 @@ type Limit struct {
 	Read    time.Time `json:"-"`
 	Passing []Passing `json:"-"`
 	terms.Past
-	Reached
+	terms.Reached
 	Counters
 	// Waits are how long packets waited, one for each band in which there were any; none
 	// where nothing estimates it.
@@ -157,17 +166,6 @@ type Wait struct {
 // String is for people.
 func (w Wait) String() string {
 	return fmt.Sprintf("%s p50 %s, p99 %s", w.Band, Milliseconds(w.P50), Milliseconds(w.P99))
-}
-
-// Reached is how long a direction has been at its limit, which a node's agent sees every
-// two seconds. It is zero where no agent tells.
-type Reached struct {
-	// AtLimitSince is when it came to its limit, zero if it is not at it; pauses of up to
-	// 10 s do not count.
-	AtLimitSince time.Time `json:"atLimitSince,omitzero"`
-	// HeldShare is the part of the last minute in which it was at its limit, 1 for all of
-	// it.
-	HeldShare float64 `json:"heldShare,omitempty"`
 }
 
 // Add adds what was found out about a pod to the others. The worst state of a pod
@@ -230,7 +228,7 @@ func (n *Status) observed() int {
 // Keep leaves only the pods of which keep says yes.
 func (n *Status) Keep(keep func(*Pod) bool) {
 	n.Pods = slices.DeleteFunc(n.Pods, func(p Pod) bool { return !keep(&p) })
-	n.Others = slices.DeleteFunc(n.Others, func(o Other) bool { return !keep(&Pod{Pod: o.Pod}) })
+	n.Others = slices.DeleteFunc(n.Others, func(o Other) bool { return !keep(&Pod{Pod: o.Title()}) })
 	n.Rates = slices.DeleteFunc(n.Rates, func(r PodRate) bool {
 		return !slices.ContainsFunc(n.Pods, func(p Pod) bool { return p.Pod == r.Pod && p.Node == r.Node })
 	})
