@@ -136,23 +136,6 @@ func (d *direction) counted(t *testing.T, counter func() uint64) bool {
 	return seen >= countedPackets
 }
 
-// byReference is holds for the reference plugin, whose queues are TBFs on the
-// host side and, for egress, on an ifb of its own.
-func (k *kase) byReference(t *testing.T, d terms.Direction) bool {
-	t.Helper()
-	if !testutil.Emulated() {
-		return k.traffic.of(d).shaped(t)
-	}
-	device := k.pod.host.Name
-	if d == terms.Egress {
-		device = "bwp"
-	}
-	return k.traffic.of(d).counted(t, func() uint64 {
-		n, _ := tbfPackets(t, k.pod.rig.node, device)
-		return n
-	})
-}
-
 // tbfLines finds a TBF's device and its packets in what tc(8) shows.
 var tbfLines = regexp.MustCompile(`qdisc tbf \S+ dev (\S+) .*\n Sent \d+ bytes (\d+) pkt`)
 

@@ -4,7 +4,6 @@
 package coexist_test
 
 import (
-	"bytes"
 	"crypto/sha1"
 	"encoding/hex"
 	"encoding/json"
@@ -20,11 +19,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/containernetworking/cni/pkg/types"
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/compat/profiles"
-	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
 	"github.com/podweir/podweir/plugin/testutil/must"
@@ -139,104 +136,6 @@ func TestPrivilegedNPA(t *testing.T) {
 				k.run(t, first)
 			})
 		}
-	}
-}
-
-// bandwidthPlugin is where "make refplugins" puts the reference plugin.
-const bandwidthPlugin = "../../bin/ref/bandwidth"
-
-// Limits of the reference plugin, as the runtime hands them down but for the burst.
-const (
-	referenceRate  = 20_000_000
-	referenceBurst = 2_000_000
-)
-
-// bandwidth runs ADD of the reference plugin for a pod, with limits for these
-// directions.
-func (p *pod) bandwidth(t *testing.T, directions ...string) error {
-	t.Helper()
-	c := p.with(&mode{})
-	c["type"], c["cniVersion"] = "bandwidth", "1.0.0"
-	for _, d := range []string{"egress", "ingress"} {
-		delete(c, d+"Rate")
-	}
-	delete(c, "onError")
-	for _, d := range directions {
-		c[d+"Rate"], c[d+"Burst"] = referenceRate, referenceBurst
-	}
-	stdin, err := json.Marshal(c)
-	must.OK(t, err)
-	plugin, err := filepath.Abs(bandwidthPlugin)
-	must.OK(t, err)
-	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), plugin)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &stdout, &stderr
-	cmd.Env = []string{
-		"CNI_COMMAND=ADD", "CNI_CONTAINERID=" + p.container, "CNI_NETNS=" + p.ns.Path(), "CNI_IFNAME=eth0", "CNI_PATH=/nowhere",
-	}
-	// The child is in the namespace of the thread that starts it.
-	if err := p.rig.node.Do(cmd.Start); err != nil {
-		t.Fatalf("%v: \"make refplugins\" builds it", err)
-	}
-	if cmd.Wait() == nil {
-		return nil
-	}
-	e := &types.Error{}
-	if err := json.Unmarshal(stdout.Bytes(), e); err != nil {
-		t.Fatalf("bandwidth: %s%s", stdout.String(), stderr.String())
-	}
-	return e
-}
-
-// The reference bandwidth plugin and the agent cannot share a device, as AWS
-// documents: whoever comes second fails, and if that is the agent, the policy is
-// not enforced.
-func TestPrivilegedReferenceBandwidthAndNPA(t *testing.T) {
-	t.Parallel()
-	mark.NightlyKernels(t, "it is about the reference plugin, not about podweir")
-	r := newRig(t)
-	a := newAgent(t, r.node)
-	a.start(t)
-	for i, tt := range []struct {
-		order      string
-		directions []string
-		npaFirst   bool
-		// fails is in the error of whoever came second, "" if all goes well.
-		fails string
-		// verdicts of both directions, and which are shaped.
-		verdicts        string
-		egress, ingress bool
-	}{
-		{order: "bandwidth second, both limits", directions: []string{"egress", "ingress"}, npaFirst: true, fails: "file exists", verdicts: "allowed passes, denied drops", ingress: true},
-		{order: "bandwidth second, limit for ingress only", directions: []string{"ingress"}, npaFirst: true, verdicts: "allowed passes, denied drops", ingress: true},
-		{order: "bandwidth first, both limits", directions: []string{"egress", "ingress"}, fails: "invalid argument", verdicts: "allowed passes, denied passes", egress: true, ingress: true},
-	} {
-		t.Run(strings.ReplaceAll(tt.order, " ", "_"), func(t *testing.T) {
-			name := fmt.Sprintf("shop-%d-x", i)
-			p := r.newPod(t, hostVeth(npaNamespace, name))
-			k := &kase{pod: p, traffic: newTraffic(t, p)}
-			var err error
-			if tt.npaFirst {
-				(&npa{a, p, name}).arrive(t)
-				err = p.bandwidth(t, tt.directions...)
-			} else {
-				if err := p.bandwidth(t, tt.directions...); err != nil {
-					t.Fatal(describe(err))
-				}
-				err = a.ask("attach", name)
-				// Its policy comes all the same; that there is nobody to ask it is
-				// what the traffic shows.
-				_ = a.ask("allow", name)
-			}
-			if (err == nil) != (tt.fails == "") || err != nil && !strings.Contains(describe(err), tt.fails) {
-				t.Fatalf("who came second: %v, want an error with %q", err, tt.fails)
-			}
-			out, in := k.traffic.egress.verdicts(t), k.traffic.ingress.verdicts(t)
-			egress, ingress := k.byReference(t, terms.Egress), k.byReference(t, terms.Ingress)
-			if out != tt.verdicts || in != tt.verdicts || egress != tt.egress || ingress != tt.ingress {
-				t.Errorf("egress: %s, shaped %t; ingress: %s, shaped %t; want %s, and shaped %t and %t", out, egress, in, ingress, tt.verdicts, tt.egress, tt.ingress)
-			}
-		})
 	}
 }
 

@@ -5,49 +5,21 @@ package cni_test
 
 import (
 	"encoding/json"
-	"errors"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/containernetworking/cni/pkg/version"
-	"golang.org/x/sys/unix"
 
-	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/cni"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
-
-// The first of a node to try the kernel may be the agent: with what its DaemonSet
-// allows and nothing else, a pod gets its queue on an ifb, and the answer is kept.
-func TestPrivilegedTheChartsCapabilitiesSuffice(t *testing.T) {
-	testutil.RequireQdisc(t, "tbf", "clsact", "ifb")
-	p := unprobed(t).newPod(t)
-	a, _ := p.execBy(t, withOnly(chartCapabilities(t)), "ADD", p.conf(inIFB(nil)).json(t), 0)
-	if a.err != nil {
-		t.Fatalf("ADD: %s\n%s", describe(a.err), a.log)
-	}
-	if d := p.ingress(t); d.Side.Is != terms.SideIFB || d.Queue.Is != terms.QueueTBF {
-		t.Errorf("ingress is %s on the %s side, want tbf on the ifb", d.Queue, d.Side)
-	}
-	if by := p.status(t).By; by != apply.ByPlugin {
-		t.Errorf("attached by %q, want by the plugin", by)
-	}
-	p.crosses(t)
-	if kept := p.node.kept(t); kept["redirect"] == "" || kept["redirect"] == nil {
-		t.Errorf("what was kept of the probes is %v, want a way through the ifb", kept)
-	}
-	p.must(t, "DEL", p.conf(nil))
-}
 
 // Where the ifb that a profile prefers cannot be used, ingress is policed and it is
 // said why; when it can, the next look moves the queue there. So it is with the ifb
@@ -180,51 +152,6 @@ func (n *node) rewrite(t *testing.T, change map[string]any) {
 		err = os.WriteFile(filepath.Join(n.paths.Run, "features.json"), b, 0o600)
 	}
 	must.OK(t, err)
-}
-
-// capabilities are those that the chart may give.
-var capabilities = map[string]uintptr{
-	"NET_ADMIN": unix.CAP_NET_ADMIN, "SYS_ADMIN": unix.CAP_SYS_ADMIN, "SYS_PTRACE": unix.CAP_SYS_PTRACE,
-}
-
-// chartCapabilities reads what the agent may do from the chart as it is rendered.
-func chartCapabilities(t *testing.T) map[uintptr]bool {
-	t.Helper()
-	b, err := os.ReadFile("../../chart/testdata/golden/default.yaml")
-	must.OK(t, err)
-	_, list, _ := strings.Cut(string(b), "drop: [ALL]")
-	list, _, _ = strings.Cut(list, "volumeMounts:")
-	allowed := map[uintptr]bool{}
-	for _, name := range regexp.MustCompile(`(?m)^ +- ([A-Z_]+)\b`).FindAllStringSubmatch(list, -1) {
-		number, known := capabilities[name[1]]
-		if !known {
-			t.Fatalf("the chart gives the agent %s, which this test does not know", name[1])
-		}
-		allowed[number] = true
-	}
-	if len(allowed) == 0 {
-		t.Fatal("the chart's list of capabilities was not found")
-	}
-	return allowed
-}
-
-// withOnly starts a process that has these capabilities and no others.
-func withOnly(allowed map[uintptr]bool) func(*exec.Cmd) error {
-	return func(cmd *exec.Cmd) error {
-		// Never unlocked: the thread, which has lost its rights, ends with its
-		// goroutine.
-		runtime.LockOSThread()
-		for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
-			if allowed[c] {
-				continue
-			}
-			// EINVAL: this kernel has no such capability.
-			if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil && !errors.Is(err, unix.EINVAL) {
-				return err
-			}
-		}
-		return cmd.Start()
-	}
 }
 
 // TestSpokenInEveryChain: with another version in a chain the skeleton refuses ADD and

@@ -248,13 +248,6 @@ func wantCode(t *testing.T, what string, err error, code uint, parts ...string) 
 // before which it is killed, 0 for none; killed says whether it was.
 func (p *pod) exec(t *testing.T, verb string, stdin []byte, kill int) (a answer, killed bool) {
 	t.Helper()
-	return p.execBy(t, (*exec.Cmd).Start, verb, stdin, kill)
-}
-
-// execBy is exec with another way to start the process. It is called on a thread
-// of its own, in the node's namespace.
-func (p *pod) execBy(t *testing.T, start func(*exec.Cmd) error, verb string, stdin []byte, kill int) (a answer, killed bool) {
-	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe")
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), envPins + "=" + p.node.paths.Pins, envRun + "=" + p.node.paths.Run,
@@ -267,7 +260,7 @@ func (p *pod) execBy(t *testing.T, start func(*exec.Cmd) error, verb string, std
 	var stdout, stderr bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &stdout, &stderr
 	// The child is in the namespace of the thread that starts it.
-	must.OK(t, p.node.Do(func() error { return start(cmd) }))
+	must.OK(t, p.node.Do(cmd.Start))
 	err := cmd.Wait()
 	a = answer{stdout.String(), stderr.String(), nil}
 	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {

@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/netconf"
@@ -90,6 +91,9 @@ func TestPrivilegedLifecycle(t *testing.T) {
 	}
 	wantState(t, p, "after ADD", shapedBoth(t))
 	p.must(t, "CHECK", c)
+	if by := p.status(t).By; by != apply.ByPlugin {
+		t.Errorf("attached by %q, want by the plugin", by)
+	}
 	ids := p.node.programs(t)
 	if want := treesHere(t).programs(); !slices.Equal(slices.Sorted(maps.Keys(ids)), want) {
 		t.Fatalf("the node's programs: %v, want %v", ids, want)

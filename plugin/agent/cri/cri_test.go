@@ -4,7 +4,6 @@
 package cri_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"net"
@@ -15,84 +14,29 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"google.golang.org/grpc"
-	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podweir/podweir/plugin/agent/cri"
+	"github.com/podweir/podweir/plugin/agent/cri/critest"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
-// service is a container runtime that answers as containerd and CRI-O do.
-type service struct {
-	runtime.UnimplementedRuntimeServiceServer
-	sandboxes []*runtime.PodSandbox
-	info      map[string]string
-	// status is what the runtime says of itself beyond the CRI's own fields.
-	status map[string]string
-	fail   error
-}
-
-// Status implements runtime.RuntimeServiceServer.
-func (s *service) Status(_ context.Context, r *runtime.StatusRequest) (*runtime.StatusResponse, error) {
-	if !r.GetVerbose() {
-		return &runtime.StatusResponse{}, s.fail
-	}
-	return &runtime.StatusResponse{Info: s.status}, s.fail
-}
-
-// ListPodSandbox implements runtime.RuntimeServiceServer.
-func (s *service) ListPodSandbox(_ context.Context, r *runtime.ListPodSandboxRequest) (*runtime.ListPodSandboxResponse, error) {
-	if s.fail != nil {
-		return nil, s.fail
-	}
-	res := &runtime.ListPodSandboxResponse{}
-	for _, b := range s.sandboxes {
-		if f := r.GetFilter(); f.GetId() != "" {
-			if f.GetId() != b.GetId() {
-				continue
-			}
-		} else if f != nil && (f.GetState().GetState() != b.GetState() ||
-			f.GetLabelSelector()["io.kubernetes.pod.uid"] != b.GetLabels()["io.kubernetes.pod.uid"]) {
-			continue
-		}
-		res.Items = append(res.Items, b)
-	}
-	return res, nil
-}
-
-// PodSandboxStatus implements runtime.RuntimeServiceServer.
-func (s *service) PodSandboxStatus(_ context.Context, r *runtime.PodSandboxStatusRequest) (*runtime.PodSandboxStatusResponse, error) {
-	if !r.GetVerbose() {
-		return &runtime.PodSandboxStatusResponse{}, nil
-	}
-	return &runtime.PodSandboxStatusResponse{Info: map[string]string{"info": s.info[r.GetPodSandboxId()]}}, nil
-}
-
-// Version implements runtime.RuntimeServiceServer.
-func (s *service) Version(context.Context, *runtime.VersionRequest) (*runtime.VersionResponse, error) {
-	return &runtime.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "2.1.3"}, nil
-}
-
 // serve listens where containerd does, below root.
-func serve(t *testing.T, root string, s *service) {
+func serve(t *testing.T, root string, r *critest.Runtime) {
 	t.Helper()
 	path := filepath.Join(root, "run/containerd/containerd.sock")
 	must.OK(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", path)
+	stop, err := r.Serve(path)
 	must.OK(t, err)
-	g := grpc.NewServer()
-	runtime.RegisterRuntimeServiceServer(g, s)
-	go func() { _ = g.Serve(l) }()
-	t.Cleanup(g.Stop)
+	t.Cleanup(stop)
 }
 
-func open(t *testing.T, s *service) *cri.Client {
+func open(t *testing.T, r *critest.Runtime) *cri.Client {
 	t.Helper()
 	root := t.TempDir()
 	if _, err := cri.FindSocket(root); !errors.Is(err, cri.ErrNoSocket) || !strings.Contains(err.Error(), "/run/crio/crio.sock") {
 		t.Errorf("FindSocket = %v, want ErrNoSocket and where it looked", err)
 	}
-	serve(t, root, s)
+	serve(t, root, r)
 	socket, err := cri.FindSocket(root)
 	must.OK(t, err)
 	c, err := cri.Open(socket)
@@ -152,17 +96,6 @@ func TestFindSocketOfTheKubelet(t *testing.T) {
 	}
 }
 
-func sandbox(id, uid string, created int64, state runtime.PodSandboxState) *runtime.PodSandbox {
-	return &runtime.PodSandbox{
-		Id: id, CreatedAt: created, State: state, Labels: map[string]string{"io.kubernetes.pod.uid": uid},
-	}
-}
-
-const (
-	ready    = runtime.PodSandboxState_SANDBOX_READY
-	notReady = runtime.PodSandboxState_SANDBOX_NOTREADY
-)
-
 // What containerd 1.6 to 2.x and CRI-O 1.2x say beyond the CRI, cut down to
 // what surrounds the parts that are read.
 const (
@@ -191,16 +124,15 @@ const (
 )
 
 func TestFindTheReadySandboxOfAPod(t *testing.T) {
-	s := &service{
-		sandboxes: []*runtime.PodSandbox{
-			sandbox("other", "u2", 9, ready), sandbox("a", "u1", 1, ready), sandbox("b", "u1", 3, ready),
-			sandbox("c", "u1", 4, notReady), sandbox("d", "u3", 1, notReady), sandbox("e", "u4", 1, ready),
-			sandbox("f", "u5", 1, ready), sandbox("g", "u6", 1, ready),
-			sandbox("h", "u7", 1, ready),
-		},
-		info: map[string]string{"b": containerdInfo, "e": crioInfo, "f": hostNetworkInfo, "g": "{", "h": awsInfo},
+	r := &critest.Runtime{}
+	for _, s := range []critest.Sandbox{
+		{ID: "other", UID: "u2", Created: 9}, {ID: "a", UID: "u1", Created: 1}, {ID: "b", UID: "u1", Created: 3, Info: containerdInfo},
+		{ID: "c", UID: "u1", Created: 4, NotReady: true}, {ID: "d", UID: "u3", Created: 1, NotReady: true}, {ID: "e", UID: "u4", Info: crioInfo},
+		{ID: "f", UID: "u5", Info: hostNetworkInfo}, {ID: "g", UID: "u6", Info: "{"}, {ID: "h", UID: "u7", Info: awsInfo},
+	} {
+		must.OK(t, r.Add(s))
 	}
-	c := open(t, s)
+	c := open(t, r)
 	for uid, want := range map[string]cri.Sandbox{
 		"u1": {ID: "b", NetNSPath: "/var/run/netns/cni-1", Interfaces: []string{"eth0", "net1"}},
 		"u4": {ID: "e", NetNSPath: "/var/run/netns/f2"},
@@ -230,7 +162,7 @@ func TestFindTheReadySandboxOfAPod(t *testing.T) {
 	if v, err := c.Version(t.Context()); err != nil || v != "containerd://2.1.3" {
 		t.Errorf("Version = %q, %v", v, err)
 	}
-	s.fail = errors.New("boom")
+	r.Fail = errors.New("boom")
 	_, err := c.Find(t.Context(), "u1")
 	if err == nil || errors.Is(err, cri.ErrNoSandbox) || !strings.Contains(err.Error(), "containerd.sock") ||
 		!strings.Contains(err.Error(), "boom") {
@@ -261,7 +193,7 @@ func TestNetwork(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
-			serve(t, root, &service{status: tc.status, fail: tc.fail})
+			serve(t, root, &critest.Runtime{Says: tc.status, Fail: tc.fail})
 			socket, err := cri.FindSocket(root)
 			must.OK(t, err)
 			c, err := cri.Open(socket)

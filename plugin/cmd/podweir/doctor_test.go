@@ -260,19 +260,6 @@ func TestRunByIsNoFlag(t *testing.T) {
 	}
 }
 
-// A foreign filter that ends the chain in front of the redirect to the ifb takes
-// every packet past the queue: CHECK cannot see it, status reads its instructions.
-func TestPrivilegedForeignFilterAheadOfRedirect(t *testing.T) {
-	testutil.RequireQdisc(t, "ifb", "clsact")
-	c := newCLI(t)
-	c.must(t, append(c.netns(), "attach", "--ingress", "10M", "--with", "ingressPlace=ifb")...)
-	c.foreignFilter(t, "hostile")
-	out, err := c.do(t, "status", "-o", "wide")
-	if err == nil || !strings.Contains(out, "NOT LIMITED") || !strings.Contains(out, "hostile (program ") || !strings.Contains(out, "ends the chain for every packet") {
-		t.Errorf("status does not say that a program ends the chain: %v\n%s", err, out)
-	}
-}
-
 // TestPrivilegedDoctorUplink: the veth by which a node in a container reaches
 // others is no pod's device, with or without Cilium's programs on it.
 func TestPrivilegedDoctorUplink(t *testing.T) {
@@ -307,13 +294,8 @@ func TestPrivilegedDoctorUplink(t *testing.T) {
 	}
 }
 
-// foreignFilter puts a filter that ends the chain with 0 on the ingress hook of
-// the pod's own device, ahead of everybody.
-func (c *cli) foreignFilter(t *testing.T, name string) {
-	t.Helper()
-	filterOn(t, c.pod, "eth0", name)
-}
-
+// filterOn puts a filter that ends the chain with 0 on the ingress hook of a device, ahead of
+// everybody.
 func filterOn(t *testing.T, ns *testutil.NetNS, device, name string) {
 	t.Helper()
 	h, err := netlink.NewHandleAt(netns.NsHandle(ns.FD()))

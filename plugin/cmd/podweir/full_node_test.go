@@ -4,11 +4,9 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -99,8 +97,7 @@ func often(t *testing.T, pause time.Duration, do func()) {
 }
 
 // TestPrivilegedFullNode: on a node with 110 busy pods, five of which are broken, each in
-// its own way, status, doctor and top fit a screen and name all five. How long status and
-// doctor take is logged.
+// its own way, status, doctor and top fit a screen and name all five.
 func TestPrivilegedFullNode(t *testing.T) {
 	mark.Nightly(t, "110 pods take a quarter of a minute")
 	mark.Slow(t, "it makes 110 pods")
@@ -146,35 +143,6 @@ func TestPrivilegedFullNode(t *testing.T) {
 			t.Errorf("podweir %s does not say %q:\n%s", command, sees, out)
 		}
 	}
-	n.took(t, "status")
-	n.took(t, "doctor", "--root", n.root)
-}
-
-// took logs how long the program takes for a command: the median of so many runs, and its
-// own processor time in that run.
-func (n *wholeNode) took(t *testing.T, args ...string) {
-	t.Helper()
-	const runs = 9
-	program := filepath.Join(t.TempDir(), "podweir")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", program, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	type run struct{ took, used time.Duration }
-	all := make([]run, runs)
-	for i := range all {
-		cmd := exec.CommandContext(t.Context(), program, append(args, "--pins", n.cli.pins, "--run", n.cli.run)...)
-		began := time.Now()
-		if err := n.node.Do(cmd.Run); cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != 1 {
-			t.Fatalf("podweir %s: %v, want exit status 1", args[0], err)
-		}
-		all[i] = run{time.Since(began), cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()}
-	}
-	slices.SortFunc(all, func(a, b run) int { return cmp.Compare(a.took, b.took) })
-	load, err := os.ReadFile("/proc/loadavg")
-	must.OK(t, err)
-	m := all[runs/2]
-	t.Logf("podweir %s took %v, of a processor %v (median of %d runs from %v to %v; load %s)", args[0], m.took.Round(time.Millisecond),
-		m.used.Round(time.Millisecond), runs, all[0].took.Round(time.Millisecond), all[runs-1].took.Round(time.Millisecond), strings.Fields(string(load))[0])
 }
 
 // busy sends from a pod until the test ends: 80 kbit/s, more than an idle pod has.

@@ -30,6 +30,11 @@ type Sandbox struct {
 	Untold bool
 	// Annotations come three times with a sandbox, as containerd has them.
 	Annotations map[string]string
+	// Created is when it was made, and NotReady says that it has ended.
+	Created  int64
+	NotReady bool
+	// Info is what the runtime tells beyond the CRI in place of the namespace and annotations.
+	Info string
 }
 
 // Runtime is one container runtime. The zero value has no sandbox.
@@ -38,6 +43,11 @@ type Runtime struct {
 
 	// Release is containerd's, 2.1.3 if it is empty.
 	Release string
+	// Says is what it tells of itself beyond the CRI; nil is what containerd says of the CNI
+	// configuration that it uses by default.
+	Says map[string]string
+	// Fail is its answer when it lists sandboxes or tells of itself.
+	Fail error
 
 	mu   sync.Mutex
 	all  []*runtime.PodSandbox
@@ -71,22 +81,26 @@ func (r *Runtime) Add(s Sandbox) error {
 	if err != nil {
 		return err
 	}
+	state := runtime.PodSandboxState_SANDBOX_READY
+	if s.NotReady {
+		state = runtime.PodSandboxState_SANDBOX_NOTREADY
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.all = append(r.all, &runtime.PodSandbox{
-		Id: s.ID, RuntimeHandler: s.Handler, State: runtime.PodSandboxState_SANDBOX_READY, Annotations: s.Annotations, Labels: map[string]string{uidLabel: s.UID},
+		Id: s.ID, RuntimeHandler: s.Handler, CreatedAt: s.Created, State: state, Annotations: s.Annotations, Labels: map[string]string{uidLabel: s.UID},
 		Metadata: &runtime.PodSandboxMetadata{Namespace: s.Namespace, Name: s.Name, Uid: s.UID},
 	})
 	if r.info == nil {
 		r.info = make(map[string]string)
 	}
 	if !s.Untold {
-		r.info[s.ID] = string(info)
+		r.info[s.ID] = cmp.Or(s.Info, string(info))
 	}
 	if r.ip == nil {
 		r.ip, r.host = make(map[string]string), make(map[string]bool)
 	}
-	r.ip[s.ID], r.host[s.ID] = s.IP, s.NetNS == ""
+	r.ip[s.ID], r.host[s.ID] = s.IP, s.NetNS == "" && s.Info == ""
 	return nil
 }
 
@@ -98,11 +112,12 @@ func (r *Runtime) ListPodSandbox(_ context.Context, req *runtime.ListPodSandboxR
 	f := req.GetFilter()
 	for _, s := range r.all {
 		uid, byUID := f.GetLabelSelector()[uidLabel]
-		if (f.GetId() == "" || f.GetId() == s.GetId()) && (!byUID || uid == s.GetLabels()[uidLabel]) {
+		if (f.GetId() == "" || f.GetId() == s.GetId()) && (!byUID || uid == s.GetLabels()[uidLabel]) &&
+			(f.GetState() == nil || f.GetState().GetState() == s.GetState()) {
 			res.Items = append(res.Items, s)
 		}
 	}
-	return res, nil
+	return res, r.Fail
 }
 
 // PodSandboxStatus implements runtime.RuntimeServiceServer.
@@ -117,18 +132,22 @@ func (r *Runtime) PodSandboxStatus(_ context.Context, req *runtime.PodSandboxSta
 	answer := &runtime.PodSandboxStatusResponse{Status: &runtime.PodSandboxStatus{
 		Id: id, Network: &runtime.PodSandboxNetworkStatus{Ip: r.ip[id]}, Linux: &runtime.LinuxPodSandboxStatus{Namespaces: &runtime.Namespace{Options: options}},
 	}}
-	if info, told := r.info[id]; told {
+	if info, told := r.info[id]; told && req.GetVerbose() {
 		answer.Info = map[string]string{"info": info}
 	}
 	return answer, nil
 }
 
-// Status implements runtime.RuntimeServiceServer. It has what containerd says of the CNI
-// configuration that it uses.
-func (*Runtime) Status(context.Context, *runtime.StatusRequest) (*runtime.StatusResponse, error) {
-	return &runtime.StatusResponse{Info: map[string]string{
-		"cniconfig": `{"PluginDirs":["/opt/cni/bin"],"PluginConfDir":"/etc/cni/net.d","PluginMaxConfNum":1}`,
-	}}, nil
+// Status implements runtime.RuntimeServiceServer.
+func (r *Runtime) Status(_ context.Context, req *runtime.StatusRequest) (*runtime.StatusResponse, error) {
+	says := r.Says
+	if says == nil {
+		says = map[string]string{"cniconfig": `{"PluginDirs":["/opt/cni/bin"],"PluginConfDir":"/etc/cni/net.d","PluginMaxConfNum":1}`}
+	}
+	if !req.GetVerbose() {
+		says = nil
+	}
+	return &runtime.StatusResponse{Info: says}, r.Fail
 }
 
 // Version implements runtime.RuntimeServiceServer.
