@@ -100,20 +100,6 @@ func (h *host) rests(t *testing.T) {
 	})
 }
 
-// TestManagerBesideExclusive: podweir's manager and Cilium's, exclusive, come to
-// rest with podweir in the chain, and podweir's leaves nothing behind.
-func TestManagerBesideExclusive(t *testing.T) {
-	h := newHost(t, nil)
-	h.runManager(t, map[string]any{"cni-exclusive": true})
-	m := h.deliver(t, "containerd://2.1.3")
-	h.staysAt(t, "cilium-cni podweir-cni")
-	if d := m.Decision(); d.Delivery != profiles.DropIn || !d.InForce || d.Problem != "" {
-		t.Errorf("decision %+v", d)
-	}
-	h.settle(t)
-	h.staysAt(t, "cilium-cni podweir-cni")
-}
-
 // TestManagerBesideRewrites has Cilium's manager write its file 200 times, exclusive,
 // and each time rename what lies beside it. At no reading is podweir out of the chain.
 func TestManagerBesideRewrites(t *testing.T) {
@@ -131,9 +117,12 @@ func TestManagerBesideRewrites(t *testing.T) {
 	}
 	put(0)
 	h.runManager(t, map[string]any{"cni-exclusive": true, "read-cni-conf": source})
-	h.deliver(t, "containerd://2.1.3")
+	m := h.deliver(t, "containerd://2.1.3")
 	const want = "cilium-cni podweir-cni"
 	h.staysAt(t, want)
+	if d := m.Decision(); d.Delivery != profiles.DropIn || !d.InForce || d.Problem != "" {
+		t.Errorf("decision %+v", d)
+	}
 
 	var faults []string
 	readings, stop, stopped := 0, make(chan struct{}), make(chan struct{})

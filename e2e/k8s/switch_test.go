@@ -43,6 +43,7 @@ func TestPrivilegedDeliveryChanged(t *testing.T) {
 	from := "chain"
 	for _, c := range []change{
 		{delivery: "nri"},
+		{delivery: "watch", gap: true},
 		{delivery: "drop-in", gap: true, dropIn: true, binary: true},
 		{delivery: "handed", handed: true, binary: true},
 		{delivery: "chain", plain: true, chain: true, binary: true},
@@ -55,7 +56,9 @@ func TestPrivilegedDeliveryChanged(t *testing.T) {
 		r.holds(t, what, 20_000_000, 10_000_000)
 		c.left(t, node, what)
 		made := run(t, "after-"+c.delivery, 0, limits("10M", "20M"))
-		if !hasLimit(t, made) {
+		if c.delivery == "watch" { // which sees a pod in the API server, when it runs
+			made.limited(t, 10_000_000, 20_000_000)
+		} else if !hasLimit(t, made) {
 			t.Errorf("%s: a pod from afterwards starts without a limit", what)
 		}
 		measure(t, made, peer).holds(t, what+": a pod from afterwards", 10_000_000, 20_000_000)

@@ -126,9 +126,15 @@ const (
 func TestFindTheReadySandboxOfAPod(t *testing.T) {
 	r := &critest.Runtime{}
 	for _, s := range []critest.Sandbox{
-		{ID: "other", UID: "u2", Created: 9}, {ID: "a", UID: "u1", Created: 1}, {ID: "b", UID: "u1", Created: 3, Info: containerdInfo},
-		{ID: "c", UID: "u1", Created: 4, NotReady: true}, {ID: "d", UID: "u3", Created: 1, NotReady: true}, {ID: "e", UID: "u4", Info: crioInfo},
-		{ID: "f", UID: "u5", Info: hostNetworkInfo}, {ID: "g", UID: "u6", Info: "{"}, {ID: "h", UID: "u7", Info: awsInfo},
+		{ID: "other", UID: "u2", Created: 9},
+		{ID: "a", UID: "u1", Created: 1},
+		{ID: "b", UID: "u1", Created: 3, Info: containerdInfo},
+		{ID: "c", UID: "u1", Created: 4, NotReady: true},
+		{ID: "d", UID: "u3", Created: 1, NotReady: true},
+		{ID: "e", UID: "u4", Info: crioInfo},
+		{ID: "f", UID: "u5", Info: hostNetworkInfo},
+		{ID: "g", UID: "u6", Info: "{"},
+		{ID: "h", UID: "u7", Info: awsInfo},
 	} {
 		must.OK(t, r.Add(s))
 	}
