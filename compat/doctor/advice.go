@@ -18,7 +18,7 @@ var advice = []struct{ part, do string }{
 	{"hook is held by another party", "leave the mode to auto, or take the other side (PW507)"},
 	{"netfilter ingress chain", "leave mode and queue to auto: podweir then polices"},
 	{"prevResult is missing", "put podweir-cni behind the plugin that makes the interface (PW202)"},
-	{"that this kernel has", "leave mode, queue and place to auto, or take a kernel that has it; PW106 says what it has"},
+	{"this kernel has no ", "leave mode, queue and place to auto, or take a kernel that has it; PW106 says what it has"},
 	{"annotation ", "kubectl annotate --overwrite pod: correct the annotation that the reason names"},
 	{"runtimeConfig", "kubectl annotate --overwrite pod: correct the kubernetes.io bandwidth annotation"},
 	{"is not accepted", "correct what the reason names: a default of podweir's, or an annotation of the pod"},

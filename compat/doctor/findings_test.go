@@ -490,7 +490,7 @@ func hookFindings() []finding {
 		{name: "unshaped, agent", code: "PW601", node: aws, change: func(n *node) { failing("no bpffs")(n); agentOn(n) }, want: doctor.Fail, seen: "default/web: no bpffs", fix: "the pod need not be recreated"},
 		{name: "unshaped, no bpffs", code: "PW601", node: aws, change: failing("pins: /x: not on a BPF file system (mount -t bpf bpf /sys/fs/bpf)"), want: doctor.Fail, seen: "not on a BPF", fix: "mount -t bpf bpf /sys/fs/bpf; then"},
 		{name: "unshaped, no memory", code: "PW601", node: aws, change: failing("egress load: make map slots: cannot allocate memory"), want: doctor.Fail, seen: "cannot allocate memory", fix: "memory limit of the cgroup"},
-		{name: "unshaped, no ifb", code: "PW601", node: cilium, change: failing(`ingressPlace: "ifb" is not accepted, want a place that this kernel has (it has no ifb)`), want: doctor.Fail, seen: "it has no ifb", fix: "PW106"},
+		{name: "unshaped, no ifb", code: "PW601", node: cilium, change: failing(`ingress: this kernel has no ifb (CONFIG_IFB); the place host needs no ifb`), want: doctor.Fail, seen: "no ifb (CONFIG_IFB)", fix: "PW106"},
 		{name: "unshaped, bad annotation", code: "PW601", node: aws, change: failing(`annotation podweir.io/policy: "x" is not accepted, want strict`), want: doctor.Fail, seen: "podweir.io/policy", fix: "kubectl annotate --overwrite"},
 		{name: "unshaped, foreign queue", code: "PW601", node: aws, change: failing("eth0: root qdisc is not podweir's: htb"), want: doctor.Fail, seen: "htb", fix: "replaceQdisc"},
 		{name: "unshaped, by its pod", code: "PW601", node: aws, change: func(n *node) {

@@ -4,6 +4,7 @@
 package apply_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -95,6 +96,8 @@ func TestDecideCeiling(t *testing.T) {
 		"no TCX":                {func(w *world, _ *shaping.Limit) { w.tcx = false }, terms.HookKindClsact, ""},
 		"a foreign filter":      {(*world).policy, terms.HookKindTCX, ""},
 		"that and no TCX":       {func(w *world, l *shaping.Limit) { w.policy(l); w.tcx = false }, 0, `clsact filter "handle_egress" on ingress of veth1`},
+		"a block":               {func(w *world, _ *shaping.Limit) { w.block() }, terms.HookKindTCX, ""},
+		"that and no tcx":       {func(w *world, _ *shaping.Limit) { w.block(); w.tcx = false }, 0, "ingress of veth1 has the filters of tc block 7"},
 		"no host side":          {func(w *world, _ *shaping.Limit) { delete(w.devices, terms.SideHost) }, 0, "no other end on the host"},
 		"it is switched off":    {func(_ *world, l *shaping.Limit) { l.NoCeiling = true }, 0, ""},
 		"light flows are free":  {func(_ *world, l *shaping.Limit) { l.Policy = terms.PolicyElephants }, 0, "under elephants"},
@@ -113,6 +116,13 @@ func TestDecideCeiling(t *testing.T) {
 				t.Errorf("notes %q, want %q", notes, tt.note)
 			}
 		})
+	}
+}
+
+// block gives the ingress hooks of the pair the filters of a tc block.
+func (w *world) block() {
+	for _, s := range []terms.Side{terms.SidePod, terms.SideHost} {
+		w.devices[s].Clsact, w.devices[s].Blocks.Ingress = true, 7
 	}
 }
 
@@ -177,6 +187,37 @@ func TestDecidePodTCX(t *testing.T) {
 	}
 }
 
+// Where another party rules out the redirect to an ifb that was requested by name, the limit is policed: what
+// happens is told, and what else there is. Without TCX nothing is left, and both reasons are told.
+func TestDecideNoRedirect(t *testing.T) {
+	redirects := attach.HookProgram{Kind: terms.HookKindClsact, Hook: terms.HookIngress, FilterKind: "u32", Pref: 1, RedirectIndex: 3}
+	for why, world := range map[string]func(*world){
+		"ingress of eth0 has the filters of tc block 7, which other devices may share": (*world).block,
+		"u32 filter at preference 1 on the pod's device redirects what comes there, which would not see what comes from an ifb": func(w *world) {
+			w.devices[terms.SidePod].Hooks = []attach.HookProgram{redirects}
+		},
+	} {
+		for _, tcx := range []bool{true, false} {
+			w, l := newWorld(), limit(10_000_000)
+			w.tcx, l.Place = tcx, terms.PlaceIFB
+			world(w)
+			states, err := w.executor().Ensure(t.Context(), wantOf(&shaping.Config{Ingress: l}))
+			told := "not the place ifb: " + why + "; the place host needs no ifb; "
+			if !tcx {
+				if !errors.Is(err, attach.ErrHookTaken) || !strings.Contains(err.Error(), told+"nor what auto takes: hook is held by another party") {
+					t.Errorf("Ensure without TCX = %v, want %q, and why nothing else is left", err, told)
+				}
+				continue
+			}
+			must.OK(t, err)
+			p := states[0].Directions[terms.Ingress].Params
+			if p.Queue != terms.QueueNone || !slices.Equal(p.Declined, []string{told + "policing instead"}) {
+				t.Errorf("queue %v, declined %q, want a policer and %q", p.Queue, p.Declined, told)
+			}
+		}
+	}
+}
+
 // A hook that another party holds costs the pod its queue, not its limit.
 func TestDecideAroundATakenHook(t *testing.T) {
 	w := newWorld()
@@ -215,7 +256,7 @@ func byNames() map[string]byName {
 	return map[string]byName{
 		"a mode that the kernel lacks": {
 			d: terms.Egress, change: mode(terms.ModeTCXPodSide), world: func(w *world) { w.tcx = false },
-			queue: terms.QueueTBF, side: terms.SidePod, told: []string{"not the mode tcx-podside", "no TCX", "auto instead"},
+			queue: terms.QueueTBF, side: terms.SidePod, told: []string{"not the mode tcx-podside", "no TCX", "a queue on the pod side instead"},
 		},
 		"policing at a hook that the kernel lacks": {
 			d: terms.Egress, change: mode(terms.ModeTCXHostSide), world: func(w *world) { w.tcx = false },
@@ -241,7 +282,7 @@ func byNames() map[string]byName {
 		},
 		"a mode without a queue": {
 			d: terms.Egress, change: mode(terms.ModeQdisc), world: func(w *world) { w.facts.TBF = false },
-			queue: terms.QueueNone, side: terms.SidePod, told: []string{"not the mode qdisc", "no queue for it"},
+			queue: terms.QueueNone, side: terms.SidePod, told: []string{"not the mode qdisc", "no queue that would fit"},
 		},
 	}
 }

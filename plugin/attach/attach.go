@@ -152,6 +152,8 @@ type Device struct {
 	// Clsact says that the device has a clsact qdisc, IngressOnly that it has an
 	// ingress qdisc in its place, with no hook for what leaves.
 	Clsact, IngressOnly bool
+	// Blocks are the tc blocks of its hooks, which are another party's.
+	Blocks judge.Blocks
 	// Unread says why the hooks could not all be read, "" if they were.
 	Unread string
 	// Down says that an ifb was set down: what is redirected to it is lost.
@@ -226,7 +228,7 @@ func (d *Device) count(hook terms.Hook, name string) int {
 
 // Chain is what is on one of its hooks, for the judge. side is whose device it is.
 func (d *Device) Chain(side terms.Side, hook terms.Hook) *judge.Chain {
-	c := &judge.Chain{Device: d.Name, Side: side, Hook: hook, IngressOnly: d.IngressOnly, Unread: d.Unread}
+	c := &judge.Chain{Device: d.Name, Side: side, Hook: hook, IngressOnly: d.IngressOnly, Blocks: d.Blocks, Unread: d.Unread}
 	for i := range d.Hooks {
 		if d.Hooks[i].Hook == hook {
 			c.Programs = append(c.Programs, d.Hooks[i])

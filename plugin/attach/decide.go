@@ -89,10 +89,14 @@ func decideDirection(req *Request, obs *Observed, d terms.Direction) (*Direction
 	auto.Config = withLimit(req.Config, d, settle(limit))
 	state, choice, failed := decideAs(&auto, obs, d, settled)
 	if failed != nil {
-		return nil, choice, err
+		return nil, choice, fmt.Errorf("not the %s: %w; nor what auto takes: %w", named(limit), err, failed)
 	}
 	choice.Settled = true
-	state.Params.Decline(fmt.Sprintf("not the %s: %v; auto instead", named(limit), err))
+	way := "policing"
+	if p := state.Params; p.Tree != nil {
+		way = fmt.Sprintf("a queue on the %v side", p.Side)
+	}
+	state.Params.Decline(fmt.Sprintf("not the %s: %v; %s instead", named(limit), err, way))
 	return state, choice, nil
 }
 
@@ -405,7 +409,7 @@ func settleGuard(req *Request, obs *Observed, p *shaping.Params, prior terms.Hoo
 	switch {
 	case err == nil:
 		return kind
-	case errors.Is(err, judge.ErrNoTCX) || chain.IngressOnly:
+	case errors.Is(err, judge.ErrNoTCX) || chain.Closed() != "":
 		p.LeaveGuard(err.Error())
 		return 0
 	default:
@@ -416,13 +420,17 @@ func settleGuard(req *Request, obs *Observed, p *shaping.Params, prior terms.Hoo
 // noRedirect says why nothing that comes to the pod's device may be redirected to an ifb,
 // "" if it may. What leaves an ifb passes no hook of the device again (tc_skip_classify in
 // drivers/net/ifb.c): the redirect by which a runtime hands packets to its virtual machine
-// would not see them.
+// would not see them. The redirect is a filter, and stands on no hook that takes none.
 func noRedirect(c *shaping.Config, obs *Observed) string {
 	const why = ", which would not see what comes from an ifb"
 	if c.PodTCX {
 		return "podHook is tcx, for a runtime that redirects what comes to the pod's device" + why
 	}
-	for _, other := range obs.Device(terms.SidePod).Chain(terms.SidePod, terms.HookIngress).Others() {
+	chain := obs.Device(terms.SidePod).Chain(terms.SidePod, terms.HookIngress)
+	if closed := chain.Closed(); closed != "" {
+		return closed
+	}
+	for _, other := range chain.Others() {
 		if other.RedirectIndex != 0 {
 			return fmt.Sprintf("%v on the pod's device redirects what comes there%s", other, why)
 		}

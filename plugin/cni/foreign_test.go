@@ -5,6 +5,7 @@ package cni_test
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -89,6 +90,73 @@ func TestPrivilegedForeignClsactDuringADD(t *testing.T) {
 	}
 	if got := p.ns.Run(t, "tc", "qdisc", "show", "dev", "eth0"); strings.Contains(got, "clsact") {
 		t.Errorf("after DEL the pod side has %q, want no clsact: ADD made it", got)
+	}
+}
+
+// The hooks of a device have the filters of a tc block, which the kernel does not change by the device: the
+// limit holds all the same, both ways, and without TCX what cannot be attached is told. The qdisc with
+// the block stays when the limit goes.
+func TestPrivilegedSharedBlock(t *testing.T) {
+	testutil.RequireQdisc(t, "tbf", "clsact")
+	limited := conf{"egressRate": slow, "ingressRate": slow}
+	for _, side := range []string{"host", "pod"} {
+		for name, with := range map[string]conf{
+			"auto": nil, "an ifb": {"ingressPlace": "ifb"}, "policed": {"queue": "none"}, "by name": {"mode": "clsact-" + side + "side"},
+		} {
+			for _, tcx := range []bool{true, false} {
+				t.Run(fmt.Sprintf("%s, %s, TCX %v", side, name, tcx), func(t *testing.T) {
+					if tcx {
+						requireTCX(t)
+					}
+					n := newNode(t)
+					n.rewrite(t, map[string]any{"tcx": tcx})
+					p, c := n.newPod(t), conf{}
+					maps.Copy(c, limited)
+					maps.Copy(c, with)
+					c = p.conf(c)
+					ns, dev := p.node.NetNS, p.host.Name
+					if side == "pod" {
+						ns, dev = p.ns, "eth0"
+					}
+					block := strings.Fields("qdisc add dev " + dev + " ingress_block 7 egress_block 8 clsact")
+					ns.Run(t, "tc", block...)
+					what := "the block first"
+					holds := func() {
+						t.Helper()
+						p.must(t, "ADD", c)
+						p.must(t, "CHECK", c)
+						offer(t, p.node.NetNS, p.ns, p.addr).wantCapped(t, what+": ingress")
+						offer(t, p.ns, p.node.NetNS, p.gateway).wantCapped(t, what+": egress")
+						s := p.status(t)
+						told := fmt.Sprint(s.Directions)
+						if len(s.Drift) != 0 || len(s.Directions) != 2 || !tcx && !strings.Contains(told, "the filters of tc block ") {
+							t.Errorf("%s: status = %+v, want no difference, and what the block keeps away", what, s)
+						}
+					}
+					if side == "pod" && !tcx && (name == "an ifb" || !testutil.HasQdisc(t, "prio")) {
+						// Bands without prio, and policing, need a hook of the pod's device.
+						wantCode(t, "ADD", p.call(t, "ADD", c).err, 102, "the filters of tc block ")
+						return
+					}
+					holds()
+					p.must(t, "DEL", c)
+					p.afterIFB(t)
+					testutil.Eventually(t, 5*time.Second, "nothing is left but the block", func() bool {
+						return slices.Equal(p.state(t), []string{side + " qdisc clsact"})
+					})
+					ns.Run(t, "tc", "qdisc", "del", "dev", dev, "clsact")
+					p.must(t, "ADD", c)
+					_ = ns.Command(t, "tc", "qdisc", "del", "dev", dev, "clsact").Run()
+					ns.Run(t, "tc", block...)
+					what = "the block later"
+					holds()
+					p.must(t, "DEL", c)
+					if got := ns.Run(t, "tc", "qdisc", "show", "dev", dev); !strings.Contains(got, "ingress_block 7 egress_block 8") {
+						t.Errorf("after DEL there is %q, want the qdisc with the blocks", got)
+					}
+				})
+			}
+		}
 	}
 }
 

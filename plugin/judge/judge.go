@@ -64,6 +64,11 @@ func (p Program) String() string {
 	return text
 }
 
+// Blocks are the numbers of the tc blocks of a device's hooks, 0 for none. A block is a list of
+// filters that hooks of several devices may share; the kernel refuses to change it by one of
+// them.
+type Blocks struct{ Ingress, Egress uint32 }
+
 // Chain is what is on one shared hook of a device.
 type Chain struct {
 	// Device is its name.
@@ -76,6 +81,8 @@ type Chain struct {
 	// IngressOnly says that the device has an ingress qdisc in place of clsact,
 	// with no hook for what leaves.
 	IngressOnly bool
+	// Blocks are those of the device.
+	Blocks Blocks
 	// Unread says why the hook, or part of it, could not be read.
 	Unread string
 }
@@ -100,6 +107,22 @@ func (c *Chain) Others() []Program {
 		}
 	}
 	return all
+}
+
+// Closed says why no filter of podweir's can stand on the hook, whoever is there, "" if one can.
+func (c *Chain) Closed() string {
+	block := c.Blocks.Ingress
+	if c.Hook == terms.HookEgress {
+		block = c.Blocks.Egress
+	}
+	switch {
+	case c.Hook == terms.HookEgress && c.IngressOnly:
+		return fmt.Sprintf("the ingress qdisc of %s is where clsact would have to be", c.Device)
+	case block != 0:
+		return fmt.Sprintf("%v of %s has the filters of tc block %d, which other devices may share", c.Hook, c.Device, block)
+	default:
+		return ""
+	}
 }
 
 // The errors of this package that callers tell apart.
@@ -212,19 +235,19 @@ func (q *Question) Attach(c *Chain) (terms.HookKind, error) {
 	if c.Unread != "" {
 		return 0, fmt.Errorf("%w: %s", ErrUnread, c.Unread)
 	}
-	other := c.FirstOther()
+	other, closed := c.FirstOther(), c.Closed()
 	noFilter := !q.Rules.Filters(c.Side)
 	switch way := kind(q.Mode); {
 	case way == terms.HookKindTCX && !q.TCX:
 		return 0, fmt.Errorf("mode %v: %w", q.Mode, ErrNoTCX)
 	case way == terms.HookKindTCX:
 		return way, nil
-	case way == terms.HookKindAuto && q.TCX && q.prefersTCX(c, other != nil || noFilter):
+	case way == terms.HookKindAuto && q.TCX && q.prefersTCX(c, other != nil || noFilter || closed != ""):
 		return terms.HookKindTCX, nil
 	case noFilter:
 		return 0, fmt.Errorf("%vHook is tcx, and %w", c.Side, ErrNoTCX)
-	case c.Hook == terms.HookEgress && c.IngressOnly:
-		return 0, fmt.Errorf("%w: the ingress qdisc of %s is where clsact would have to be", ErrHookTaken, c.Device)
+	case closed != "":
+		return 0, fmt.Errorf("%w: %s", ErrHookTaken, closed)
 	case other == nil:
 		return terms.HookKindClsact, nil
 	case other.Kind == terms.HookKindTCX:
@@ -235,8 +258,7 @@ func (q *Question) Attach(c *Chain) (terms.HookKind, error) {
 }
 
 func (q *Question) prefersTCX(c *Chain, needs bool) bool {
-	return needs || q.Prior == terms.HookKindTCX || c.Side == terms.SideHost && q.Limits ||
-		c.Hook == terms.HookEgress && c.IngressOnly
+	return needs || q.Prior == terms.HookKindTCX || c.Side == terms.SideHost && q.Limits
 }
 
 // Standing is how a program of ours stands on a hook.

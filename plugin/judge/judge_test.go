@@ -39,6 +39,11 @@ func on(side terms.Side, programs ...judge.Program) *judge.Chain {
 	return &judge.Chain{Device: "veth1", Side: side, Hook: terms.HookIngress, Programs: programs}
 }
 
+// block is a hook of a device whose ingress has the filters of a tc block.
+func block(h terms.Hook) *judge.Chain {
+	return &judge.Chain{Device: "veth1", Side: terms.SideHost, Hook: h, Blocks: judge.Blocks{Ingress: 7}}
+}
+
 func TestAttach(t *testing.T) {
 	const pod, host, tcx, clsact = terms.SidePod, terms.SideHost, terms.HookKindTCX, terms.HookKindClsact
 	byName := func(m terms.Mode) judge.Question { return judge.Question{Mode: m, TCX: true} }
@@ -79,6 +84,10 @@ func TestAttach(t *testing.T) {
 		"nor an ifb":                       {with(auto, func(q *judge.Question) { podTCX(q); hostTCX(q); noTCX(q) }), on(terms.SideIFB), clsact, nil, ""},
 		"clsact in the pod, refused":       {with(byName(terms.ModeClsactPodSide), podTCX), on(pod), 0, judge.ErrHookTaken, "mode clsact-podside is refused: podHook is tcx"},
 		"an ingress qdisc and no TCX":      {with(auto, noTCX), &judge.Chain{Side: pod, Hook: terms.HookEgress, IngressOnly: true}, 0, judge.ErrHookTaken, "where clsact would have to be"},
+		"a block":                          {auto, block(terms.HookIngress), tcx, nil, ""},
+		"a block and no TCX":               {with(auto, noTCX), block(terms.HookIngress), 0, judge.ErrHookTaken, "ingress of veth1 has the filters of tc block 7"},
+		"one of the other hook":            {with(auto, noTCX), block(terms.HookEgress), clsact, nil, ""},
+		"clsact by name, a block":          {byName(terms.ModeClsactHostSide), block(terms.HookIngress), 0, judge.ErrHookTaken, "tc block 7"},
 		"TCX by name":                      {byName(terms.ModeTCXHostSide), on(host, filter), tcx, nil, ""},
 		"TCX by name, and none":            {with(byName(terms.ModeTCXPodSide), noTCX), on(pod), 0, judge.ErrNoTCX, "mode tcx-podside"},
 		"clsact by name":                   {byName(terms.ModeClsactHostSide), on(host), clsact, nil, ""},

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 )
@@ -224,7 +225,7 @@ func ensureClsact(h *hostif.Handle, ifindex int, hook terms.Hook) (made bool, er
 // DetachClsact removes the filter at a place if it is ours, that is a program
 // whose name begins with [ProgramPrefix], or a redirect by [AttachMirred]. If
 // made says that podweir made the clsact qdisc, that goes too, unless other
-// filters hang on it. It returns the filters of others that are on the device's
+// filters hang on it, or one of its hooks has a block: then it is another's. It returns the filters of others that are on the device's
 // hooks. That there is nothing, or no device, is not an error.
 func DetachClsact(h *hostif.Handle, ifindex int, at Place, made bool) (foreign []Filter, err error) {
 	if err := at.check(); err != nil {
@@ -253,7 +254,7 @@ func DetachClsact(h *hostif.Handle, ifindex int, at Place, made bool) (foreign [
 			foreign = append(foreign, *f)
 		}
 	}
-	if made && d.HookQdisc == "clsact" {
+	if made && d.HookQdisc == "clsact" && d.Blocks == (judge.Blocks{}) {
 		err = removeUnusedClsact(h, ifindex)
 	}
 	return foreign, err

@@ -17,7 +17,9 @@ import (
 
 // Of linux/rtnetlink.h, linux/pkt_cls.h, linux/tc_act/tc_gact.h and linux/filter.h.
 const (
-	tcaChain = 11
+	tcaChain        = 11
+	tcaIngressBlock = 13
+	tcaEgressBlock  = 14
 
 	tcaU32ClassID = 1
 	tcaU32Sel     = 5

@@ -208,7 +208,7 @@ func observe(h *hostif.Handle, ifindex int, qdiscs []Qdisc) (*Device, error) {
 	for _, q := range qdiscs {
 		switch {
 		case q.Parent == clsactParent:
-			d.HookQdisc = string(q.Kind)
+			d.HookQdisc, d.Blocks = string(q.Kind), q.blocks
 		case q.Handle == 0 && q.Parent&majorMask == 0, q.Handle == 0 && q.Parent == shaping.RootParent:
 			// The kernel's default, or a leaf of it.
 		default:

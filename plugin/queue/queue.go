@@ -48,6 +48,8 @@ type Qdisc struct {
 	Stats Stats
 	// tbfLimit is the limit of a TBF in bytes.
 	tbfLimit units.Bytes
+	// blocks are those of the qdisc of the hooks.
+	blocks judge.Blocks
 }
 
 // Classifier is a program for a filter.
@@ -113,6 +115,8 @@ type Device struct {
 	Filters []Filter
 	// HookQdisc is "clsact", "ingress" or empty.
 	HookQdisc string
+	// Blocks are those of its hooks.
+	Blocks judge.Blocks
 	// HookFilters are the filters on the clsact hooks, in the order they run.
 	HookFilters []Filter
 }

@@ -187,6 +187,7 @@ type message struct {
 	options []byte
 	hasOpts bool
 	chain   uint32
+	blocks  judge.Blocks
 	stats   Stats
 }
 
@@ -204,6 +205,10 @@ func parseMessage(m []byte) (message, error) {
 			out.options, out.hasOpts = v, true
 		case tcaChain:
 			out.chain = u32at(v, 0)
+		case tcaIngressBlock:
+			out.blocks.Ingress = u32at(v, 0)
+		case tcaEgressBlock:
+			out.blocks.Egress = u32at(v, 0)
 		case nl.TCA_STATS2:
 			out.stats, statsErr = parseStats(v)
 		}
@@ -239,7 +244,7 @@ func parseStats(b []byte) (Stats, error) {
 }
 
 func parseQdisc(m *message) (Qdisc, error) {
-	q := Qdisc{Stats: m.stats}
+	q := Qdisc{Stats: m.stats, blocks: m.blocks}
 	q.Kind = shaping.QdiscKind(m.kind)
 	q.Handle, q.Parent = shaping.TCHandle(m.Handle), shaping.TCHandle(m.Parent)
 	var err error

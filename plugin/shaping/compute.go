@@ -17,8 +17,8 @@ import (
 // parameters come out again. A repeated or forbidden major is drawn again.
 //
 // Returns a [*FieldError] for a combination that is not in the tables of the
-// design, and for a queue or device that is requested by name and that the
-// kernel lacks.
+// design, and an error of another kind where a queue or device is requested by
+// name and is not available.
 func Compute(cfg *Config, d terms.Direction, f Facts, majors func() uint16) (*Params, error) {
 	limit := cfg.part(d)
 	if limit == nil {

@@ -4,6 +4,7 @@
 package shaping
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -88,8 +89,7 @@ func (b *builder) resolve() error {
 		b.note("no queue: %s", b.facts.noIFB())
 		p.Queue = terms.QueueNone
 	} else if p.Queue = b.queue(&chosen); p.Queue == 0 {
-		return conflict(p.Direction, "Mode", l.Mode.String(), "", "",
-			"the mode auto: this kernel has no queue for it that would fit ("+joinQueues(chosen.queues)+")")
+		return fmt.Errorf("this kernel has no queue that would fit (%s)", joinQueues(chosen.queues))
 	}
 	p.Mode, p.Side, p.Hook, p.HookKind = chosen.mode, chosen.side, chosen.hook, chosen.kind
 	if p.Queue == terms.QueueNone && l.Mode == terms.ModeAuto {
@@ -99,7 +99,7 @@ func (b *builder) resolve() error {
 	}
 	if p.Side == terms.SideIFB {
 		if !b.facts.IFB {
-			return conflict(p.Direction, "Place", l.Place.String(), "", "", "host, or prefer-ifb with the mode auto: "+b.facts.noIFB())
+			return fmt.Errorf("%s; the place host needs no ifb", b.facts.noIFB())
 		}
 		p.Redirect = true
 	}
@@ -175,15 +175,10 @@ func (b *builder) has(q terms.Queue) bool {
 	return q != terms.QueueTBF || b.facts.TBF && (!b.classful() || b.facts.Prio || b.facts.HTB)
 }
 
-// conflict names one field, or two that contradict each other, by their keys
-// in the network configuration.
+// conflict names two fields that contradict each other, by their keys in the network
+// configuration.
 func conflict(d terms.Direction, field, value, other, otherValue, accepted string) *FieldError {
-	e := &FieldError{Field: d.String() + field, Value: value, Accepted: accepted}
-	if other != "" {
-		e.Field += ", " + d.String() + other
-		e.Value += ", " + otherValue
-	}
-	return e
+	return &FieldError{Field: d.String() + field + ", " + d.String() + other, Value: value + ", " + otherValue, Accepted: accepted}
 }
 
 func joinQueues(queues []terms.Queue) string {

@@ -592,6 +592,32 @@ func deviceNotices() []notice {
 			then: append([]string{"!DEGRADED"}, inOrder...),
 		},
 		{
+			name: "the hooks of the host side were given the filters of a tc block", needs: []string{"tcx"},
+			make: func(t *testing.T, n *noticed) {
+				t.Helper()
+				_ = n.node.Command(t, "tc", "qdisc", "del", "dev", "veth1", "clsact").Run()
+				n.node.Run(t, "tc", "qdisc", "add", "dev", "veth1", "ingress_block", "7", "egress_block", "8", "clsact")
+			},
+			truth: same, check: []string{"pw_ceiling is not on the ingress hook"}, status: []string{"DIFFERS default/web", "egress attach-ceiling"}, doctor: "PW602",
+			dry: []string{"would repair egress attach-ceiling"}, repair: []string{"repaired egress attach-ceiling"}, after: same, then: inOrder,
+		},
+		{
+			name: "another party's filter in the pod redirects what comes there", conf: onIFB, needs: []string{"tcx"},
+			make: func(t *testing.T, n *noticed) {
+				t.Helper()
+				must.OK(t, n.verb(t, "DEL"))
+				n.pod.Run(t, "ip", "link", "add", "tap0", "type", "veth", "peer", "name", "tap1")
+				n.pod.Run(t, "tc", "qdisc", "add", "dev", "eth0", "clsact")
+				filter := strings.Fields("filter add dev eth0 ingress pref 1 protocol 0x9000 u32 match u32 0 0 action mirred egress redirect dev tap0")
+				if out, err := n.pod.Command(t, "tc", filter...).CombinedOutput(); err != nil {
+					testutil.SkipFeature(t, "act_mirred: "+string(out))
+				}
+				n.add(t)
+			},
+			truth: same, status: append([]string{"DEGRADED", "not the place ifb: u32 filter at preference 1", "needs no ifb; policing instead"}, inOrder...),
+			doctor: "PW603", dry: nothing, repair: nothing, after: same, then: inOrder,
+		},
+		{
 			name: "the host side is in another namespace",
 			make: func(t *testing.T, n *noticed) {
 				t.Helper()
