@@ -18,8 +18,8 @@ import (
 
 // Gone says whether nothing exists any more of the interface of a record. `podweir gc`
 // removes what is left of it then, and status, repair and doctor say so. An interface that
-// is not where its record says, but of which something still exists, is not gone: left
-// says what. Whether its pod has ended is not known then.
+// is not where its record says, but of which something still exists, or whose namespace is
+// there, is not gone: left says what. Whether its pod has ended is not known then.
 func (n *Node) Gone(r *apply.Record) (gone bool, left string, err error) {
 	if _, err := n.Refind(r); !errors.Is(err, apply.ErrGone) {
 		return false, "", err
@@ -28,6 +28,9 @@ func (n *Node) Gone(r *apply.Record) (gone bool, left string, err error) {
 		now := r.Interface
 		now.NamesakeIndex, err = n.Namesake(r)
 		left = now.Uncovered()
+	}
+	if left == "" && err == nil && n.Lives(&r.Interface) {
+		left = fmt.Sprintf("the pod's network namespace exists, without %s (ifindex %d)", r.Interface.PodName, r.Interface.PodIndex)
 	}
 	return left == "" && err == nil, left, err
 }

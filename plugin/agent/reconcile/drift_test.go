@@ -81,6 +81,44 @@ func TestPrivilegedInterfaceThatCameLater(t *testing.T) {
 	a.has(t, p, 2)
 }
 
+// A pod's eth0 goes, and another one comes long after, when the agent would look for it only every few
+// minutes: it is limited as soon as it is there. So is one of two interfaces of an attachment.
+func TestPrivilegedInterfaceIsMadeAnew(t *testing.T) {
+	for _, two := range []bool{false, true} {
+		t.Run(fmt.Sprintf("two interfaces %v", two), func(t *testing.T) {
+			n := newNode(t)
+			n.overdue = time.Millisecond
+			p := n.newPod(t)
+			p.annotate(both("10M", "20M"))
+			limits := 2
+			if two {
+				testutil.VethPair(t, testutil.End{NetNS: p.ns, Name: "v4if0"}, testutil.End{NetNS: n.NetNS, Name: "second"})
+				n.sandbox.set(p.api.UID, cri.Sandbox{ID: p.container, NetNSPath: p.ns.Path(), Interfaces: []string{"eth0", "v4if0"}})
+				limits = 4
+			}
+			a := n.start(t, never)
+			a.has(t, p, limits)
+			p.ns.Run(t, "ip", "link", "del", "eth0")
+			if two {
+				a.has(t, p, 2)
+			} else {
+				at := a.becomes(t, p, reconcile.Overdue).At
+				for range 10 { // each one makes the pause longer
+					s := a.state(p)
+					a.LookAt(&s)
+					testutil.Eventually(t, soon, "another look", func() bool { s = a.state(p); return s.At.After(at) })
+					at = s.At
+				}
+			}
+			p.dev, p.host = testutil.VethPair(t,
+				testutil.End{NetNS: p.ns, Name: "eth0", CIDRs: []string{p.addr + "/24"}},
+				testutil.End{NetNS: n.NetNS, Name: "anew", CIDRs: []string{p.gateway + "/24"}})
+			a.has(t, p, limits)
+			p.gets(t, "10Mbit", "20Mbit")
+		})
+	}
+}
+
 // An MTU above the bucket of the TBF would lose every packet (ruling 6).
 func TestPrivilegedMTURaised(t *testing.T) {
 	n := newNode(t)

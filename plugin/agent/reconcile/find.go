@@ -16,6 +16,8 @@ import (
 type attached struct {
 	id      attach.ID
 	records []*apply.Record
+	// names are those of all its interfaces, also of those that are not there.
+	names []string
 }
 
 // attachments finds what is attached for the pod: where a look or a pass found it, or
@@ -84,6 +86,7 @@ func (l *look) among(node *engine.Node, ids []attach.ID) []attached {
 			if rec.Pod != l.pod.Key() {
 				continue
 			}
+			a.names = append(a.names, rec.Interface.PodName)
 			if _, err := node.Refind(rec); err == nil {
 				a.records = append(a.records, rec)
 			}

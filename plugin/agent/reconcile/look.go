@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/podweir/podweir/plugin/agent/cri"
 	"github.com/podweir/podweir/plugin/agent/kube"
@@ -321,22 +322,35 @@ func (l *look) attach(ctx context.Context, conf *netconf.Config, unread error, o
 		return
 	}
 	l.keep(added.ID, added.Interfaces, added.Failed, Attached)
+	if l.missing {
+		l.await(sandbox.NetNSPath)
+	}
+}
+
+// await has the namespace at a path watched for interfaces that are not there: what a pod gets anew is
+// limited within a second or two.
+func (l *look) await(path string) {
+	var st syscall.Stat_t
+	if syscall.Stat(path, &st) == nil {
+		l.watched = append(l.watched, watched{iface: attach.Interface{NetNSPath: path, NetNSInode: st.Ino}, awaited: true})
+	}
 }
 
 // ensure brings an attachment to what the pod asks for.
 func (l *look) ensure(ctx context.Context, node *engine.Node, conf *netconf.Config, a attached) {
-	names := make([]string, len(a.records))
-	what := Mended
-	for i, r := range a.records {
-		names[i] = r.Interface.PodName
+	what, path := Mended, a.records[0].Interface.NetNSPath
+	for _, r := range a.records {
 		if was := askedOf(r); !reflect.DeepEqual(was, conf.Shaping.Of(was.Among)) {
 			what = Updated
 		}
 	}
 	l.apply(ctx, node, &apply.Want{
-		ID: a.id, NetNSPath: a.records[0].Interface.NetNSPath, Names: names, Config: &conf.Shaping,
+		ID: a.id, NetNSPath: path, Names: a.names, Config: &conf.Shaping,
 		ReplaceQdisc: conf.ReplaceQdisc, Pod: l.pod.Key(), Existing: true,
 	}, what)
+	if len(a.records) < len(a.names) {
+		l.await(path)
+	}
 }
 
 // askedOf is what an attachment was made for, before `podweir set` changed it.

@@ -255,7 +255,7 @@ func TestAttachmentStaysAfterAnError(t *testing.T) {
 		if diff := cmp.Diff(tt.limits, l.Limits); diff != "" {
 			t.Errorf("%s: limits (-want +got):\n%s", name, diff)
 		}
-		if len(l.watched) != tt.watch || tt.watch == 1 && l.watched[0] != (watched{in, true}) {
+		if len(l.watched) != tt.watch || tt.watch == 1 && l.watched[0] != (watched{iface: in, redirect: true}) {
 			t.Errorf("%s: watched %+v, want %d", name, l.watched, tt.watch)
 		}
 		l.retryExposed()

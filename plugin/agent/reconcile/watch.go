@@ -22,13 +22,15 @@ type watched struct {
 	// redirect says that a redirect of ours stands on it, which must go as soon
 	// as a netfilter ingress chain comes.
 	redirect bool
+	// awaited says that it is not there: the namespace is watched for it alone.
+	awaited bool
 }
 
 func watchedOf(states []*attach.Desired) []watched {
 	all := make([]watched, 0, len(states))
 	for _, s := range states {
 		in := s.Directions[terms.Ingress]
-		all = append(all, watched{s.Interface, in != nil && in.Params.Redirect})
+		all = append(all, watched{iface: s.Interface, redirect: in != nil && in.Params.Redirect})
 	}
 	return all
 }
@@ -204,8 +206,10 @@ func (w *watcher) pod(ctx context.Context, p *podWatch, k key, i watched) {
 		})
 	}
 	err = devices(ctx, ns, func(indexes []int) {
-		// Behind a redirect the ifb counts too.
-		if indexes == nil || i.redirect || slices.Contains(indexes, i.iface.PodIndex) {
+		switch {
+		case i.awaited: // a pod may change its devices as often as it likes
+			w.r.queue.add(k, driftPauseExposed)
+		case indexes == nil, i.redirect, slices.Contains(indexes, i.iface.PodIndex): // behind a redirect the ifb counts too
 			w.r.drifted(k)
 		}
 	})

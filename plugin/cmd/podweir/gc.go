@@ -23,8 +23,8 @@ func newGC(o *options) *cobra.Command {
 		Use:   "gc",
 		Short: "Remove what podweir keeps of deleted pods",
 		Long: "Remove the pins of every attachment whose interface no longer exists at either end, as after a DEL that was\n" +
-			"never called. Another device with the number of one of the ends does not count. A pod that still has one end of\n" +
-			"its interface is not touched, and named if the other end is gone. Slots that no attachment uses are given back.\n" +
+			"never called. Another device with the number of one of the ends does not count. A pod whose network namespace or\n" +
+			"one end of the interface still exists is not touched, and named if something is missing. Slots that no attachment uses are given back.\n" +
 			"What a release with another layout of the maps left is removed if none of its programs is attached.\n" +
 			"Queues and programs of podweir's that have no record, because the pins were lost, are removed.",
 		Args: cobra.NoArgs,

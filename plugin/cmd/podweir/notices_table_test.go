@@ -62,6 +62,9 @@ func onNode(args ...string) func(t *testing.T, n *noticed) {
 	return func(t *testing.T, n *noticed) { t.Helper(); n.node.Run(t, args[0], args[1:]...) }
 }
 
+// withoutEth0 is said of a pod that has no interface.
+const withoutEth0 = "exists, without eth0"
+
 // What commands say.
 var (
 	inOrder = []string{"default/web", "!DIFFERS", "!error"}
@@ -368,9 +371,19 @@ func lostNotices() []notice {
 			dry: []string{"the pod is gone"}, repair: []string{"the pod is gone"}, after: unlimited + ", " + unlimited, then: []string{"the pod is gone"},
 		},
 		{
-			name: "the pod's device is gone, and DEL was not called", make: inPod("ip", "link", "del", "eth0"),
-			check: []string{"eth0"}, status: []string{"the pod is gone", "!DIFFERS"}, doctor: "PW608",
+			name: "the pod is gone, and DEL was not called", make: func(t *testing.T, n *noticed) { t.Helper(); n.end(t) },
+			check: []string{"no network namespace"}, status: []string{"the pod is gone", "!DIFFERS"}, doctor: "PW608",
 			dry: []string{"the pod is gone"}, repair: []string{"the pod is gone"}, then: []string{"the pod is gone"},
+		},
+		{
+			name: "the pod's device is gone, and `podweir gc` comes",
+			make: func(t *testing.T, n *noticed) {
+				t.Helper()
+				n.pod.Run(t, "ip", "link", "del", "eth0")
+				n.must(t, "gc")
+			},
+			check: []string{"eth0"}, status: []string{"UNKNOWN default/web", withoutEth0, "podweir detach", "!the pod is gone"}, doctor: "PW608",
+			dry: []string{withoutEth0}, repair: []string{withoutEth0}, again: []string{withoutEth0}, then: []string{withoutEth0},
 		},
 		{
 			name:  "the record is lost and `podweir gc` comes",
@@ -464,11 +477,12 @@ func goneNotices() []notice {
 			dry: []string{"its host end veth1"}, repair: []string{"its host end veth1"}, again: []string{"its host end veth1"}, then: []string{"not known whether the pod is gone"},
 		},
 		{
-			name: "the pod's device was made anew, and `podweir gc` comes",
+			name: "the pod's device was made anew, and `podweir gc` came before and after",
 			make: func(t *testing.T, n *noticed) {
 				t.Helper()
-				n.namesake(t)
-				n.node.Run(t, "ip", "link", "del", "veth1")
+				n.pod.Run(t, "ip", "link", "del", "eth0")
+				n.must(t, "gc")
+				n.wire(t, n.pod, "veth2")
 				n.must(t, "gc")
 			},
 			truth: unlimited + ", " + unlimited, check: []string{"has limits but is not attached"}, status: []string{"NOT LIMITED default/web", "is another device now, which no limit covers; the limited one is gone"}, doctor: "PW601",
@@ -487,13 +501,13 @@ func goneNotices() []notice {
 		{
 			name:  "the pod is gone, DEL was not called, and the node's uplink has the number of its host end",
 			make:  func(t *testing.T, n *noticed) { t.Helper(); n.takeNumbers(t) },
-			check: []string{"eth0"}, status: []string{"the pod is gone", "!DIFFERS"}, doctor: "PW608",
+			check: []string{"no network namespace"}, status: []string{"the pod is gone", "!DIFFERS"}, doctor: "PW608",
 			dry: []string{"the pod is gone"}, repair: []string{"the pod is gone"}, then: []string{"the pod is gone"},
 		},
 		{
 			name:  "the same, and `podweir gc` comes",
 			make:  func(t *testing.T, n *noticed) { t.Helper(); n.takeNumbers(t); n.must(t, "gc") },
-			check: []string{"eth0"}, status: []string{"No pod of this node"}, dry: nothing, repair: nothing, then: []string{"No pod of this node"},
+			check: []string{"no network namespace"}, status: []string{"No pod of this node"}, dry: nothing, repair: nothing, then: []string{"No pod of this node"},
 		},
 	}
 }

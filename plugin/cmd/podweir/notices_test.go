@@ -295,11 +295,7 @@ func (n *noticed) renew(t *testing.T) {
 	must.OK(t, unix.Unmount(path, unix.MNT_DETACH))
 	fresh := testutil.NewNetNS(t)
 	must.OK(t, unix.Mount(fresh.Path(), path, "none", unix.MS_BIND, ""))
-	n.node.Run(t, "ip", "link", "add", "veth1", "type", "veth", "peer", "name", "eth0", "netns", fresh.Name)
-	fresh.Run(t, "ip", "addr", "add", "10.78.0.2/24", "dev", "eth0")
-	fresh.Run(t, "ip", "link", "set", "eth0", "up")
-	n.node.Run(t, "ip", "addr", "add", "10.78.0.1/24", "dev", "veth1")
-	n.node.Run(t, "ip", "link", "set", "veth1", "up")
+	n.wire(t, fresh, "veth1")
 	renewed := *n.pod
 	renewed.NetNS, renewed.Handle = fresh.NetNS, fresh.Handle
 	renewed.Name = filepath.Base(path)
@@ -312,11 +308,24 @@ func (n *noticed) namesake(t *testing.T) {
 	n.pod.Run(t, "ip", "link", "set", "eth0", "down", "name", "old0")
 	n.pod.Run(t, "ip", "addr", "flush", "dev", "old0")
 	n.node.Run(t, "ip", "addr", "flush", "dev", "veth1")
-	n.node.Run(t, "ip", "link", "add", "veth2", "type", "veth", "peer", "name", "eth0", "netns", n.pod.Name)
-	n.pod.Run(t, "ip", "addr", "add", "10.78.0.2/24", "dev", "eth0")
-	n.pod.Run(t, "ip", "link", "set", "eth0", "up")
-	n.node.Run(t, "ip", "addr", "add", "10.78.0.1/24", "dev", "veth2")
-	n.node.Run(t, "ip", "link", "set", "veth2", "up")
+	n.wire(t, n.pod, "veth2")
+}
+
+// wire makes a pair from the node to eth0 of a pod, with the addresses of both.
+func (n *noticed) wire(t *testing.T, pod *testutil.NetNS, host string) {
+	t.Helper()
+	n.node.Run(t, "ip", "link", "add", host, "type", "veth", "peer", "name", "eth0", "netns", pod.Name)
+	pod.Run(t, "ip", "addr", "add", "10.78.0.2/24", "dev", "eth0")
+	pod.Run(t, "ip", "link", "set", "eth0", "up")
+	n.node.Run(t, "ip", "addr", "add", "10.78.0.1/24", "dev", host)
+	n.node.Run(t, "ip", "link", "set", host, "up")
+}
+
+// end takes away the pod's namespace, with what it has by then, as a runtime does that calls no DEL.
+func (n *noticed) end(t *testing.T) {
+	t.Helper()
+	_ = n.pod.Command(t, "ip", "link", "del", "eth0").Run()
+	must.OK(t, unix.Unmount(n.path, unix.MNT_DETACH))
 }
 
 // moveIn has the pod move its device to another namespace of its own.
@@ -329,12 +338,12 @@ func (n *noticed) moveIn(t *testing.T) {
 	n.pod = inner
 }
 
-// takeNumbers ends the pod's device without DEL, and gives the numbers of both its ends to
+// takeNumbers ends the pod without DEL, and gives the numbers of both ends of its interface to
 // an uplink of the node's and its peer.
 func (n *noticed) takeNumbers(t *testing.T) (peer *testutil.NetNS) {
 	t.Helper()
 	host, pod := n.node.Interface(t, "veth1").Index, n.pod.Interface(t, "eth0").Index
-	n.pod.Run(t, "ip", "link", "del", "eth0")
+	n.end(t)
 	peer = testutil.NewNetNS(t)
 	n.node.Run(t, "ip", "link", "add", "uplink", "index", strconv.Itoa(host), "type", "veth",
 		"peer", "name", "eth0", "index", strconv.Itoa(pod), "netns", peer.Name)

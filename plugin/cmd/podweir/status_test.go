@@ -285,7 +285,7 @@ func TestPrivilegedStatusOfAPodThatCameBack(t *testing.T) {
 	live := n.pod
 	n.pod, n.path, n.container = old, old.Path(), "0123456789abcdef"
 	must.OK(t, n.verb(t, "ADD"))
-	old.Run(t, "ip", "link", "del", "eth0")
+	n.end(t)
 	n.pod = live
 	out, err := n.do(t, "status")
 	for _, want := range []string{"1 of 2 pods are limited as they should be; 1 is not:", "UNKNOWN default/web (container 0123456789ab) cause the pod is gone", "cure podweir gc"} {

@@ -366,17 +366,18 @@ func TestPrivilegedGoneIsGone(t *testing.T) {
 				index := n.node.Interface(t, "veth1").Index
 				n.pod.Run(t, "ip", "link", "del", "eth0")
 				n.node.Run(t, "ip", "link", "add", "uplink", "index", strconv.Itoa(index), "type", "ifb")
+				unmount(t, n)
 			},
 			status: "the pod is gone", gc: "removed",
 		},
 		{
-			name: "the uplink of a node that is a container has the number, and the pod's namespace is gone, too",
-			make: func(t *testing.T, n *noticed) {
-				t.Helper()
-				n.takeNumbers(t)
-				unmount(t, n)
-			},
+			name:   "the uplink of a node that is a container has the number, and the pod's namespace is gone, too",
+			make:   func(t *testing.T, n *noticed) { t.Helper(); n.takeNumbers(t) },
 			status: "the pod is gone", gc: "removed",
+		},
+		{
+			name: "the pod's device is gone", make: func(t *testing.T, n *noticed) { t.Helper(); n.pod.Run(t, "ip", "link", "del", "eth0") },
+			status: withoutEth0, gc: withoutEth0, stays: true,
 		},
 		{
 			name: "another kind of device has the number of the pod's device",
@@ -386,7 +387,7 @@ func TestPrivilegedGoneIsGone(t *testing.T) {
 				n.pod.Run(t, "ip", "link", "del", "eth0")
 				n.pod.Run(t, "ip", "link", "add", "eth0", "index", strconv.Itoa(index), "type", "ifb")
 			},
-			status: "the pod is gone", gc: "removed",
+			status: withoutEth0, gc: withoutEth0, stays: true,
 		},
 		{
 			name: "the pod's namespace has no name any more, and lives", make: unmount,
