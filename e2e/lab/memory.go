@@ -17,25 +17,27 @@ import (
 
 // Memory is what the kernel uses, in bytes. Slab, Vmalloc and PerCPU do not
 // overlap and are what maps, programs, qdiscs and devices are made of. Memlock
-// is the kernel's own account of BPF maps and programs, a part of the others.
+// is the kernel's own account of BPF maps and programs, a part of the others, and Chunks
+// that of podweir's slab, which stays when pods go and serves those that come.
 // PageTables are those of all processes, and from Linux 6.16 on the kernel's
 // own; they belong to none of the others.
 type Memory struct {
 	Slab, Vmalloc, PerCPU int64
 	PageTables            int64
-	Memlock               int64
+	Memlock, Chunks       int64
 }
 
 // Total is what is used altogether, in bytes, page tables apart: those follow
-// from what runs at the moment.
-func (m Memory) Total() int64 { return m.Slab + m.Vmalloc + m.PerCPU }
+// from what runs at the moment. Chunks are apart, too: whether an ADD makes one depends on
+// what was there before.
+func (m Memory) Total() int64 { return m.Slab + m.Vmalloc + m.PerCPU - m.Chunks }
 
 // Sub returns the difference of two readings.
 func (m Memory) Sub(o Memory) Memory {
 	return Memory{
 		Slab: m.Slab - o.Slab, Vmalloc: m.Vmalloc - o.Vmalloc,
 		PerCPU: m.PerCPU - o.PerCPU, PageTables: m.PageTables - o.PageTables,
-		Memlock: m.Memlock - o.Memlock,
+		Memlock: m.Memlock - o.Memlock, Chunks: m.Chunks - o.Chunks,
 	}
 }
 
@@ -43,7 +45,7 @@ func (m Memory) Sub(o Memory) Memory {
 func (m Memory) Div(n int64) Memory {
 	return Memory{
 		Slab: m.Slab / n, Vmalloc: m.Vmalloc / n, PerCPU: m.PerCPU / n, PageTables: m.PageTables / n,
-		Memlock: m.Memlock / n,
+		Memlock: m.Memlock / n, Chunks: m.Chunks / n,
 	}
 }
 
@@ -63,11 +65,15 @@ func KernelMemory() (Memory, error) {
 	m := Memory{
 		Slab: int64(*i.SlabBytes), Vmalloc: int64(*i.VmallocUsedBytes), PerCPU: int64(*i.PercpuBytes), PageTables: int64(*i.PageTablesBytes),
 	}
-	maps, err := memlock(ebpf.MapGetNextID, ebpf.NewMapFromID)
+	maps, err := memlock(ebpf.MapGetNextID, ebpf.NewMapFromID, func(i *ebpf.MapInfo, bytes int64) {
+		if i.Name == chunk {
+			m.Chunks += bytes
+		}
+	})
 	if err != nil {
 		return m, fmt.Errorf("list BPF maps: %w", err)
 	}
-	programs, err := memlock(ebpf.ProgramGetNextID, ebpf.NewProgramFromID)
+	programs, err := memlock(ebpf.ProgramGetNextID, ebpf.NewProgramFromID, func(*ebpf.ProgramInfo, int64) {})
 	if err != nil {
 		return m, fmt.Errorf("list BPF programs: %w", err)
 	}
@@ -75,12 +81,15 @@ func KernelMemory() (Memory, error) {
 	return m, nil
 }
 
-// memlock sums the memlock of every BPF map or program. Objects that go while it reads
-// are not counted.
+// chunk is the name of the maps that podweir's slab is made of.
+const chunk = "pw_chunk"
+
+// memlock sums the memlock of every BPF map or program, and hands each to a function. Objects
+// that go while it reads are not counted.
 func memlock[ID ~uint32, Info interface{ Memlock() (uint64, bool) }, Object interface {
 	Info() (Info, error)
 	Close() error
-}](after func(ID) (ID, error), open func(ID) (Object, error)) (sum int64, err error) {
+}](after func(ID) (ID, error), open func(ID) (Object, error), each func(Info, int64)) (sum int64, err error) {
 	for id := ID(0); ; {
 		if id, err = after(id); errors.Is(err, os.ErrNotExist) {
 			return sum, nil
@@ -91,6 +100,7 @@ func memlock[ID ~uint32, Info interface{ Memlock() (uint64, bool) }, Object inte
 			if info, err := o.Info(); err == nil {
 				n, _ := info.Memlock()
 				sum += int64(n)
+				each(info, int64(n))
 			}
 			_ = o.Close()
 		}

@@ -54,6 +54,8 @@ type CapResult struct {
 	// Carried is what the unlimited pod carried, bits per second; or what a
 	// flood offered in the run itself, if that was less.
 	Carried float64
+	// Wire is what the receiver's meter saw from the load's start until after its end.
+	Wire *wiremeter.Series
 	// Worst is the largest number of bytes in any window of 1 s.
 	Worst uint64
 	// Excess is the largest number of bytes above the cap in any window.
@@ -185,7 +187,7 @@ func (t *Target) measure(ctx context.Context, res *CapResult) error {
 	if err != nil {
 		return err
 	}
-	res.Worst, res.Excess = all.Worst(time.Second), all.Excess(float64(c.Cap))
+	res.Wire, res.Worst, res.Excess = all, all.Worst(time.Second), all.Excess(float64(c.Cap))
 	res.Used = steady.BitsPerSec() / float64(c.Cap)
 	res.Bytes = all.Total()
 	if all.Packets > 0 {

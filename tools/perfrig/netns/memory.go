@@ -7,12 +7,16 @@ import (
 	"context"
 	"errors"
 
+	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/e2e/lab"
+	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/tools/perfrig/spec"
 )
 
 // memory is what the phase's plugin costs the kernel for each pod, by
-// difference over many; namespaces and veths are not in it. While they are
-// there, an ADD is weighed.
+// difference over many; namespaces and veths are not in it. A slot of podweir's slab is
+// counted by its size, whether the slab had a free one or grew. While the pods are there,
+// an ADD is weighed.
 func (r *run) memory(ctx context.Context) (err error) {
 	l, err := lab.New(ctx, r.opts)
 	if err != nil {
@@ -30,11 +34,24 @@ func (r *run) memory(ctx context.Context) (err error) {
 	if err := errors.Join(err, r.said.err()); err != nil {
 		return err
 	}
+	slots, err := r.slotsBytes()
+	if err != nil {
+		return err
+	}
 	for name, n := range map[string]int64{
-		"total": m.Total(), "slab": m.Slab, "vmalloc": m.Vmalloc, "percpu": m.PerCPU, "memlock": m.Memlock,
+		"total": m.Total() + slots, "slots": slots, "slab": m.Slab, "vmalloc": m.Vmalloc, "percpu": m.PerCPU, "memlock": m.Memlock,
 		"pagetables": m.PageTables,
 	} {
 		r.set("memory_"+name+"_bytes", float64(n))
 	}
 	return nil
+}
+
+// slotsBytes is what the slots of a pod take that is limited in both directions.
+func (r *run) slotsBytes() (int64, error) {
+	if r.cell.Phase.Kind != spec.Podweir {
+		return 0, nil
+	}
+	chunk, err := image.MapByName("pw_chunk")
+	return int64(len(terms.Directions)) * int64(chunk.ValueBytes), err
 }

@@ -20,14 +20,13 @@ func (r *run) sweep(ctx context.Context) error {
 			return r.sweepUncapped(ctx, pod)
 		}
 		d, l := r.direction(), load(&r.cell.Workload)
-		began := wiremeter.Now()
 		got, err := rig.MeasureOn(ctx, pod, traffic.Case{
 			Cap: r.cell.Rate, Direction: d, Load: l, Duration: r.bulkDuration(),
 		})
-		if err != nil {
-			return err
+		if err == nil {
+			r.result(got)
 		}
-		return r.result(pod, got, began)
+		return err
 	})
 }
 
@@ -101,13 +100,9 @@ func (r *run) cost(before lab.Work, passed *wiremeter.Series, rest float64) erro
 	return err
 }
 
-func (r *run) result(pod *traffic.Target, got *traffic.CapResult, began time.Duration) error {
+func (r *run) result(got *traffic.CapResult) {
 	d := got.Direction
-	wire, err := pod.Wire(d, began, wiremeter.Now())
-	if err != nil {
-		return err
-	}
-	r.promise(d, wire)
+	r.promise(d, got.Wire)
 	r.set(d.String()+"_used_share", got.Used)
 	r.set(d.String()+"_wire_bits_per_second", got.Used*float64(got.Cap))
 	r.set("carried_bits_per_second", got.Carried)
@@ -119,7 +114,6 @@ func (r *run) result(pod *traffic.Target, got *traffic.CapResult, began time.Dur
 			r.set("late_retransmits_percent", 100*got.Late/got.Segments)
 		}
 	}
-	return nil
 }
 
 // sweepUncapped is the same on a pod without a limit.
