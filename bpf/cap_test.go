@@ -15,6 +15,7 @@ import (
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // flood is an attempt on the cap: packets of a size, at three times the cap.
@@ -272,9 +273,7 @@ func TestPrivilegedCeilingOfAGroup(t *testing.T) {
 	if got := d.Group(one.Config.Group).Dropped; got.Packets != uint64(2500-passed) {
 		t.Errorf("the group counts %d dropped packets, want %d", got.Packets, 2500-passed)
 	}
-	if err := d.Map("pw_groups").Delete(one.Config.Group); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.Map("pw_groups").Delete(one.Config.Group))
 	if again := flood(25); again < 15 || again > 21 {
 		t.Errorf("%d of 25 packets in 10 ms passed after the group was removed, want its limit and its burst once more", again)
 	}

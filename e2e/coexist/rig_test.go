@@ -56,8 +56,6 @@ func newRig(t *testing.T) *rig {
 		testutil.End{NetNS: r.client, Name: "eth0", CIDRs: []string{clientAddr + "/24"}},
 		testutil.End{NetNS: r.node, Name: "uplink", CIDRs: []string{clientGateway + "/24"}})
 	r.client.Run(t, "ip", "route", "add", "default", "via", clientGateway)
-	r.client.Run(t, "ip", "neigh", "replace", clientGateway, "lladdr", r.uplink.HardwareAddr.String(), "dev", "eth0")
-	r.node.Run(t, "ip", "neigh", "replace", clientAddr, "lladdr", r.clientIf.HardwareAddr.String(), "dev", "uplink")
 	r.node.Run(t, "sysctl", "-qw", "net.ipv4.ip_forward=1")
 	return r
 }
@@ -82,9 +80,6 @@ func (r *rig) newPod(t *testing.T, hostName string) *pod {
 		testutil.End{NetNS: p.ns, Name: "eth0", CIDRs: []string{p.addr + "/24"}},
 		testutil.End{NetNS: r.node, Name: hostName, CIDRs: []string{p.gateway + "/24"}})
 	p.ns.Run(t, "ip", "route", "add", "default", "via", p.gateway)
-	// Neighbours are known: who drops packets must not drop the question too.
-	p.ns.Run(t, "ip", "neigh", "replace", p.gateway, "lladdr", p.host.HardwareAddr.String(), "dev", "eth0")
-	r.node.Run(t, "ip", "neigh", "replace", p.addr, "lladdr", p.dev.HardwareAddr.String(), "dev", hostName)
 	// The device goes with the namespace, but only some time later.
 	t.Cleanup(func() { _ = r.node.Command(t, "ip", "link", "del", hostName).Run() })
 	return p

@@ -138,16 +138,19 @@ type pod struct {
 
 func (n *node) newPod(t *testing.T) *pod {
 	t.Helper()
+	return n.newPodWith(t, testutil.VethPair)
+}
+
+// newPodWith is newPod with another kind of pair.
+func (n *node) newPodWith(t *testing.T, pair func(testing.TB, testutil.End, testutil.End) (pod, host hostif.Interface)) *pod {
+	t.Helper()
 	n.pods++
 	p := &pod{node: n, ns: testutil.NewNetNS(t), container: fmt.Sprintf("container-%d", n.pods)}
 	p.netns = p.ns.Path()
 	p.addr, p.gateway = fmt.Sprintf("10.77.%d.2", n.pods), fmt.Sprintf("10.77.%d.1", n.pods)
-	p.dev, p.host = testutil.VethPair(t,
+	p.dev, p.host = pair(t,
 		testutil.End{NetNS: p.ns, Name: "eth0", CIDRs: []string{p.addr + "/24"}},
 		testutil.End{NetNS: n.NetNS, Name: fmt.Sprintf("veth%d", n.pods), CIDRs: []string{p.gateway + "/24"}})
-	// Neighbours are known: what drops packets must not drop the question too.
-	p.ns.Run(t, "ip", "neigh", "replace", p.gateway, "lladdr", p.host.HardwareAddr.String(), "dev", "eth0")
-	n.Run(t, "ip", "neigh", "replace", p.addr, "lladdr", p.dev.HardwareAddr.String(), "dev", p.host.Name)
 	return p
 }
 
@@ -466,18 +469,8 @@ func (p *pod) newFlow(t *testing.T, toPod bool) *flow {
 	if toPod {
 		receiver, sender, addr = p.ns, p.node.NetNS, p.addr
 	}
-	f := &flow{}
-	must.OK(t, receiver.Do(func() (err error) {
-		f.to, err = (&net.ListenConfig{}).ListenPacket(t.Context(), "udp4", addr+":0")
-		return err
-	}))
-	t.Cleanup(func() { _ = f.to.Close() })
-	must.OK(t, sender.Do(func() (err error) {
-		f.from, err = (&net.Dialer{}).DialContext(t.Context(), "udp4", f.to.LocalAddr().String())
-		return err
-	}))
-	t.Cleanup(func() { _ = f.from.Close() })
-	return f
+	to := receiver.ListenUDP(t, addr)
+	return &flow{from: sender.DialUDP(t, to.LocalAddr().String()), to: to}
 }
 
 func (f *flow) send(t *testing.T, text string) {

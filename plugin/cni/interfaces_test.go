@@ -256,10 +256,8 @@ func TestPrivilegedInterfacesShareTheLimit(t *testing.T) {
 	n := newNode(t)
 	p := n.newPod(t)
 	const addr, gateway = "10.78.1.2", "10.78.1.1"
-	dev, host := testutil.VethPair(t, testutil.End{NetNS: p.ns, Name: "v4if0", CIDRs: []string{addr + "/24"}},
+	testutil.VethPair(t, testutil.End{NetNS: p.ns, Name: "v4if0", CIDRs: []string{addr + "/24"}},
 		testutil.End{NetNS: n.NetNS, Name: "second", CIDRs: []string{gateway + "/24"}})
-	p.ns.Run(t, "ip", "neigh", "replace", gateway, "lladdr", host.HardwareAddr.String(), "dev", "v4if0")
-	n.Run(t, "ip", "neigh", "replace", addr, "lladdr", dev.HardwareAddr.String(), "dev", "second")
 	rates := func() (all []string) {
 		for _, at := range []struct {
 			ns  *testutil.NetNS

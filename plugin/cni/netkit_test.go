@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 
+	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
@@ -22,18 +23,10 @@ import (
 // newNetkitPod is newPod with a netkit pair.
 func (n *node) newNetkitPod(t *testing.T, l3 bool) *pod {
 	t.Helper()
-	n.pods++
-	p := &pod{node: n, ns: testutil.NewNetNS(t), container: fmt.Sprintf("container-%d", n.pods)}
-	p.netns = p.ns.Path()
-	p.addr, p.gateway = fmt.Sprintf("10.77.%d.2", n.pods), fmt.Sprintf("10.77.%d.1", n.pods)
-	p.dev, p.host = testutil.NetkitPair(t,
-		testutil.End{NetNS: p.ns, Name: "eth0", CIDRs: []string{p.addr + "/24"}},
-		testutil.End{NetNS: n.NetNS, Name: fmt.Sprintf("lxc%d", n.pods), CIDRs: []string{p.gateway + "/24"}}, l3)
-	if !l3 {
-		p.ns.Run(t, "ip", "neigh", "replace", p.gateway, "lladdr", p.host.HardwareAddr.String(), "dev", "eth0")
-		n.Run(t, "ip", "neigh", "replace", p.addr, "lladdr", p.dev.HardwareAddr.String(), "dev", p.host.Name)
-	}
-	return p
+	return n.newPodWith(t, func(tb testing.TB, pod, host testutil.End) (hostif.Interface, hostif.Interface) {
+		tb.Helper()
+		return testutil.NetkitPair(tb, pod, host, l3)
+	})
 }
 
 // netkitModes are the modes of netkit, and whether each is the one without

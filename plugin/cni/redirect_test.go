@@ -6,18 +6,15 @@ package cni_test
 import (
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"net"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
-	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath"
@@ -94,10 +91,9 @@ type route struct {
 func (n *node) routes(t *testing.T, other *pod) []route {
 	t.Helper()
 	world := testutil.NewNetNS(t)
-	far, near := testutil.VethPair(t,
+	_, near := testutil.VethPair(t,
 		testutil.End{NetNS: world, Name: "world0", CIDRs: []string{"10.99.0.2/24"}},
 		testutil.End{NetNS: n.NetNS, Name: "uplink", CIDRs: []string{"10.99.0.1/24"}})
-	world.Run(t, "ip", "neigh", "replace", "10.99.0.1", "lladdr", near.HardwareAddr.String(), "dev", far.Name)
 	world.Run(t, "ip", "route", "add", "default", "via", "10.99.0.1")
 	n.Run(t, "sysctl", "-qw", "net.ipv4.ip_forward=1")
 	other.ns.Run(t, "ip", "route", "replace", "default", "via", other.gateway)
@@ -283,24 +279,8 @@ func (a arrival) wantPast(t *testing.T, what string) {
 // as they go, and waits until nothing arrives any more.
 func offer(t *testing.T, from, to *testutil.NetNS, addr string) arrival {
 	t.Helper()
-	var receiver net.PacketConn
-	var sender net.Conn
-	big := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-		var err error
-		return errors.Join(c.Control(func(fd uintptr) {
-			err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<20)
-		}), err)
-	}}
-	must.OK(t, to.Do(func() (err error) {
-		receiver, err = big.ListenPacket(t.Context(), "udp4", addr+":0")
-		return err
-	}))
-	defer func() { _ = receiver.Close() }()
-	must.OK(t, from.Do(func() (err error) {
-		sender, err = (&net.Dialer{}).DialContext(t.Context(), "udp4", receiver.LocalAddr().String())
-		return err
-	}))
-	defer func() { _ = sender.Close() }()
+	receiver := to.ListenUDP(t, addr)
+	sender := from.DialUDP(t, receiver.LocalAddr().String())
 	start := time.Now()
 	go send(sender, start.Add(time.Second/2))
 	return receive(t, receiver, start)

@@ -6,7 +6,6 @@ package hostif_test
 import (
 	"errors"
 	"maps"
-	"net"
 	"os/exec"
 	"slices"
 	"strings"
@@ -27,7 +26,6 @@ func TestPrivilegedTraffic(t *testing.T) {
 	inPod, onHost := testutil.VethPair(t,
 		testutil.End{NetNS: pod, Name: "eth0", CIDRs: []string{"10.78.0.2/24"}},
 		testutil.End{NetNS: host, Name: "veth0", CIDRs: []string{"10.78.0.1/24"}})
-	pod.Run(t, "ip", "neigh", "replace", "10.78.0.1", "lladdr", onHost.HardwareAddr.String(), "dev", "eth0")
 	h, err := hostif.NewHandle(host.NetNS)
 	must.OK(t, err)
 	defer h.Close()
@@ -35,19 +33,12 @@ func TestPrivilegedTraffic(t *testing.T) {
 	packets := uint64(0)
 	before, err := h.Traffic()
 	must.OK(t, err)
-	must.OK(t, pod.Do(func() error {
-		conn, err := (&net.Dialer{}).DialContext(t.Context(), "udp4", "10.78.0.1:9")
-		if err != nil {
-			return err
+	conn := pod.DialUDP(t, "10.78.0.1:9")
+	for range 1000 {
+		if _, err := conn.Write(make([]byte, payload)); err == nil { // nobody listens, which is told instead
+			packets++
 		}
-		defer func() { _ = conn.Close() }()
-		for range 1000 {
-			if _, err := conn.Write(make([]byte, payload)); err == nil { // nobody listens, which is told instead
-				packets++
-			}
-		}
-		return nil
-	}))
+	}
 	after, err := h.Traffic()
 	must.OK(t, err)
 	least := packets * (payload + 8 + 20 + 14)
@@ -126,14 +117,7 @@ func TestPrivilegedLosses(t *testing.T) {
 		t.Errorf("Losses before any packet = %v, %v", got, err)
 	}
 	for _, port := range []string{"8", "9", "10"} {
-		must.OK(t, own.Do(func() error {
-			conn, err := (&net.Dialer{}).DialContext(t.Context(), "udp", "127.0.0.1:"+port)
-			if err == nil {
-				_, _ = conn.Write(make([]byte, 10)) // what is dropped is an error to the sender
-				err = conn.Close()
-			}
-			return err
-		}))
+		_, _ = own.DialUDP(t, "127.0.0.1:"+port).Write(make([]byte, 10)) // what is dropped is an error to the sender
 	}
 	got, err := hostif.Losses(ns, h)
 	if err != nil || len(got) != 2 {

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -533,12 +532,7 @@ func TestPrivilegedLightPacketsDoNotWaitForWhatAShareOwes(t *testing.T) {
 	d.Run(t, "ping", "-c1", "-W2", "10.9.0.2") // neighbours know each other
 	// It pays for a packet in three seconds.
 	d.build(t, dividedTree(500), testutil.Program{FD: -1})
-	var from net.PacketConn
-	must.OK(t, d.peer.Do(func() (err error) {
-		from, err = net.ListenPacket("udp", "10.9.0.2:9")
-		return err
-	}))
-	defer func() { must.OK(t, from.Close()) }()
+	from := d.peer.ListenUDP(t, "10.9.0.2:9")
 	next := func(within time.Duration) int {
 		must.OK(t, from.SetReadDeadline(time.Now().Add(within)))
 		n, _, err := from.ReadFrom(make([]byte, 2000))

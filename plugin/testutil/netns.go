@@ -12,6 +12,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -21,6 +23,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/rtnl"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // netnsDir is where ip(8) looks for names.
@@ -41,17 +44,11 @@ func NewNetNS(tb testing.TB) *NetNS {
 	tb.Helper()
 	RequireRoot(tb)
 	scratch, err := rtnl.NewScratchNetNS()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	name := "pwtest-" + rand.Text()[:12]
 	path := filepath.Join(netnsDir, name)
-	if err := os.MkdirAll(netnsDir, 0o755); err != nil {
-		tb.Fatal(err)
-	}
-	if err := os.WriteFile(path, nil, 0o444); err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, os.MkdirAll(netnsDir, 0o755))
+	must.OK(tb, os.WriteFile(path, nil, 0o444))
 	tb.Cleanup(func() {
 		_ = unix.Unmount(path, unix.MNT_DETACH)
 		if err := os.Remove(path); err != nil {
@@ -62,18 +59,12 @@ func NewNetNS(tb testing.TB) *NetNS {
 	if err := unix.Mount(src, path, "none", unix.MS_BIND, ""); err != nil {
 		tb.Fatalf("mount netns on %s: %v", path, err)
 	}
-	if err := scratch.Close(); err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, scratch.Close())
 	ns, err := rtnl.OpenNetNS(path)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	tb.Cleanup(func() { _ = ns.Close() })
 	h, err := hostif.NewHandle(ns)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	tb.Cleanup(h.Close)
 	n := &NetNS{NetNS: ns, Name: name, Handle: h}
 	n.Up(tb, "lo")
@@ -84,9 +75,7 @@ func NewNetNS(tb testing.TB) *NetNS {
 func (n *NetNS) Interface(tb testing.TB, name string) hostif.Interface {
 	tb.Helper()
 	i, err := n.Handle.InterfaceByName(name)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	return i
 }
 
@@ -105,9 +94,7 @@ func (n *NetNS) AddAddr(tb testing.TB, name, cidr string) {
 	tb.Helper()
 	i := n.Interface(tb, name)
 	ip, ipnet, err := net.ParseCIDR(cidr)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	addr := &netlink.Addr{IPNet: &net.IPNet{IP: ip, Mask: ipnet.Mask}}
 	if ip.To4() == nil {
 		addr.Flags = unix.IFA_F_NODAD
@@ -133,9 +120,7 @@ func (n *NetNS) operState(tb testing.TB, name string) (state netlink.LinkOperSta
 func (n *NetNS) netlink(tb testing.TB, f func(*netlink.Handle) error) {
 	tb.Helper()
 	h, err := netlink.NewHandleAt(netns.NsHandle(n.FD()))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	defer h.Close()
 	if err := f(h); err != nil {
 		tb.Fatalf("in netns %s: %v", n.Name, err)
@@ -179,7 +164,7 @@ const carrierDeadline = 30 * time.Second
 // their addresses, and a queue length of 1000 packets as the kernel gives it.
 // It returns when the kernel has seen both ends' carrier: that happens in the
 // background, and until then an end that was up first has no queue and drops
-// what is sent.
+// what is sent. The ends know each other as neighbours.
 func VethPair(tb testing.TB, a, b End) (hostif.Interface, hostif.Interface) {
 	tb.Helper()
 	attrs := netlink.NewLinkAttrs()
@@ -199,7 +184,55 @@ func VethPair(tb testing.TB, a, b End) (hostif.Interface, hostif.Interface) {
 			return e.NetNS.operState(tb, e.Name) == netlink.OperUp
 		})
 	}
+	introduce(tb, a, b)
 	return a.NetNS.Interface(tb, a.Name), b.NetNS.Interface(tb, b.Name)
+}
+
+// introduce tells two ends the link layer addresses of each other's addresses: what drops
+// packets must not drop the question for them, too.
+func introduce(tb testing.TB, a, b End) {
+	tb.Helper()
+	for _, way := range [][2]End{{a, b}, {b, a}} {
+		at, of := way[0], way[1]
+		for _, c := range of.CIDRs {
+			ip, _, err := net.ParseCIDR(c)
+			must.OK(tb, err)
+			at.NetNS.netlink(tb, func(h *netlink.Handle) error {
+				return h.NeighSet(&netlink.Neigh{
+					LinkIndex: at.NetNS.Interface(tb, at.Name).Index, State: netlink.NUD_PERMANENT,
+					IP: ip, HardwareAddr: of.NetNS.Interface(tb, of.Name).HardwareAddr,
+				})
+			})
+		}
+	}
+}
+
+// roomy makes sockets that hold all of a flood, whenever it is read.
+var roomy = net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
+	return errors.Join(c.Control(func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<20)
+	}), err)
+}}
+
+// ListenUDP makes a socket at an address of the namespace, on any port if it names none,
+// until the test ends. It holds 16 MB that nobody has read yet.
+func (n *NetNS) ListenUDP(tb testing.TB, addr string) (c net.PacketConn) {
+	tb.Helper()
+	if !strings.Contains(addr, ":") {
+		addr += ":0"
+	}
+	must.OK(tb, n.Do(func() (err error) { c, err = roomy.ListenPacket(tb.Context(), "udp4", addr); return err }))
+	tb.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// DialUDP makes a socket in the namespace that sends to an address and port, until the test
+// ends.
+func (n *NetNS) DialUDP(tb testing.TB, addr string) (c net.Conn) {
+	tb.Helper()
+	must.OK(tb, n.Do(func() (err error) { c, err = (&net.Dialer{}).DialContext(tb.Context(), "udp4", addr); return err }))
+	tb.Cleanup(func() { _ = c.Close() })
+	return c
 }
 
 // BPFFS mounts a BPF file system of the test's own and returns its path.
@@ -234,9 +267,7 @@ func NetkitPair(tb testing.TB, pod, host End, l3 bool) (podIf, hostIf hostif.Int
 	peer.Name, peer.Namespace = pod.Name, netlink.NsFd(pod.NetNS.FD())
 	pair.SetPeerAttrs(&peer)
 	h, err := netlink.NewHandleAt(netns.NsHandle(host.NetNS.FD()))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	defer h.Close()
 	if err := h.LinkAdd(pair); errors.Is(err, unix.EOPNOTSUPP) {
 		SkipFeature(tb, "netkit")
@@ -248,6 +279,9 @@ func NetkitPair(tb testing.TB, pod, host End, l3 bool) (podIf, hostIf hostif.Int
 			e.NetNS.AddAddr(tb, e.Name, c)
 		}
 		e.NetNS.Up(tb, e.Name)
+	}
+	if !l3 {
+		introduce(tb, pod, host)
 	}
 	return pod.NetNS.Interface(tb, pod.Name), host.NetNS.Interface(tb, host.Name)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 
 	"github.com/podweir/podweir/plugin/queue"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // RequireRoot skips the test without root. It fails a test that is not called
@@ -157,9 +158,7 @@ func load(tb testing.TB, name string, ins asm.Instructions) Program {
 	}
 	tb.Cleanup(func() { _ = p.Close() })
 	info, err := p.Info()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	id, _ := info.ID()
 	return Program{FD: p.FD(), ID: uint32(id)}
 }

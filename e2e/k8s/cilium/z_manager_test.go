@@ -15,6 +15,7 @@ import (
 	"github.com/podweir/podweir/e2e/k8s/cilium"
 	"github.com/podweir/podweir/e2e/k8s/cluster"
 	"github.com/podweir/podweir/e2e/k8s/workload"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // TestPrivilegedManager turns Cilium's bandwidth manager on and off under a pod with
@@ -72,9 +73,7 @@ func (p policed) leftToCilium(t *testing.T) {
 	})
 	p.holds(t, "with Cilium's manager")
 	report, err := suite.Doctor(t.Context(), node)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, c := range report.Findings() {
 		t.Log(c)
 	}
@@ -83,9 +82,7 @@ func (p policed) leftToCilium(t *testing.T) {
 	}
 	for _, peer := range []*workload.Pod{p.far, p.near} {
 		r, err := workload.Load{Pod: p.shaped, Peer: peer}.For(t.Context(), 4*time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, d := range r.Directions(20_000_000, 10_000_000) {
 			t.Logf("limited by Cilium's manager, peer on %s: %s", peer.Node.Name, d)
 		}

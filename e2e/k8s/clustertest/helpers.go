@@ -11,15 +11,14 @@ import (
 
 	"github.com/podweir/podweir/e2e/k8s/cluster"
 	"github.com/podweir/podweir/e2e/k8s/workload"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // Kubectl runs kubectl and returns what it wrote.
 func Kubectl(t *testing.T, c *cluster.Cluster, args ...string) string {
 	t.Helper()
 	out, err := c.Kubectl(t.Context(), "", args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return strings.TrimSpace(out)
 }
 
@@ -46,18 +45,14 @@ func Create(t *testing.T, c *cluster.Cluster, manifests ...map[string]any) {
 			t.Error(err)
 		}
 	})
-	if err := workload.Create(t.Context(), c, manifests...); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, workload.Create(t.Context(), c, manifests...))
 }
 
 // Ready waits for a pod that was created.
 func Ready(t *testing.T, c *cluster.Cluster, name string) *workload.Pod {
 	t.Helper()
 	p, err := workload.Ready(t.Context(), c, name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return p
 }
 
@@ -65,9 +60,7 @@ func Ready(t *testing.T, c *cluster.Cluster, name string) *workload.Pod {
 // its values, and waits for the agents.
 func Install(t *testing.T, c *cluster.Cluster, chart, values string, set ...string) {
 	t.Helper()
-	if err := c.UpgradeWith(t.Context(), chart, values, set...); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.UpgradeWith(t.Context(), chart, values, set...))
 	err := c.Rollout(t.Context())
 	if err == nil {
 		return
@@ -82,9 +75,7 @@ func Install(t *testing.T, c *cluster.Cluster, chart, values string, set ...stri
 // Uninstall returns when the agents are gone. It may be a test's cleanup.
 func Uninstall(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
-	if err := c.Uninstall(context.WithoutCancel(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.Uninstall(context.WithoutCancel(t.Context())))
 }
 
 // Green fails the test if the doctor of a node's agent finds anything.

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/e2e/k8s/cluster"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 var keepFiles = flag.String("files", "", "directory for the cluster's logs; a temporary one, which is removed if all goes well, if empty")
@@ -96,9 +97,7 @@ func (s *Suite) with(err error) error {
 func (s *Suite) Need(t *testing.T) {
 	t.Helper()
 	// The cluster outlives the test.
-	if err := s.start(context.WithoutCancel(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.start(context.WithoutCancel(t.Context())))
 }
 
 func (s *Suite) start(ctx context.Context) error {

@@ -6,7 +6,6 @@ package reconcile_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -172,31 +171,11 @@ func TestPrivilegedMTUChangesAreNoFight(t *testing.T) {
 	}
 }
 
-// listen opens a socket on the node's end.
-func (p *pod) listen(t *testing.T) net.PacketConn {
-	t.Helper()
-	var to net.PacketConn
-	must.OK(t, p.node.Do(func() (err error) {
-		to, err = (&net.ListenConfig{}).ListenPacket(t.Context(), "udp4", p.gateway+":0")
-		return err
-	}))
-	return to
-}
-
 // passes says whether a datagram of the pod arrives at the node.
 func (p *pod) passes(t *testing.T, size int) bool {
 	t.Helper()
-	to := p.listen(t)
-	defer func() { _ = to.Close() }()
-	if err := p.ns.Do(func() error {
-		conn, err := (&net.Dialer{}).DialContext(t.Context(), "udp4", to.LocalAddr().String())
-		if err != nil {
-			return err
-		}
-		defer func() { _ = conn.Close() }()
-		_, err = conn.Write(make([]byte, size))
-		return err
-	}); err != nil {
+	to := p.node.ListenUDP(t, p.gateway)
+	if _, err := p.ns.DialUDP(t, to.LocalAddr().String()).Write(make([]byte, size)); err != nil {
 		return false
 	}
 	_ = to.SetReadDeadline(time.Now().Add(time.Second))
@@ -545,16 +524,8 @@ func (p *pod) flood(t *testing.T, from, to *testutil.NetNS, addr string) (stop f
 // can, until stop.
 func (p *pod) flow(t *testing.T, from, to *testutil.NetNS, addr string, bitsPerSecond int) (stop func()) {
 	t.Helper()
-	var sink net.PacketConn
-	must.OK(t, to.Do(func() (err error) {
-		sink, err = (&net.ListenConfig{}).ListenPacket(t.Context(), "udp4", addr+":0")
-		return err
-	}))
-	var conn net.Conn
-	must.OK(t, from.Do(func() (err error) {
-		conn, err = (&net.Dialer{}).DialContext(t.Context(), "udp4", sink.LocalAddr().String())
-		return err
-	}))
+	sink := to.ListenUDP(t, addr)
+	conn := from.DialUDP(t, sink.LocalAddr().String())
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() {

@@ -166,8 +166,6 @@ func (n *node) newPod(t *testing.T) *pod {
 	p.dev, p.host = testutil.VethPair(t,
 		testutil.End{NetNS: p.ns, Name: "eth0", CIDRs: []string{p.addr + "/24"}},
 		testutil.End{NetNS: n.NetNS, Name: fmt.Sprintf("veth%d", n.pods), CIDRs: []string{p.gateway + "/24"}})
-	p.ns.Run(t, "ip", "neigh", "replace", p.gateway, "lladdr", p.host.HardwareAddr.String(), "dev", "eth0")
-	n.Run(t, "ip", "neigh", "replace", p.addr, "lladdr", p.dev.HardwareAddr.String(), "dev", p.host.Name)
 	p.api = apitest.Pod{
 		Namespace: "default", Name: fmt.Sprintf("pod-%d", n.pods), UID: fmt.Sprintf("uid-%d", n.pods), Node: "n1",
 		PodIP: p.addr, Fat: 30000,

@@ -5,7 +5,6 @@ package reconcile_test
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -88,21 +87,11 @@ func TestPrivilegedPodThatRanBefore(t *testing.T) {
 // send sends small packets out of the pod.
 func (p *pod) send(t *testing.T, packets int) {
 	t.Helper()
-	to := p.listen(t)
-	defer func() { _ = to.Close() }()
-	must.OK(t, p.ns.Do(func() error {
-		conn, err := (&net.Dialer{}).DialContext(t.Context(), "udp4", to.LocalAddr().String())
-		if err != nil {
-			return err
-		}
-		defer func() { _ = conn.Close() }()
-		for range packets {
-			if _, err := conn.Write(make([]byte, 100)); err != nil {
-				return err
-			}
-		}
-		return nil
-	}))
+	conn := p.ns.DialUDP(t, p.node.ListenUDP(t, p.gateway).LocalAddr().String())
+	for range packets {
+		_, err := conn.Write(make([]byte, 100))
+		must.OK(t, err)
+	}
 }
 
 func TestPrivilegedAnnotationChangedLive(t *testing.T) {

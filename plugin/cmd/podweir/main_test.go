@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -30,6 +29,7 @@ import (
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 var _ = mark.EveryTest(mark.NightlyKernels, "hardly anything in the package depends on the kernel")
@@ -47,20 +47,16 @@ func newCLI(t *testing.T) *cli {
 		pins: filepath.Join(testutil.BPFFS(t), "podweir"), run: t.TempDir(),
 	}
 	makePins(t, c.pins)
-	pod, host := testutil.VethPair(t,
+	testutil.VethPair(t,
 		testutil.End{NetNS: c.pod, Name: "eth0", CIDRs: []string{"10.78.0.2/24"}},
 		testutil.End{NetNS: c.node, Name: "veth1", CIDRs: []string{"10.78.0.1/24"}})
-	c.pod.Run(t, "ip", "neigh", "replace", "10.78.0.1", "lladdr", host.HardwareAddr.String(), "dev", "eth0")
-	c.node.Run(t, "ip", "neigh", "replace", "10.78.0.2", "lladdr", pod.HardwareAddr.String(), "dev", "veth1")
 	return c
 }
 
 // makePins makes the directory of the pins, for commands that name one.
 func makePins(t *testing.T, dir string) {
 	t.Helper()
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(dir, 0o700))
 }
 
 func (c *cli) do(t *testing.T, args ...string) (stdout string, err error) {
@@ -175,9 +171,7 @@ func TestPrivilegedAttachStatusDetach(t *testing.T) {
 func classifier(t *testing.T) (program, kind, where string) {
 	t.Helper()
 	f, err := queue.Probe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if f.Prio {
 		return "pw_class", "", "on pod side\n"
 	}
@@ -189,22 +183,8 @@ func TestPrivilegedSetDoesNotDetach(t *testing.T) {
 	c := newCLI(t)
 	c.must(t, append(c.netns(), "attach", "--egress", "10k", "--ingress", "10M")...)
 	before := c.programs(t)
-	var sock net.PacketConn
-	if err := c.node.Do(func() (err error) {
-		sock, err = (&net.ListenConfig{}).ListenPacket(t.Context(), "udp4", "10.78.0.1:0")
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = sock.Close() }()
-	var conn net.Conn
-	if err := c.pod.Do(func() (err error) {
-		conn, err = (&net.Dialer{}).DialContext(t.Context(), "udp4", sock.LocalAddr().String())
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close() }()
+	sock := c.node.ListenUDP(t, "10.78.0.1")
+	conn := c.pod.DialUDP(t, sock.LocalAddr().String())
 	// The bucket lets eight go, and once more after set: tbf_change() fills it. All
 	// others fit into what shall wait; beyond that they would be lost by chance.
 	const packets = 24
@@ -230,9 +210,7 @@ func TestPrivilegedSetDoesNotDetach(t *testing.T) {
 	}
 	b := make([]byte, 2000)
 	for i := range packets {
-		if err := sock.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, sock.SetReadDeadline(time.Now().Add(5*time.Second)))
 		n, _, err := sock.ReadFrom(b)
 		if err != nil {
 			t.Fatalf("packet %d: %v", i, err)
@@ -308,9 +286,7 @@ func TestPrivilegedAttachErrors(t *testing.T) {
 	c.must(t, append(ns, "attach", "--egress", "2M", "--with", "egressQueue=tbf", "--with", "replaceQdisc=true")...)
 	id := attach.ID{Network: "cluster", ContainerID: "c1", IfName: "eth0"}
 	c.must(t, append(ns, "detach")...)
-	if err := c.node.Do(func() error { return ensureAs(t, c, id, "default/web") }); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.node.Do(func() error { return ensureAs(t, c, id, "default/web") }))
 	c.fails(t, []string{`network "cluster"`, "podweir set"}, append(ns, "attach", "--egress", "1M")...)
 	c.must(t, "set", "--container", "c", "--egress", "3M")
 	c.must(t, "detach", "--pod", "default/web")
@@ -450,9 +426,7 @@ func TestPrecedence(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "podweir.yaml")
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	version := func(args ...string) string {
 		t.Helper()
@@ -489,9 +463,7 @@ func TestPrecedence(t *testing.T) {
 // The reference page names every command and every flag.
 func TestReferenceNamesEveryFlag(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/reference/cli.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var missing []string
 	check := func(text string) {
 		if !bytes.Contains(page, []byte(text)) && !slices.Contains(missing, text) {

@@ -407,9 +407,7 @@ func lostNotices() []notice {
 			make: func(t *testing.T, n *noticed) {
 				t.Helper()
 				n.replaceRecord(t, "{")
-				if err := n.verb(t, "DEL"); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, n.verb(t, "DEL"))
 			},
 			truth: unlimited + ", " + unlimited, check: []string{"is not attached"}, status: []string{"No pod of this node"},
 			dry: nothing, repair: nothing, after: unlimited + ", " + unlimited, then: []string{"No pod of this node"},

@@ -10,7 +10,6 @@ import (
 	"flag"
 	"fmt"
 	"maps"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -97,19 +96,8 @@ func (n *noticed) flood(t *testing.T, toPod bool, packetBytes int) string {
 	if toPod {
 		receiver, sender, addr = n.pod, n.node, "10.78.0.2"
 	}
-	var to net.PacketConn
-	must.OK(t, receiver.Do(func() (err error) {
-		to, err = (&net.ListenConfig{}).ListenPacket(t.Context(), "udp4", addr+":0")
-		return err
-	}))
-	defer func() { _ = to.Close() }()
-	room(t, to)
-	var from net.Conn
-	must.OK(t, sender.Do(func() (err error) {
-		from, err = (&net.Dialer{}).DialContext(t.Context(), "udp4", to.LocalAddr().String())
-		return err
-	}))
-	defer func() { _ = from.Close() }()
+	to := receiver.ListenUDP(t, addr)
+	from := sender.DialUDP(t, to.LocalAddr().String())
 	got := make(chan int)
 	const window, quiet, all = 150 * time.Millisecond, 250 * time.Millisecond, 200_000
 	start := time.Now()
@@ -144,18 +132,6 @@ func (n *noticed) flood(t *testing.T, toPod bool, packetBytes int) string {
 	default:
 		return unlimited
 	}
-}
-
-// room lets a socket hold all of a flood, whenever it is read.
-func room(t *testing.T, c net.PacketConn) {
-	t.Helper()
-	raw, err := c.(*net.UDPConn).SyscallConn()
-	if err == nil {
-		err = errors.Join(raw.Control(func(fd uintptr) {
-			err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 4<<20)
-		}), err)
-	}
-	must.OK(t, err)
 }
 
 // both says what becomes of floods, egress first.

@@ -5,7 +5,6 @@ package main
 
 import (
 	"bytes"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -163,12 +162,7 @@ func TestGCSaysThatItSeesNothing(t *testing.T) {
 // sendUDP sends packets of a size out of the pod, as fast as they go.
 func (c *cli) sendUDP(t *testing.T, packets, size int) {
 	t.Helper()
-	var conn net.Conn
-	must.OK(t, c.pod.Do(func() (err error) {
-		conn, err = (&net.Dialer{}).DialContext(t.Context(), "udp", "10.78.0.1:9")
-		return err
-	}))
-	defer func() { _ = conn.Close() }()
+	conn := c.pod.DialUDP(t, "10.78.0.1:9")
 	for range packets {
 		_, _ = conn.Write(make([]byte, size)) // nobody listens: the next write may say so
 	}

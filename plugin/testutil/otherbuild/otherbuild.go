@@ -18,6 +18,7 @@ import (
 	"github.com/podweir/podweir/plugin/queue"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // Put replaces the programs of podweir's on the devices of namespaces, and on the
@@ -51,27 +52,19 @@ func slot(tb testing.TB, node, dir string, d terms.Direction) image.Carrier {
 func load(tb testing.TB, node, name string, carrier image.Carrier) *bpfcall.Program {
 	tb.Helper()
 	program, err := image.ProgramByName(name)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	fds := make(map[string]int)
 	for _, name := range program.MapNames() {
 		m, err := ebpf.LoadPinnedMap(filepath.Join(node, name), nil)
-		if err != nil {
-			tb.Fatal(err)
-		}
+		must.OK(tb, err)
 		tb.Cleanup(func() { _ = m.Close() })
 		fds[name] = m.FD()
 	}
 	instructions, err := program.Link(fds, carrier)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	nothing := []byte{0xbf, 0x11, 0, 0, 0, 0, 0, 0} // r1 = r1
 	other, err := bpfcall.LoadProgram(name, image.License, append(nothing, instructions...))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	tb.Cleanup(func() { _ = other.Close() })
 	return other
 }
@@ -81,22 +74,16 @@ func load(tb testing.TB, node, name string, carrier image.Carrier) *bpfcall.Prog
 func replaceFilters(tb testing.TB, node string, ns *testutil.NetNS) {
 	tb.Helper()
 	devices, err := ns.Handle.Interfaces()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	other := func(f *queue.Filter) queue.Classifier {
 		return queue.Classifier{ProgramFD: load(tb, node, f.Name, image.ByClassID).FD(), Name: f.Name, Slot: uint16(f.ClassID)}
 	}
 	for i := range devices {
 		index := devices[i].Index
 		d, err := queue.Observe(ns.Handle, index)
-		if err != nil {
-			tb.Fatal(err)
-		}
+		must.OK(tb, err)
 		if f := d.Classifier; f != nil && datapath.Ours(f.ProgramID, f.Name, f.Tag) {
-			if err := queue.ReplaceClassifier(ns.Handle, index, d.Tree.Filter, other(d.Classifier)); err != nil {
-				tb.Fatal(err)
-			}
+			must.OK(tb, queue.ReplaceClassifier(ns.Handle, index, d.Tree.Filter, other(d.Classifier)))
 		}
 		for j := range d.HookFilters {
 			f := &d.HookFilters[j]
@@ -118,30 +105,20 @@ func replaceLink(tb testing.TB, node, pin string, slot image.Carrier) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	defer func() { _ = l.Close() }()
 	id, err := l.ProgramID()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	was, err := bpfcall.ProgramByID(id)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	defer func() { _ = was.Close() }()
 	is, err := was.Info()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	for _, carrier := range []image.Carrier{image.ByHostEgress, image.ByHostIngress, slot} {
 		if !datapath.Current(is.Name, is.Tag, carrier) {
 			continue
 		}
-		if err := l.Update(load(tb, node, is.Name, carrier)); err != nil {
-			tb.Fatal(err)
-		}
+		must.OK(tb, l.Update(load(tb, node, is.Name, carrier)))
 		return
 	}
 }
