@@ -94,6 +94,8 @@ type joined struct {
 	shares map[string]*engine.Share
 	// outside are the directions that are in a group and have no share.
 	outside map[string]*engine.Undivided
+	// failed says that it could not be looked at.
+	failed bool
 }
 
 // ticks is nil while there is nothing to divide: an agent without groups does not wake up.
@@ -139,10 +141,10 @@ func (r *running) look() {
 
 // again says that an attachment that has no share may have one by now: its record is there before
 // its queue is, and what keeps it without a share may go. A look takes a millisecond, so it comes
-// less and less often, and each four minutes in the end.
+// less and less often, and each four minutes in the end, also where a pod is gone and its record is not.
 func (j *joined) again() bool {
 	const latest = 256
-	return len(j.outside) > 0 && (j.looks&(j.looks-1) == 0 || j.looks%latest == 0)
+	return (j.failed || len(j.outside) > 0) && (j.looks&(j.looks-1) == 0 || j.looks%latest == 0)
 }
 
 // lost says that a queue cannot be looked at any more.
@@ -187,11 +189,12 @@ func (r *running) join(id attach.ID, mark uint64, looks int) {
 			r.log.Debug("queue joined its group", "id", name, "namespace", s.Namespace, "limit", s.Group.String(), "share", s.Now.BitRate().String())
 		}
 	}
-	r.known[id] = now
 	if err != nil {
-		r.log.Debug("attachment looked at again", "id", id.String(), "error", err)
+		r.log.Debug("attachment not looked at", "id", id.String(), "error", err)
 		r.leave(id, now)
+		now = &joined{mark: mark, looks: looks, failed: true}
 	}
+	r.known[id] = now
 }
 
 // joinOutside has what an attachment sends without a share taken off what the others have.

@@ -114,6 +114,25 @@ func TestQueueOutsideJoinsAgain(t *testing.T) {
 	}
 }
 
+// An attachment that cannot be looked at, as that of a pod that is gone, is looked at less and less often.
+func TestLooksAtWhatFailedBecomeRare(t *testing.T) {
+	failed, joined := &joined{failed: true}, &joined{}
+	var at []int
+	for range 1000 {
+		failed.looks++
+		joined.looks++
+		if failed.again() {
+			at = append(at, failed.looks)
+		}
+		if joined.again() {
+			t.Errorf("an attachment without any limit of a group is looked at again after %d s", joined.looks)
+		}
+	}
+	if diff := cmp.Diff([]int{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 768}, at); diff != "" {
+		t.Errorf("looked at after these seconds (-want +got):\n%s", diff)
+	}
+}
+
 type failing struct{}
 
 func (failing) Look(time.Duration, bool) (sent, waiting units.Bytes, err error) {
