@@ -57,7 +57,7 @@ const (
 	drainingPart = 3
 	// headroomPart of what comes to a member is added, so that it can send more.
 	headroomPart = 4
-	// halving is the time after which the rate of a member that stopped counts half as much. Until then
+	// halving is the time after which the rate of a member that sends less counts half as much. Until then
 	// a part of its share is unused.
 	halving = 10 * time.Millisecond
 	// averaged is the time constant of a member's average. Bursts and pauses of at most briefly are brief: two ticks and a
@@ -192,9 +192,12 @@ func (g *Group) enter(passed time.Duration) {
 		came -= min(came, m.waitedBefore)
 		m.sentBefore, m.waitedBefore = m.sent, m.waiting
 		sent += bytes
-		// The highest rate of late, and less with each tick: a member that pauses for a tick is
-		// not parked at once, and one that stops is soon.
+		// The highest rate of late, and less with each tick. A member that sent nothing for a whole tick has stopped, and
+		// what it had changes once, not tick by tick.
 		m.recent = max(rateOf(came, passed), m.recent>>halved)
+		if came == 0 && m.waiting == 0 {
+			m.recent = 0
+		}
 		m.single = came <= frame
 		if !m.Outside {
 			m.recent = min(m.recent, g.limit)

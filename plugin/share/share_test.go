@@ -543,6 +543,35 @@ func TestOwnLimitIsReached(t *testing.T) {
 	}
 }
 
+// Who sends nothing for a tick has stopped: its share falls once, and another one's rises once.
+func TestWhoStopsTakesTwoChanges(t *testing.T) {
+	t.Parallel()
+	g := share.New(limit)
+	m, other := &share.Member{}, &share.Member{Most: limit.ByteRate()}
+	g.Join(m)
+	g.Join(other)
+	var sent [2]units.Bytes
+	changes := 0
+	for n := range 60 {
+		if sends := n < 30; sends {
+			sent[0] += m.Share.Bytes(tick)
+		}
+		waiting := long
+		if n >= 30 {
+			waiting = 0
+		}
+		sent[1] += other.Share.Bytes(tick)
+		m.Saw(sent[0], waiting)
+		other.Saw(sent[1], long)
+		if changed := g.Divide(time.Duration(n) * tick); n >= 30 {
+			changes += len(changed)
+		}
+	}
+	if changes != 2 || m.Share > 2*g.Parked() {
+		t.Errorf("%d changes, and share %v, when one of two stopped; want two, and the parked share", changes, m.Share)
+	}
+}
+
 func FuzzDivide(f *testing.F) {
 	f.Add(uint64(200_000_000), []byte{0, 1, 2, 3, 4, 5, 250, 251})
 	f.Add(uint64(1), []byte{255, 255, 0, 0})

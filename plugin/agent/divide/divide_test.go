@@ -197,7 +197,7 @@ func TestLoopBoundsItsChanges(t *testing.T) {
 		t.Errorf("%d changes in the first tick, want 60, which are 3,000 in a second", changes())
 	}
 	ticks(l, 1, 2)                // 180 changes, and the first tick of its own begins the ledger
-	if large.share != 7_812_500 { // a quarter of what it had, and a quarter more
+	if large.share != 1_250_000 { // it sent nothing
 		t.Errorf("the share that becomes smaller is %v, want it changed before those that grow", large.share)
 	}
 	if ticks(l, 3, 2); changes() > 300 {
