@@ -75,8 +75,10 @@ const endless = units.ByteRate(math.MaxInt64)
 type Group struct {
 	limit   units.ByteRate
 	members []*Member
-	begun   bool
-	last    time.Duration
+	// awake are the members that do not rest.
+	awake []*Member
+	begun bool
+	last  time.Duration
 	// balance is what may be sent beyond the limit, in bytes; less than 0 if too much was.
 	balance int64
 }
@@ -115,7 +117,10 @@ func New(limit units.BitRate) *Group {
 
 // SetLimit changes the group's limit from the next tick on. What is in the ledger stays, as
 // far as the new limit allows it.
-func (g *Group) SetLimit(limit units.BitRate) { g.limit = max(limit, units.MinRate).ByteRate() }
+func (g *Group) SetLimit(limit units.BitRate) {
+	g.limit = max(limit, units.MinRate).ByteRate()
+	g.wakeAll()
+}
 
 // Join adds a member. A member without a share gets the parked share. Any other keeps its share
 // until the next tick, but no more than its own limit, which may be lower by now.
@@ -125,11 +130,36 @@ func (g *Group) Join(m *Member) {
 		m.Share = g.Parked()
 	}
 	m.Share = m.atMost(m.Share)
+	g.wakeAll()
 }
 
 // Leave removes a member. What it had the others have from the next tick on.
 func (g *Group) Leave(m *Member) {
 	g.members = slices.DeleteFunc(g.members, func(other *Member) bool { return other == m })
+	g.wakeAll()
+}
+
+// wakeAll ends the rest of all members: the parked share is another one.
+func (g *Group) wakeAll() { g.awake = append(g.awake[:0], g.members...) }
+
+// Rest leaves a member that sends nothing out of the ticks, and says whether it did: its share must be about the parked one. Its
+// rest ends with [Group.Wake], with another limit, and when a member joins or leaves.
+func (g *Group) Rest(m *Member) bool {
+	parked := g.Parked()
+	about := m.Share <= 2*parked && m.atMost(parked) <= m.Share+m.Share/tooLittlePart
+	if m.waiting > 0 || m.sent != m.sentBefore || m.recent > 0 || !about && !m.Outside {
+		return false
+	}
+	m.average, m.brief, m.phase = 0, false, -longestTick // nobody counts how long it pauses
+	g.awake = slices.DeleteFunc(g.awake, func(other *Member) bool { return other == m })
+	return true
+}
+
+// Wake ends a member's rest: it saw something since.
+func (g *Group) Wake(m *Member) {
+	if !slices.Contains(g.awake, m) {
+		g.awake = append(g.awake, m)
+	}
 }
 
 // Parked is the share of a member that sends nothing.
@@ -170,7 +200,7 @@ func (m *Member) atMost(rate units.ByteRate) units.ByteRate {
 func (g *Group) Divide(now time.Duration) []*Member {
 	passed := min(now-g.last, longestTick)
 	if !g.begun || passed <= 0 {
-		for _, m := range g.members {
+		for _, m := range g.awake {
 			m.sentBefore, m.waitedBefore = m.sent, m.waiting
 		}
 		g.begun, g.last = true, now
@@ -186,7 +216,7 @@ func (g *Group) Divide(now time.Duration) []*Member {
 func (g *Group) enter(passed time.Duration) {
 	var sent units.Bytes
 	halved := max((passed+halving/2)/halving, 1)
-	for _, m := range g.members {
+	for _, m := range g.awake {
 		bytes := m.sent - m.sentBefore
 		came := bytes + m.waiting
 		came -= min(came, m.waitedBefore)
@@ -255,6 +285,7 @@ func (m *Member) want() {
 func Would(limit units.BitRate, members []*Member, sends func(i int) units.ByteRate) {
 	g := New(limit)
 	g.members = members
+	g.wakeAll()
 	for i, m := range members {
 		m.recent = sends(i)
 		m.want()
@@ -267,7 +298,7 @@ func Would(limit units.BitRate, members []*Member, sends func(i int) units.ByteR
 // take, but never less than what is parked.
 func (g *Group) budget() units.ByteRate {
 	budget := max(int64(g.limit)+g.balance*int64(time.Second/settling), int64(g.limit)/leastBudgetPart)
-	for _, m := range g.members {
+	for _, m := range g.awake {
 		if m.Outside {
 			budget -= int64(m.recent)
 		}
@@ -280,7 +311,7 @@ func (g *Group) budget() units.ByteRate {
 // part. What no member wants stays with those that have it: a member that pauses can go on with it.
 func (g *Group) divide(left units.ByteRate) {
 	count := units.ByteRate(0)
-	for _, m := range g.members {
+	for _, m := range g.awake {
 		if m.settled = m.Outside; !m.Outside {
 			count++
 		}
@@ -288,7 +319,7 @@ func (g *Group) divide(left units.ByteRate) {
 	for more := true; more && count > 0; {
 		more = false
 		equal := left / count
-		for _, m := range g.members {
+		for _, m := range g.awake {
 			if !m.settled && m.demand <= equal {
 				m.settled, more = true, true
 				left -= m.demand
@@ -296,7 +327,7 @@ func (g *Group) divide(left units.ByteRate) {
 			}
 		}
 	}
-	for _, m := range g.members {
+	for _, m := range g.awake {
 		switch {
 		case !m.settled:
 			m.demand = left / count
@@ -312,7 +343,7 @@ func (g *Group) divide(left units.ByteRate) {
 func (g *Group) changed() []*Member {
 	var changed []*Member
 	parked := g.Parked()
-	for _, m := range g.members {
+	for _, m := range g.awake {
 		want := m.atMost(max(m.demand, parked))
 		// A share at the member's own limit is set exactly in the end: no later change would add the rest.
 		// A share is not changed for a member that has enough, and at most a parked share too much. What waits leaves

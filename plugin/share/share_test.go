@@ -5,6 +5,7 @@ package share_test
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -543,6 +544,104 @@ func TestOwnLimitIsReached(t *testing.T) {
 	}
 }
 
+// A member that rests is left out of the ticks. What the others have is the same as if it were not.
+func TestRest(t *testing.T) {
+	t.Parallel()
+	const last = 5 * time.Second
+	loads := func() []load {
+		return []load{
+			bulk(0, time.Hour), bursts(60*time.Millisecond, 400*time.Millisecond, 1), bursts(15*time.Millisecond, 45*time.Millisecond, 2),
+			bulk(time.Second, 2*time.Second), bulk(4*time.Second, time.Hour), steady(0),
+		}
+	}
+	var shares [2][]units.ByteRate
+	rested := 0
+	for i, rests := range []bool{false, true} {
+		g := share.New(limit)
+		queues := make([]*queue, len(loads()))
+		resting, still, sent := make([]bool, len(queues)), make([]int, len(queues)), make([]float64, len(queues))
+		for q, load := range loads() {
+			queues[q] = &queue{Member: &share.Member{}, offered: load}
+			g.Join(queues[q].Member)
+		}
+		for n := range int(last / step) {
+			if n%perTick == 0 {
+				for at, q := range queues {
+					if still[at]++; q.sent != sent[at] || q.waiting > 0 {
+						g.Wake(q.Member)
+						resting[at], still[at] = false, 0
+					}
+					if sent[at] = q.sent; resting[at] {
+						rested++
+						continue
+					}
+					q.Saw(units.Bytes(q.sent), units.Bytes(q.waiting))
+					resting[at] = rests && still[at] >= 10 && g.Rest(q.Member)
+				}
+				g.Divide(time.Hour + time.Duration(n)*step)
+				for _, q := range queues {
+					shares[i] = append(shares[i], q.Share)
+				}
+			}
+			for _, q := range queues {
+				q.step(time.Duration(n) * step)
+			}
+		}
+	}
+	if !slices.Equal(shares[0], shares[1]) {
+		t.Error("other shares with members that rest")
+	}
+	if least := int(last/tick) * 2; rested < least {
+		t.Errorf("members rested for %d ticks, want at least %d: one never sends, and others seldom do", rested, least)
+	}
+}
+
+// Nobody rests who sent just now, in whose queue packets wait, or who has more or less than the parked share.
+func TestWhoDoesNotRest(t *testing.T) {
+	t.Parallel()
+	g := share.New(limit)
+	m, other := &share.Member{}, &share.Member{}
+	g.Join(m)
+	g.Join(other)
+	at := time.Duration(0)
+	saw := func(sent, waiting units.Bytes) {
+		m.Saw(sent, waiting)
+		other.Saw(0, long)
+		at += tick
+		g.Divide(at)
+		m.Saw(sent, waiting)
+	}
+	saw(0, 0)
+	if saw(0, 0); !g.Rest(m) {
+		t.Error("a member that never sent does not rest")
+	}
+	g.Wake(m)
+	if saw(5000, 0); g.Rest(m) {
+		t.Error("a member rests that sent in the last tick")
+	}
+	if saw(5000, 3000); g.Rest(m) {
+		t.Error("a member rests in whose queue packets wait")
+	}
+	if m.Saw(6000, 0); g.Rest(m) {
+		t.Error("a member rests that sends")
+	}
+	saw(8000, 0)
+	if saw(8000, 0); !g.Rest(m) {
+		t.Errorf("a member with the share %v does not rest after a tick without a packet", m.Share)
+	}
+	g.SetLimit(4 * limit) // the parked share is four times as large
+	if g.Rest(m) {
+		t.Error("a member rests that is to have more")
+	}
+	if saw(8000, 0); m.Share != g.Parked() {
+		t.Errorf("share %v of a member that rested before, want the parked one, %v", m.Share, g.Parked())
+	}
+	g.SetLimit(limit)
+	if g.Rest(m) {
+		t.Error("a member rests that has four times the parked share")
+	}
+}
+
 // Who sends nothing for a tick has stopped: its share falls once, and another one's rises once.
 func TestWhoStopsTakesTwoChanges(t *testing.T) {
 	t.Parallel()
@@ -597,6 +696,11 @@ func FuzzDivide(f *testing.F) {
 					sent[i] = units.Bytes(look) << (at % 60)
 				}
 				m.Saw(sent[i], units.Bytes(look&1)*units.Bytes(look)*1000)
+				if look == 0 {
+					g.Rest(m)
+				} else {
+					g.Wake(m)
+				}
 			}
 			now += time.Duration(looks[at%len(looks)]) * time.Millisecond / 5
 			g.Divide(now)

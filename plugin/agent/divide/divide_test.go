@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/agent/divide"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/units"
@@ -26,6 +27,7 @@ type queue struct {
 	looks   int
 	fails   error
 	last    time.Duration
+	counter engine.Counts
 }
 
 func (q *queue) Look(now time.Duration, ask bool) (sent, waiting units.Bytes, err error) {
@@ -41,12 +43,14 @@ func (q *queue) Look(now time.Duration, ask bool) (sent, waiting units.Bytes, er
 	return q.sent, waiting, q.fails
 }
 
-func (q *queue) Still(now time.Duration) bool {
-	if q.busy || q.fails != nil {
-		return false
-	}
-	q.last = now
-	return true
+func (q *queue) Still() bool                { return !q.busy }
+func (q *queue) Counts() *engine.Counts     { return &q.counter }
+func (q *queue) Rested(until time.Duration) { q.last = until }
+
+// begin has something come to a queue that may rest.
+func (q *queue) begin() {
+	q.busy = true
+	q.counter[image.Light].Bytes++
 }
 
 func (q *queue) Unsure() bool { return q.busy }
@@ -83,7 +87,7 @@ func TestLoopDividesAmongWhoSends(t *testing.T) {
 	if busy.share != 25_000_000 || idle.share != 1_250_000 {
 		t.Errorf("shares %v and %v, want all for who sends and the parked share for the other", busy.share, idle.share)
 	}
-	idle.busy = true
+	idle.begin()
 	ticks(l, 20, 20)
 	if got := busy.share; got < 12_000_000 || got > 13_200_000 {
 		t.Errorf("share %v of one of two that send, want half of the limit", got)
@@ -235,31 +239,71 @@ func TestKernelIsAskedInTurns(t *testing.T) {
 }
 
 // A queue through which nothing goes costs no looks, and what begins then is seen at the next tick.
-func TestStillQueuesAreNotLookedAt(t *testing.T) {
+func TestQueuesRest(t *testing.T) {
 	idle, busy := &queue{share: 1000}, &queue{share: 1000, busy: true}
 	l := group(idle, busy)
-	if ticks(l, 0, 160); idle.looks > 1 || busy.looks != 160 {
-		t.Errorf("%d and %d looks in 160 ticks at queues that are idle and busy, want 1 at most, and 160", idle.looks, busy.looks)
+	if ticks(l, 0, 160); idle.looks > 11 || busy.looks != 160 {
+		t.Errorf("%d and %d looks in 160 ticks at queues that are idle and busy, want 11 at most, and 160", idle.looks, busy.looks)
 	}
 	idle.changed, idle.share = true, 77
-	if ticks(l, 160, 101); idle.changed || idle.share != 1_250_000 {
-		t.Errorf("share %v of an idle queue that another process changed two seconds ago, want the parked share", idle.share)
+	if ticks(l, 160, 51); idle.changed || idle.share != 1_250_000 {
+		t.Errorf("share %v of an idle queue that another process changed a second ago, want the parked share", idle.share)
 	}
-	idle.busy = true
+	ticks(l, 211, 50)
+	if sent := l.Sent(); sent["0"].In != 260*divide.Tick {
+		t.Errorf("sent %v, want what a queue that rests sent in the time of all ticks", sent)
+	}
+	idle.begin()
+	before := idle.sent
 	if ticks(l, 261, 2); idle.share < 12_000_000 {
 		t.Errorf("share %v two ticks after it began, want half of the limit", idle.share)
+	}
+	if most := before + units.ByteRate(1_250_000).Bytes(divide.Tick) + idle.share.Bytes(divide.Tick); idle.sent > most {
+		t.Errorf("%v sent two ticks after it began, want at most %v: it rested until then", idle.sent, most)
 	}
 	if next := l.Next(); next != divide.Tick {
 		t.Errorf("the next tick in %v, want in %v while a queue is busy", next, divide.Tick)
 	}
 	idle.busy, busy.busy = false, false
-	ticks(l, 263, 110)
+	if ticks(l, 263, 50); l.Next() != divide.Tick {
+		t.Errorf("the next tick in %v, want in %v until all are idle for a second", l.Next(), divide.Tick)
+	}
+	ticks(l, 313, 60)
 	if l.Next() != 2*divide.Tick {
 		t.Errorf("the next tick in %v, want half of the ticks when all are idle", l.Next())
 	}
-	busy.busy = true
+	busy.begin()
 	if ticks(l, 383, 1); l.Next() != divide.Tick || busy.share < 24_000_000 {
 		t.Errorf("the next tick in %v, share %v, want both at once as one begins", l.Next(), busy.share)
+	}
+}
+
+// Who joins or leaves changes the parked share, also of queues that rest.
+func TestParkedShareOfQueuesThatRest(t *testing.T) {
+	idle := []*queue{{share: 1000}, {share: 1000}, {share: 1000}}
+	l := group(idle...)
+	ticks(l, 0, 30)
+	more := &queue{share: 1000}
+	l.Join("n/ingress", 200_000_000, "more", more, 1000, 25_000_000)
+	if ticks(l, 30, 2); more.share != 625_000 {
+		t.Errorf("share %v of one of four idle queues, want the parked one, 625 kB/s", more.share)
+	}
+	looks := idle[0].looks
+	ticks(l, 32, 30)
+	l.Leave("more")
+	l.Leave("2")
+	if ticks(l, 62, 2); idle[0].share != 1_250_000 {
+		t.Errorf("share %v of one of two idle queues, want the parked one, 1,250 kB/s", idle[0].share)
+	}
+	if idle[0].looks > looks+15 {
+		t.Errorf("%d looks in 32 ticks, want few", idle[0].looks-looks)
+	}
+	// Then one of them cannot be looked at any more.
+	ticks(l, 64, 30)
+	idle[1].fails = errors.New("no such device")
+	idle[1].begin()
+	if ticks(l, 94, 2); idle[0].share != 2_500_000 {
+		t.Errorf("share %v of the one that is left, want the parked one, 2,500 kB/s", idle[0].share)
 	}
 }
 
