@@ -100,7 +100,7 @@ func (k *kernel) hostEnd(i *attach.Interface) (*hostif.Interface, error) {
 func (k *kernel) movedTo(i *attach.Interface) (string, error) {
 	for _, path := range rtnl.NetNSPaths() {
 		var st unix.Stat_t
-		if unix.Stat(path, &st) != nil || st.Ino != i.NetNSInode {
+		if unix.Stat(rtnl.Seen(path), &st) != nil || st.Ino != i.NetNSInode {
 			continue
 		}
 		found := false

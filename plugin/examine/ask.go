@@ -25,6 +25,7 @@ import (
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/netconf"
+	"github.com/podweir/podweir/plugin/rtnl"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/terms"
 )
@@ -288,7 +289,7 @@ func (a *Asked) Add(rep *status.Report) error {
 	}
 	for _, s := range doctor.Unheard(a.root, a.found, a.asking, a.agent, known(rep)) {
 		// A pod that ended meanwhile, or that has just started, is none that was passed over.
-		if _, err := os.Stat(s.NetNS); s.NetNS != "" && errors.Is(err, fs.ErrNotExist) || time.Since(s.Made).Abs() < status.Young {
+		if _, err := os.Stat(rtnl.Seen(s.NetNS)); s.NetNS != "" && errors.Is(err, fs.ErrNotExist) || time.Since(s.Made).Abs() < status.Young {
 			continue
 		}
 		one := status.RuntimePod{Pod: s.String(), NetNSPath: s.NetNS, Devices: s.Devices, Asks: s.Asks}

@@ -15,6 +15,8 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -49,7 +51,7 @@ type NetNS struct {
 // something that is not a network namespace: the mount is gone and its file
 // stayed behind.
 func OpenNetNS(path string) (*NetNS, error) {
-	fd, err := open(path, unix.O_RDONLY)
+	fd, err := open(Seen(path), unix.O_RDONLY)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("netns %s: %w", path, ErrNoNetNS)
 	}
@@ -221,6 +223,30 @@ func onOwnThread(f func(t *thread) error) error {
 	return err
 }
 
+// ownProc has the processes of this process' PID namespace, nodeProc the directory of the node's, nil for ownProc.
+const ownProc = "/proc"
+
+var nodeProc atomic.Pointer[string]
+
+// ProcessesBelow says that the node's root directory is at root. A container has other processes at /proc, under the
+// numbers by which a runtime such as cri-dockerd names the network namespaces of pods.
+func ProcessesBelow(root string) {
+	dir := filepath.Join("/", root, ownProc)
+	if _, err := os.Lstat(filepath.Join(dir, "self")); err != nil {
+		dir = ownProc
+	}
+	nodeProc.Store(&dir)
+}
+
+// Seen is where this process sees a path to a network namespace as the node has it.
+func Seen(path string) string {
+	below, ok := strings.CutPrefix(path, ownProc+"/")
+	if dir := nodeProc.Load(); ok && dir != nil {
+		return filepath.Join(*dir, below)
+	}
+	return path
+}
+
 // netnsPlaces are where network namespaces can be found: those with a name, and those
 // of processes.
 var netnsPlaces = []string{"/run/netns/*", "/run/docker/netns/*", "/proc/[0-9]*/ns/net"}
@@ -232,7 +258,8 @@ func NetNSPaths() []string {
 	seen := make(map[identity]bool)
 	var all []string
 	for _, pattern := range netnsPlaces {
-		paths, _ := filepath.Glob(pattern) // the patterns are good
+		at := Seen(pattern)
+		paths, _ := filepath.Glob(at) // the patterns are good
 		slices.Sort(paths)
 		for _, path := range paths {
 			var st unix.Stat_t
@@ -240,7 +267,7 @@ func NetNSPaths() []string {
 				continue // a process that has ended, or known already
 			}
 			seen[identity{st.Dev, st.Ino}] = true
-			all = append(all, path)
+			all = append(all, strings.TrimPrefix(path, strings.TrimSuffix(at, pattern)))
 		}
 	}
 	return all

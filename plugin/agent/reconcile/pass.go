@@ -16,6 +16,7 @@ import (
 	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/rtnl"
 )
 
 // pass asks for a look at every pod that the API server has named, and at every
@@ -99,7 +100,7 @@ func (r *Reconciler) unclaimed(node *engine.Node, pods map[string]bool, wanted m
 // isNetNS says whether the namespace at a path is the one with this inode.
 func isNetNS(path string, inode uint64) bool {
 	var st syscall.Stat_t
-	return syscall.Stat(path, &st) == nil && st.Ino == inode
+	return syscall.Stat(rtnl.Seen(path), &st) == nil && st.Ino == inode
 }
 
 // unclaimed keeps an attachment as it was made: it is of a pod that the API

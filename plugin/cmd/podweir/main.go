@@ -24,6 +24,7 @@ import (
 	"github.com/podweir/podweir/plugin/cmd/settings"
 	"github.com/podweir/podweir/plugin/cmd/show"
 	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/rtnl"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/version"
 )
@@ -110,6 +111,7 @@ func newRoot() *cobra.Command {
 			if err := settings.Read(cmd); err != nil {
 				return err
 			}
+			rtnl.ProcessesBelow(o.v.GetString("root")) // the environment has it for commands without the flag
 			if err := checkDir("run", o.v.GetString("run"), "podweir's directory below /run"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}

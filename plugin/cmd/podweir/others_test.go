@@ -17,10 +17,12 @@ import (
 	"time"
 
 	"github.com/spf13/viper"
+	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/plugin/agent/cri/critest"
 	"github.com/podweir/podweir/plugin/agent/kube/apitest"
 	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/rtnl"
 	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/must"
@@ -105,6 +107,29 @@ func TestPrivilegedStatusWhereTheRuntimeTellsLess(t *testing.T) {
 	must.OK(t, away.Close())
 	if out, _ = c.do(t, "status", "--root", n.root); !strings.Contains(oneLine(out), "Pods that ask for a limit and have none may be missing here: the container runtime does not run") {
 		t.Errorf("the runtime does not answer, and status does not say so:\n%s", out)
+	}
+}
+
+// A runtime may name a pod's network namespace by a process, as cri-dockerd does. A container with the node's root
+// directory has other processes at /proc.
+func TestPrivilegedNetNSOfAProcessOfTheNode(t *testing.T) {
+	n, root := starting(newCLI(t), nil), t.TempDir()
+	t.Cleanup(func() { rtnl.ProcessesBelow("/") })
+	n.path = "/proc/7777777/ns/net"
+	there := filepath.Join(root, n.path)
+	must.OK(t, os.MkdirAll(filepath.Dir(there), 0o755))
+	must.OK(t, os.WriteFile(there, nil, 0o600))
+	must.OK(t, os.Symlink("7777777", filepath.Join(root, "proc/self")))
+	must.OK(t, unix.Mount(n.pod.Path(), there, "", unix.MS_BIND, ""))
+	t.Cleanup(func() { must.OK(t, unix.Unmount(there, unix.MNT_DETACH)) })
+	rtnl.ProcessesBelow(root) // podweir-cni sees the node's own
+	must.OK(t, n.verb(t, "ADD"))
+	t.Setenv("PODWEIR_ROOT", root)
+	for _, args := range [][]string{{"status"}, {"repair"}, {"gc"}, {"set", "--container", "c1", "--egress", "1M"}, {"status"}} {
+		rtnl.ProcessesBelow("/")
+		if out, err := n.do(t, args...); err != nil || strings.Contains(out, "left ") || args[0] == "status" && !strings.Contains(out, "The only pod with a limit is limited as it should be.") {
+			t.Errorf("podweir %v: %v\n%s", args, err, out)
+		}
 	}
 }
 
