@@ -97,7 +97,7 @@ func Add(ctx context.Context, a *Adding) Added {
 		default:
 			log.Error("pod starts unshaped", "error", out.Err, "onError", conf.OnError.String())
 		}
-		f := &mailbox.Failure{ID: out.ID, Pod: a.Pod, Time: time.Now().UTC(), Error: out.Err.Error()}
+		f := &mailbox.Failure{ID: out.ID, Pod: a.Pod, Time: time.Now().UTC(), Error: out.Err.Error(), NetNSPath: a.NetNSPath}
 		if out.Failed == nil {
 			f.Reason = mailbox.ReasonInvalid
 		}

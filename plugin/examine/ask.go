@@ -267,7 +267,9 @@ func (a *Asked) Found() *detect.Node { return a.found }
 // Add adds to a report the devices of pods that podweir has no limit on, the pods that ask
 // for a limit and have none, by the judgement of PW605, and where the node loses packets.
 func (a *Asked) Add(rep *status.Report) error {
-	rep.Unasked = a.unasked
+	if a.unasked != "" {
+		rep.Unasked = append(rep.Unasked, "pods that ask for a limit and have none: "+a.unasked)
+	}
 	var paths []string
 	pods := make([]status.RuntimePod, 0, len(a.asking)+len(rep.Attachments))
 	for i := range a.asking {

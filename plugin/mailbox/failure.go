@@ -4,6 +4,7 @@
 package mailbox
 
 import (
+	"errors"
 	"log/slog"
 	"net/url"
 	"os"
@@ -23,6 +24,19 @@ type Failure struct {
 	Error string    `json:"error"`
 	// Reason is [ReasonInvalid] if nothing but what is requested is wrong, else "".
 	Reason string `json:"reason,omitempty"`
+	// NetNSPath is where the pod's network namespace was, "" if that is not known.
+	NetNSPath string `json:"netns,omitempty"`
+}
+
+// Ended says that the pod of a failure has ended: its network namespace was in a directory that is there, and is not in
+// it any more.
+func (f *Failure) Ended() bool {
+	if f.NetNSPath == "" || strings.HasPrefix(f.NetNSPath, "/proc/") { // numbers of processes are used again
+		return false
+	}
+	_, err := os.Lstat(f.NetNSPath)
+	dir, dirErr := os.ReadDir(filepath.Dir(f.NetNSPath))
+	return errors.Is(err, os.ErrNotExist) && dirErr == nil && len(dir) > 0
 }
 
 // failurePath leaves out the network: its name may change.
@@ -37,6 +51,8 @@ func (d Dir) RecordFailure(log *slog.Logger, f *Failure) {
 	path := d.failurePath(f.ID)
 	if err := Write(path, f); err != nil {
 		log.Error("failure record not written", "path", path, "error", err)
+		// Where there is no room for what went wrong the name alone says that something did.
+		_ = os.WriteFile(path, nil, 0o644) //nolint:gosec // everybody may read it
 	}
 }
 

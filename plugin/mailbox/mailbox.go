@@ -12,10 +12,24 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Dir is the directory.
 type Dir string
+
+// Unwritable says why nothing can be left in the directory, nil if something can, or nobody needed it yet.
+func (d Dir) Unwritable() error {
+	err := unix.Faccessat(unix.AT_FDCWD, string(d), unix.W_OK, unix.AT_EACCESS)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("%s cannot be written: %w", d, err)
+	}
+	return nil
+}
 
 // readJSON reads what [Write] left, nothing if there is no such file.
 func readJSON[T any](path string) ([]T, error) {

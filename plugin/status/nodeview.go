@@ -119,7 +119,11 @@ func cureOf(reason string) string {
 // name is the name of an attachment, which may be known only from its record.
 func (r *Report) name(pod string, id attach.ID) string {
 	for i := range r.Attachments {
-		if pod == "" && r.Attachments[i].ID == id {
+		at := r.Attachments[i].ID
+		if id.Network == "" { // a record of which the name alone is left
+			at.Network = ""
+		}
+		if pod == "" && at == id {
 			return r.Attachments[i].Name()
 		}
 	}

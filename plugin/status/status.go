@@ -49,9 +49,9 @@ type Report struct {
 	Groups []mailbox.Group `json:"groups,omitempty"`
 	// Unread says what is not known because a file in podweir's directory under /run is damaged.
 	Unread []string `json:"unread,omitempty"`
-	// Unasked is why the container runtime did not tell of its pods: some that ask for a limit and have
-	// none may be missing.
-	Unasked string `json:"unasked,omitempty"`
+	// Unasked are which pods without their limit may be missing, and why: the container runtime did not
+	// tell of its pods, or podweir-cni could not leave word.
+	Unasked []string `json:"unasked,omitempty"`
 	// Losses are places of the node where packets are lost by others than podweir.
 	Losses []terms.Loss `json:"losses,omitempty"`
 }
@@ -206,6 +206,10 @@ func (r *Report) addRecords(paths engine.Paths) error {
 	var err error
 	if r.Failures, err = paths.Mail().Failures(); err != nil {
 		return fmt.Errorf("read failure records: %w", err)
+	}
+	r.Failures = slices.DeleteFunc(r.Failures, func(f mailbox.Failure) bool { return f.Ended() })
+	if err := paths.Mail().Unwritable(); err != nil {
+		r.Unasked = append(r.Unasked, "pods that podweir-cni could not limit since: "+err.Error())
 	}
 	unshaped, err := paths.Mail().Unshaped()
 	if err != nil {

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,6 +50,7 @@ func newGC(o *options) *cobra.Command {
 					all = errors.Join(all, fmt.Errorf("%v: %w", id, err))
 				}
 			}
+			all = errors.Join(all, removeFailures(cmd.ErrOrStderr(), node, dry))
 			all = errors.Join(all, removeLost(cmd.Context(), cmd.ErrOrStderr(), node, dry))
 			return errors.Join(all, collectSlots(cmd.ErrOrStderr(), node, dry), removeLayouts(cmd.ErrOrStderr(), node, dry))
 		},
@@ -96,6 +98,22 @@ func removeGone(cmd *cobra.Command, node *engine.Node, id attach.ID, dry bool) e
 		fmt.Fprintf(cmd.ErrOrStderr(), "left %v: %s\n", id, why)
 	}
 	return nil
+}
+
+// removeFailures removes, or shows, what was recorded of pods that could not be limited and have ended.
+func removeFailures(w io.Writer, node *engine.Node, dry bool) error {
+	failures, err := node.Paths.Mail().Failures()
+	for i := range failures {
+		f := &failures[i]
+		if !f.Ended() {
+			continue
+		}
+		if !dry {
+			node.Paths.Mail().ClearFailure(f.ID)
+		}
+		fmt.Fprintf(w, "%s the record of why %s had no limit\n", removed(dry), cmp.Or(f.Pod, f.ID.String()))
+	}
+	return err
 }
 
 // removeLost takes off, or shows, what has no record.

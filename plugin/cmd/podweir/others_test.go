@@ -94,7 +94,7 @@ func TestPrivilegedStatusWhereTheRuntimeTellsLess(t *testing.T) {
 			t.Errorf("status has no %q: %v\n%s", part, err, out)
 		}
 	}
-	if strings.Contains(out, "may be missing") {
+	if strings.Contains(out, "There may be missing here") {
 		t.Errorf("the runtime answered, and status doubts it:\n%s", out)
 	}
 	if out, _ = c.do(t, "status", "--root", n.root, "--cri-socket", "/nowhere.sock"); !strings.Contains(oneLine(out), "no program listens on its CRI socket /nowhere.sock") {
@@ -105,7 +105,7 @@ func TestPrivilegedStatusWhereTheRuntimeTellsLess(t *testing.T) {
 	must.OK(t, err)
 	away.SetUnlinkOnClose(false)
 	must.OK(t, away.Close())
-	if out, _ = c.do(t, "status", "--root", n.root); !strings.Contains(oneLine(out), "Pods that ask for a limit and have none may be missing here: the container runtime does not run") {
+	if out, _ = c.do(t, "status", "--root", n.root); !strings.Contains(oneLine(out), "There may be missing here: pods that ask for a limit and have none: the container runtime does not run") {
 		t.Errorf("the runtime does not answer, and status does not say so:\n%s", out)
 	}
 }
@@ -130,6 +130,40 @@ func TestPrivilegedNetNSOfAProcessOfTheNode(t *testing.T) {
 		if out, err := n.do(t, args...); err != nil || strings.Contains(out, "left ") || args[0] == "status" && !strings.Contains(out, "The only pod with a limit is limited as it should be.") {
 			t.Errorf("podweir %v: %v\n%s", args, err, out)
 		}
+	}
+}
+
+// A pod that could not be limited is told although its record finds no room, and until its network namespace is gone:
+// its DEL may never come.
+func TestPrivilegedStatusOfFailures(t *testing.T) {
+	n := starting(newCLI(t), map[string]any{"onError": "open", "egressRate": "fast"})
+	must.OK(t, os.MkdirAll(n.run, 0o755))
+	must.OK(t, unix.Mount("tmpfs", n.run, "tmpfs", 0, "size=8k"))
+	t.Cleanup(func() { must.OK(t, unix.Unmount(n.run, unix.MNT_DETACH)) })
+	must.OK(t, os.MkdirAll(filepath.Join(n.run, "failures"), 0o755))
+	_ = os.WriteFile(filepath.Join(n.run, "fill"), make([]byte, 64<<10), 0o600)
+	must.OK(t, n.verb(t, "ADD"))
+	if out, err := n.do(t, "status"); err == nil || !strings.Contains(oneLine(out), "NOT LIMITED default/web cause it had no limit, and the record of why is damaged") {
+		t.Errorf("status without room for a record: %v\n%s", err, out)
+	}
+	must.OK(t, unix.Mount("", n.run, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+	if out, _ := n.do(t, "status"); !strings.Contains(oneLine(out), "There may be missing here: pods that podweir-cni could not limit since: "+n.run+" cannot be written: read-only file system") {
+		t.Errorf("status of a directory that nobody can write:\n%s", out)
+	}
+	must.OK(t, unix.Mount("", n.run, "", unix.MS_REMOUNT, ""))
+	must.OK(t, os.Remove(filepath.Join(n.run, "fill")))
+	n.path = filepath.Join(t.TempDir(), "gone")
+	must.OK(t, os.WriteFile(n.path+"-not", nil, 0o600))
+	must.OK(t, n.verb(t, "ADD"))
+	if kept, _ := filepath.Glob(filepath.Join(n.run, "failures/*")); len(kept) != 1 {
+		t.Errorf("kept: %v", kept)
+	}
+	if out, err := n.do(t, "status", "--broken"); err != nil || strings.Contains(out, "NOT LIMITED") {
+		t.Errorf("status of a pod that ended: %v\n%s", err, out)
+	}
+	n.must(t, "gc")
+	if left, _ := filepath.Glob(filepath.Join(n.run, "failures/*")); len(left) > 0 {
+		t.Errorf("left: %v", left)
 	}
 }
 

@@ -88,8 +88,8 @@ func (n *Status) Summary(where string, onlyBroken bool) string {
 	for _, what := range n.Unread {
 		b.WriteString(Paragraph("", strings.ToUpper(what[:1])+what[1:]+". Remove that file: an agent writes it again.", 0))
 	}
-	if n.Unasked != "" {
-		b.WriteString(Paragraph("", "Pods that ask for a limit and have none may be missing here: "+n.Unasked+".", 0))
+	for _, what := range n.Unasked {
+		b.WriteString(Paragraph("", "There may be missing here: "+what+".", 0))
 	}
 	b.WriteString(n.Less())
 	if onlyBroken {

@@ -503,7 +503,7 @@ func TestTopOnANarrowScreen(t *testing.T) {
 	top.Observe([]view.PodRate{broken, carried("default/half", 100e6, 49.96e6, 20)}, now)
 	for width, parts := range map[int][]string{
 		72: {"every 2s", "[█████░░░░░]", "NOT LIMITED"}, 64: {"defaul…differs", "[█████░░░░░]", "NOT LIMITED", "DROPS/s"},
-		63: {"NOT LIMITED", "SHARE DROPS"}, 40: {"NOT LIMITED", "problems: 1", "  50M  50 %    20", "SHARE DROPS", " offers  48.5M  97 %", "defa…ffers"},
+		63: {"NOT LIMITED", "SHARE DROPS"}, 40: {"NOT LIMITED", "problems: 1", "  50M  50 %    20", "SHARE DROPS", "  tcp 10.0.0.1:4242\n  > 10.0.0.9:443    offers  48.5M  97 %", "defa…ffers"},
 	} {
 		screen := strings.Join(top.Screen(width, 24), "\n")
 		for _, part := range parts {
@@ -516,6 +516,18 @@ func TestTopOnANarrowScreen(t *testing.T) {
 				t.Errorf("a line of %d columns on %d: %q", utf8.RuneCountInString(l), width, l)
 			}
 		}
+	}
+}
+
+// Both ends of a flow of IPv6 can be read.
+func TestTopFlowsOfIPv6(t *testing.T) {
+	top := view.Top{Interval: time.Second, Flows: true}
+	r := carried("default/half", 100e6, 50e6, 0)
+	const from, to = "[2600:1f14:aaaa:bbbb:cccc:dddd:eeee:2]:54321", "[2600:1f14:aaaa:bbbb:cccc::1]:9999"
+	r.HeavyFlows[0].Source, r.HeavyFlows[0].Dest = netip.MustParseAddrPort(from), netip.MustParseAddrPort(to)
+	top.Observe([]view.PodRate{r}, now)
+	if got, want := strings.Join(top.Screen(80, 24), "\n"), "  tcp "+from+"\n  > "+to; !strings.Contains(got, want) {
+		t.Errorf("the table has no %q:\n%s", want, got)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Top is the live table of what pods carry, by their shares of their limits: it takes rates
@@ -218,7 +219,11 @@ func (t *Top) flowRows(r *PodRate, c columns) []string {
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(r.FlowBitsPerSecond[b], r.FlowBitsPerSecond[a]) })
 	for _, i := range order[:min(len(order), maxFlows)] {
 		rate := r.FlowBitsPerSecond[i]
-		rows = append(rows, fmt.Sprintf("  %s offers %6s  %.0f %%", Pad(r.HeavyFlows[i].Name(), c.flow), Short(rate), 100*r.Part(rate)))
+		name := r.HeavyFlows[i].Name()
+		if from, to, two := strings.Cut(name, " > "); two && utf8.RuneCountInString(name) > c.flow { // of IPv6
+			rows, name = append(rows, "  "+from), "> "+to
+		}
+		rows = append(rows, fmt.Sprintf("  %s offers %6s  %.0f %%", Pad(name, c.flow), Short(rate), 100*r.Part(rate)))
 		for _, end := range Ends(&r.HeavyFlows[i], r.Pod) {
 			rows = append(rows, "    "+end)
 		}

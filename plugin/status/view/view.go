@@ -36,8 +36,8 @@ type Status struct {
 	Losses []terms.Loss `json:"-"`
 	// Unread says what is not known because a file of podweir's is damaged.
 	Unread []string `json:"unread,omitempty"`
-	// Unasked is why the container runtime did not tell of its pods.
-	Unasked string `json:"unasked,omitempty"`
+	// Unasked are which pods without their limit may be missing, and why.
+	Unasked []string `json:"unasked,omitempty"`
 	// Losing says what was lost between two looks.
 	Losing []string `json:"-"`
 
