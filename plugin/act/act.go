@@ -100,6 +100,8 @@ func (i *Interface) Do(a attach.Action) error {
 		return i.Slab.GiveBackLeft(i.Pins, a.Direction, i.Record.Interface.HostIndex)
 	case attach.TearDown:
 		return i.TearDown(a.Direction)
+	case attach.LetGo:
+		return errors.Join(i.unlink(a.Direction), i.giveSlotBack(a.Direction))
 	default:
 		return fmt.Errorf("no such action: %v", a.Kind)
 	}

@@ -20,12 +20,7 @@ import (
 // for, so that no stamp is set that nothing obeys. Sides that are gone, with
 // their namespace or device, are skipped.
 func (i *Interface) TearDown(d terms.Direction) error {
-	var all error
-	for _, link := range []datapath.Link{datapath.ProgramLink, datapath.CeilingLink, datapath.GuardLink} {
-		if err := datapath.DetachTCX(i.Pins, d, link); err != nil {
-			all = errors.Join(all, err)
-		}
-	}
+	all := i.unlink(d)
 	for _, s := range []terms.Side{terms.SidePod, terms.SideHost, terms.SideIFB} {
 		// A device that goes while it is torn down takes all with it.
 		if err := i.tearDownSide(d, s); err != nil && !errors.Is(err, hostif.ErrNoDevice) && !errors.Is(err, unix.ENODEV) {
@@ -35,6 +30,18 @@ func (i *Interface) TearDown(d terms.Direction) error {
 	if all != nil {
 		return all // what is still attached still looks its slot up
 	}
+	return i.giveSlotBack(d)
+}
+
+// unlink removes the links of a direction's programs.
+func (i *Interface) unlink(d terms.Direction) (all error) {
+	for _, link := range []datapath.Link{datapath.ProgramLink, datapath.CeilingLink, datapath.GuardLink} {
+		all = errors.Join(all, datapath.DetachTCX(i.Pins, d, link))
+	}
+	return all
+}
+
+func (i *Interface) giveSlotBack(d terms.Direction) error {
 	if err := i.Slab.GiveBack(i.Pins, d, i.subnets(), i.Record.Interface.HostIndex); err != nil {
 		return err
 	}

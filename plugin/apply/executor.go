@@ -48,11 +48,16 @@ type Store interface {
 	// Records returns the records of an attachment; none is not an error. A
 	// record that cannot be read comes with its interface name and an error.
 	Records(id attach.ID) ([]*Record, error)
-	// Write pins a record, replacing the one that is there.
+	// Another returns the record of an interface's attachment, nil if none has it or it is than.
+	Another(than attach.ID, i *attach.Interface) (*Record, error)
+	// Write pins a record, replacing the one that is there. From then on its attachment has the
+	// interface, whoever had it.
 	Write(r *Record) error
-	// Remove removes the record and every pin of the interface, then the
-	// attachment's directory if nothing is left in it.
-	Remove(id attach.ID, podName string) error
+	// Hold notes for [Store.Another] that a record's attachment has the interface.
+	Hold(r *Record) error
+	// Remove removes the record and every pin of an interface of an attachment, or of all if i
+	// is nil.
+	Remove(id attach.ID, i *attach.Interface) error
 }
 
 // Kernel shows and changes one interface.
@@ -83,9 +88,6 @@ type Executor struct {
 	// Skipped is told of an interface that was named and is not shaped, although others of
 	// the attachment are. Nil does nothing.
 	Skipped func(name string, why error)
-	// Held returns an attachment, other than id, that shapes one of the interfaces. It is
-	// called if [Want.Free] is set.
-	Held func(id attach.ID, interfaces []attach.Interface) (holder attach.ID, held bool, err error)
 	// Now is the time, for how long something is degraded; nil means [time.Now].
 	Now func() time.Time
 	// Step is called with a name before every step that leaves something
@@ -140,17 +142,24 @@ type Want struct {
 	By By
 	// Told is [Record.Told], nil to keep that of the attachment.
 	Told *bool
-	// Free says that no other attachment may shape any of the interfaces: Ensure returns a
-	// [*HeldError] then, and changes nothing.
-	Free bool
+	// TakesOver says of another attachment that has one of the interfaces whether this one takes
+	// the interface over, as that of a container which is added to the network namespace of one
+	// that has ended. Otherwise Ensure returns a [*HeldError], and changes nothing. Nil says no.
+	TakesOver func(other attach.ID) bool
 	// Existing says that the attachment is to be changed, not made: Ensure returns
 	// [ErrNotAttached] if it is gone by the time it has the lock, after a DEL.
 	Existing bool
+
+	// former is the record of the attachment whose interface is taken over.
+	former *Record
 }
 
 // HeldError says that the attachment By shapes an interface already: two attachments would
-// replace each other's programs on the hooks.
+// replace each other's programs on the hooks. For the one that wants the interface it is [ErrGone].
 type HeldError struct{ By attach.ID }
+
+// Is says that it is [ErrGone].
+func (e *HeldError) Is(target error) bool { return target == ErrGone }
 
 func (e *HeldError) Error() string { return "an interface is shaped already, as " + e.By.String() }
 
@@ -199,10 +208,8 @@ func (e *Executor) Ensure(ctx context.Context, w *Want) ([]*attach.Desired, erro
 		return nil, fmt.Errorf("%v: %w", w.ID, ErrNotAttached)
 	}
 	found := e.search(w, priors)
-	if w.Free { // the steps below return the error if Held fails
-		if holder, held, _ := e.Held(w.ID, found.interfaces()); held {
-			return nil, &HeldError{holder}
-		}
+	if err := found.formers(); err != nil {
+		return nil, err
 	}
 	for _, r := range found.stale {
 		if err := e.remove(r); err != nil {
@@ -219,7 +226,7 @@ func (e *Executor) Ensure(ctx context.Context, w *Want) ([]*attach.Desired, erro
 		cfg, original := effective(w.Config.Of(len(found.found)), t.prior)
 		changed := *w
 		changed.Config = cfg
-		want, err := e.ensure(&changed, t.iface, t.prior, original)
+		want, err := e.takeOver(ctx, &changed, &t, original)
 		if err != nil { // it costs the others nothing
 			failed = errors.Join(failed, fmt.Errorf("shape %s (ifindex %d) in %s: %w", t.iface.PodName, t.iface.PodIndex, w.NetNSPath, err))
 		}
@@ -228,6 +235,34 @@ func (e *Executor) Ensure(ctx context.Context, w *Want) ([]*attach.Desired, erro
 		}
 	}
 	return all, failed
+}
+
+// takeOver is ensure for an interface that another attachment may have. That one loses it without
+// a moment in which the interface has no limit.
+func (e *Executor) takeOver(ctx context.Context, w *Want, t *target, original *shaping.Config) (*attach.Desired, error) {
+	if t.former == nil {
+		return e.ensure(w, t.iface, t.prior, original)
+	}
+	unlock, err := e.store.Lock(ctx, t.former.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if w.former, err = e.store.Another(w.ID, &t.iface); err != nil {
+		return nil, err
+	}
+	want, err := e.ensure(w, t.iface, t.prior, original)
+	if want == nil || w.former == nil {
+		return want, err
+	}
+	if err := e.remove(w.former); err != nil {
+		return want, err
+	}
+	priors, err := e.priors(w.ID)
+	if err != nil {
+		return want, err
+	}
+	return e.ensure(w, t.iface, priors[t.iface.PodName], original) // what hung on a link of the former's went with it
 }
 
 // priors returns the readable records of an attachment by interface. What
@@ -272,7 +307,7 @@ func (e *Executor) ensure(w *Want, iface attach.Interface, prior *Record, origin
 	}
 	if len(plan) == 0 && prior != nil && reflect.DeepEqual(prior.Config, rec.Config) &&
 		reflect.DeepEqual(prior.Asked, rec.Asked) {
-		return want, in.Unheld
+		return want, errors.Join(in.Unheld, e.store.Hold(rec)) // earlier releases did not note it
 	}
 	if e.Planned != nil {
 		e.Planned(iface, plan)
@@ -291,11 +326,25 @@ func (e *Executor) ensure(w *Want, iface attach.Interface, prior *Record, origin
 	if err := e.apply(rec, in); err != nil {
 		if prior == nil {
 			e.begin() // what takes it away has time, too
-			err = errors.Join(err, e.remove(rec))
+			err = errors.Join(err, e.rollBack(rec, w.former))
 		}
 		return nil, err
 	}
 	return want, in.Unheld
+}
+
+// rollBack takes away what was made of an attachment. If it took the interface over, the former
+// attachment gets it back: a limit of another container's is better than none.
+func (e *Executor) rollBack(rec, former *Record) error {
+	if former == nil {
+		return e.remove(rec)
+	}
+	if err := e.store.Write(former); err != nil {
+		return err
+	}
+	w := &Want{ID: former.ID, NetNSPath: former.Interface.NetNSPath, Config: &former.Config, Pod: former.Pod, ReplaceQdisc: former.ReplaceQdisc}
+	_, err := e.ensure(w, rec.Interface, former, former.Asked)
+	return errors.Join(err, e.remove(rec))
 }
 
 // declined is an error if something that was requested by name is not available.
@@ -316,7 +365,7 @@ func (e *Executor) unhide(prior *Record, obs *attach.Observed) error {
 	if prior == nil || !obs.Hides() {
 		return nil
 	}
-	return e.tearDown(prior, []terms.Direction{terms.Ingress})
+	return e.take(attach.TearDown, prior, terms.Ingress)
 }
 
 func (e *Executor) apply(rec *Record, in *attach.Inspection) error {
@@ -438,32 +487,35 @@ func (e *Executor) removeOne(ctx context.Context, id attach.ID) error {
 	if all != nil {
 		return all
 	}
-	return e.store.Remove(id, "")
+	return e.store.Remove(id, nil)
 }
 
+// remove removes what an attachment has. What is on an interface that another attachment has by
+// now is that one's.
 func (e *Executor) remove(r *Record) error {
-	var made []terms.Direction
-	for _, d := range terms.Directions {
-		if _, ok := r.Choices[d]; ok {
-			made = append(made, d)
-		}
-	}
-	if err := e.tearDown(r, made); err != nil {
+	other, err := e.store.Another(r.ID, &r.Interface)
+	if err != nil {
 		return err
 	}
-	e.step("unpin")
-	return e.store.Remove(r.ID, r.Interface.PodName)
-}
-
-// tearDown removes directions by the record that tells how they were made.
-func (e *Executor) tearDown(r *Record, directions []terms.Direction) error {
-	for _, d := range directions {
-		a := attach.Action{Kind: attach.TearDown, Direction: d, Reason: "removed"}
-		if err := e.doOn(r, a); err != nil {
+	kind := attach.TearDown
+	if other != nil {
+		kind = attach.LetGo
+	}
+	for _, d := range terms.Directions {
+		if _, made := r.Choices[d]; !made {
+			continue
+		}
+		if err := e.take(kind, r, d); err != nil {
 			return err
 		}
 	}
-	return nil
+	e.step("unpin")
+	return e.store.Remove(r.ID, &r.Interface)
+}
+
+// take takes a direction away, by the record that tells how it was made.
+func (e *Executor) take(kind attach.ActionKind, r *Record, d terms.Direction) error {
+	return e.doOn(r, attach.Action{Kind: kind, Direction: d, Reason: "removed"})
 }
 
 // doOn is do for a record that may not be the one that is wanted.

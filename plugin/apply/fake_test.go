@@ -147,6 +147,12 @@ func (w *world) Records(id attach.ID) ([]*apply.Record, error) {
 	return all, w.storeErr
 }
 
+// Another implements apply.Store. There is one attachment here.
+func (w *world) Another(attach.ID, *attach.Interface) (*apply.Record, error) { return nil, nil }
+
+// Hold implements apply.Store.
+func (w *world) Hold(*apply.Record) error { return nil }
+
 // Write implements apply.Store.
 func (w *world) Write(r *apply.Record) error {
 	b, err := r.Marshal()
@@ -165,11 +171,11 @@ func (w *world) Write(r *apply.Record) error {
 }
 
 // Remove implements apply.Store.
-func (w *world) Remove(id attach.ID, name string) error {
-	if name != "" {
-		delete(w.records[id], name)
+func (w *world) Remove(id attach.ID, i *attach.Interface) error {
+	if i != nil {
+		delete(w.records[id], i.PodName)
 	}
-	if name == "" || len(w.records[id]) == 0 {
+	if i == nil || len(w.records[id]) == 0 {
 		delete(w.records, id)
 	}
 	return nil
@@ -255,7 +261,7 @@ func (w *world) do(r *apply.Record, a attach.Action) error {
 		delete(w.dataplanes, a.Direction)
 	case attach.FreeSlot:
 		delete(w.former, a.Direction)
-	case attach.TearDown:
+	case attach.TearDown, attach.LetGo:
 	}
 	return nil
 }

@@ -115,9 +115,17 @@ func (e *Executor) reshape(ctx context.Context, id attach.ID,
 }
 
 // Refind returns the interface of a record as it is now. The error wraps
-// [ErrGone] if it is gone, or another one is in its place.
+// [ErrGone] if it is gone, another one is in its place, or another attachment has it.
 func (e *Executor) Refind(r *Record) (attach.Interface, error) {
-	return e.interfaces.Again(&r.Interface)
+	i, err := e.interfaces.Again(&r.Interface)
+	if err != nil {
+		return i, err
+	}
+	other, err := e.store.Another(r.ID, &i)
+	if other != nil {
+		err = fmt.Errorf("%s (ifindex %d) in %s: %w", i.PodName, i.PodIndex, i.NetNSPath, &HeldError{other.ID})
+	}
+	return i, err
 }
 
 // find returns the interface that had the name when it was attached or, if it is gone,
@@ -159,7 +167,7 @@ func (e *Executor) RemoveGone(ctx context.Context, id attach.ID) (bool, error) {
 	if all != nil {
 		return false, all
 	}
-	return true, e.store.Remove(id, "")
+	return true, e.store.Remove(id, nil)
 }
 
 func clone(c *shaping.Config) *shaping.Config {

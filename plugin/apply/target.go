@@ -26,8 +26,9 @@ var (
 // target is one interface to shape.
 type target struct {
 	iface attach.Interface
-	// prior is its record, nil if it has none.
-	prior *Record
+	// prior is its record, nil if it has none, former that of another attachment that it is taken
+	// over from.
+	prior, former *Record
 }
 
 // Targets returns the interfaces that an attachment has, or would get: see [Executor.Ensure].
@@ -59,6 +60,20 @@ type search struct {
 	skipped []skipped
 	// failed says what has no limit for it, nil if nothing has not.
 	failed error
+}
+
+// formers finds whose the interfaces are that another attachment has.
+func (s *search) formers() (err error) {
+	for i := range s.found {
+		t := &s.found[i]
+		if t.former, err = s.executor.store.Another(s.want.ID, &t.iface); err != nil {
+			return err
+		}
+		if takes := s.want.TakesOver; t.former != nil && (takes == nil || !takes(t.former.ID)) {
+			return &HeldError{t.former.ID}
+		}
+	}
+	return nil
 }
 
 // interfaces are those that are to be shaped.
@@ -156,7 +171,7 @@ func (s *search) add(iface attach.Interface, prior *Record) {
 		s.stale = append(s.stale, prior)
 		prior = nil
 	}
-	s.found = append(s.found, target{iface, prior})
+	s.found = append(s.found, target{iface: iface, prior: prior})
 }
 
 // replace finds what devices stand in for.

@@ -54,6 +54,9 @@ const (
 	FreeSlot
 	// TearDown removes all that a direction has, hooks first.
 	TearDown
+	// LetGo gives back the slot and the pins of a direction, and leaves what is on the devices: another
+	// attachment has the interface.
+	LetGo
 )
 
 var actionNames = map[ActionKind]string{
@@ -61,7 +64,7 @@ var actionNames = map[ActionKind]string{
 	BuildTree: "build-queue", ChangeTree: "change-queue", LimitOffload: "limit-offload", PaceTCP: "pace-tcp", ReplaceClassifier: "replace-classifier", AttachHook: "attach",
 	AttachGuard: "attach-guard", AttachRedirect: "attach-redirect",
 	AttachCeiling: "attach-ceiling", RemoveStray: "remove-stray",
-	RenewSlot: "renew-slot", FreeSlot: "free-slot", TearDown: "tear-down",
+	RenewSlot: "renew-slot", FreeSlot: "free-slot", TearDown: "tear-down", LetGo: "let-go",
 }
 
 func (k ActionKind) String() string { return actionNames[k] }

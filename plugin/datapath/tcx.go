@@ -111,7 +111,10 @@ func updateHead(pin string, prog *bpfcall.Program, ifindex int, at uint32) (upda
 	if err != nil || len(list.Programs) == 0 || list.Programs[0] != id {
 		return false, err
 	}
-	return true, l.Update(prog)
+	if err = l.Update(prog); errors.Is(err, unix.ENOLINK) {
+		return false, nil // another link of podweir's took its place
+	}
+	return true, err
 }
 
 // attachTries is how often a list may change between being read and the attach.

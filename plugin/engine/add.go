@@ -33,6 +33,9 @@ type Adding struct {
 	// Pod is "namespace/name", "" if it is not known.
 	Pod string
 	By  apply.By
+	// Ended says of another container which has an interface of the pod whether it has ended; nil
+	// if it has. The runtime adds no container to the network namespace of one that runs.
+	Ended func(containerID string) bool
 	// Strict is [apply.Want.Strict].
 	Strict bool
 	// Read reads what is requested, with the errors of [netconf.Parse].
@@ -141,7 +144,7 @@ func (a *Adding) apply(ctx context.Context, log *slog.Logger, out *Added) error 
 		return node.Remove(ctx, out.ID)
 	}
 	want := &apply.Want{
-		ID: out.ID, Free: true, NetNSPath: a.NetNSPath, Names: a.Interfaces(out.Config), Config: &out.Config.Shaping,
+		ID: out.ID, TakesOver: a.takesOver, NetNSPath: a.NetNSPath, Names: a.Interfaces(out.Config), Config: &out.Config.Shaping,
 		ReplaceQdisc: out.Config.ReplaceQdisc, Pod: a.Pod, By: a.By, Strict: a.Strict,
 	}
 	if a.By == apply.ByPlugin {
@@ -159,6 +162,11 @@ func (a *Adding) apply(ctx context.Context, log *slog.Logger, out *Added) error 
 	}
 	tellStates(ctx, log, out.Interfaces)
 	return err
+}
+
+// takesOver is [apply.Want.TakesOver]: what was attached by hand stays.
+func (a *Adding) takesOver(other attach.ID) bool {
+	return other.Network != ManualNetwork && other.ContainerID != a.ContainerID && (a.Ended == nil || a.Ended(other.ContainerID))
 }
 
 // attached says whether there is something to do: most pods have no limit, and nothing

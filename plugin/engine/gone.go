@@ -16,13 +16,17 @@ import (
 	"github.com/podweir/podweir/plugin/terms"
 )
 
-// Gone says whether nothing exists any more of the interface of a record. `podweir gc`
+// Gone says whether nothing exists any more of the interface of a record, or another attachment
+// has it. `podweir gc`
 // removes what is left of it then, and status, repair and doctor say so. An interface that
 // is not where its record says, but of which something still exists, or whose namespace is
 // there, is not gone: left says what. Whether its pod has ended is not known then.
 func (n *Node) Gone(r *apply.Record) (gone bool, left string, err error) {
 	if _, err := n.Refind(r); !errors.Is(err, apply.ErrGone) {
 		return false, "", err
+	}
+	if other, err := n.store.Another(r.ID, &r.Interface); other != nil || err != nil {
+		return other != nil, "", err
 	}
 	if left, err = n.kernel.left(&r.Interface); left == "" && err == nil {
 		now := r.Interface
@@ -46,11 +50,10 @@ func (n *Node) Namesake(r *apply.Record) (int, error) {
 	if err != nil {
 		return 0, nil //nolint:nilerr // nothing leads out by this name
 	}
-	_, held, err := n.holder(r.ID, attach.ID{}, []attach.Interface{other})
-	if held {
+	if holder, err := n.store.Another(attach.ID{}, &other); holder != nil || err != nil {
 		return 0, err
 	}
-	return other.PodIndex, err
+	return other.PodIndex, nil
 }
 
 // left names what still exists of an interface that is not where it was: its namespace has

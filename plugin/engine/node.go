@@ -52,14 +52,10 @@ func Open(paths Paths) (*Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the kernel's interfaces: %w", err)
 	}
-	n := &Node{
+	return &Node{
 		Executor: apply.New(k, s, k, shaping.RandomMajor),
 		Paths:    paths, store: s, kernel: k,
-	}
-	n.Held = func(id attach.ID, interfaces []attach.Interface) (attach.ID, bool, error) {
-		return n.holder(id, id, interfaces)
-	}
-	return n, nil
+	}, nil
 }
 
 // Survey returns the node for a look at many interfaces: it has the qdiscs of the host's
@@ -119,8 +115,13 @@ func ManualID(netnsInode uint64, ifName string) attach.ID {
 // [apply.Executor.Targets].
 func (n *Node) Holder(w *apply.Want, than attach.ID) (holder attach.ID, held bool, err error) {
 	targets, err := n.Targets(w)
-	if holder, held, failed := n.holder(w.ID, than, targets); held || failed != nil {
-		return holder, held, failed
+	for i := range targets {
+		if other, failed := n.store.Another(than, &targets[i]); other != nil || failed != nil {
+			if failed == nil {
+				holder = other.ID
+			}
+			return holder, failed == nil, failed
+		}
 	}
 	return attach.ID{}, false, err
 }
@@ -128,53 +129,6 @@ func (n *Node) Holder(w *apply.Want, than attach.ID) (holder attach.ID, held boo
 // MainIfName is what Kubernetes runtimes call a pod's first interface. The attachments that the
 // agent makes have this name, whatever their interfaces.
 const MainIfName = "eth0"
-
-// holder is [Node.Holder] for interfaces of one namespace. id names an attachment of the
-// namespace's container.
-func (n *Node) holder(id, than attach.ID, interfaces []attach.Interface) (other attach.ID, held bool, err error) {
-	found, err := n.around(id, interfaces)
-	if err != nil {
-		return attach.ID{}, false, err
-	}
-	for _, key := range found {
-		other := attach.ID(key)
-		if other.Same(than) {
-			continue
-		}
-		records, err := n.store.Records(other)
-		if err != nil && !errors.Is(err, apply.ErrUnknownRecord) {
-			return attach.ID{}, false, err
-		}
-		for _, r := range records {
-			if slices.ContainsFunc(interfaces, func(i attach.Interface) bool { return r.Interface.Same(&i) }) {
-				return other, true, nil
-			}
-		}
-	}
-	return attach.ID{}, false, nil
-}
-
-// around returns the attachments that may be in the namespace of id: those of its container with the name of
-// one of its interfaces, and those made by hand. It does not list all pods: each ADD would take longer than
-// the one before. Only if id was made by hand, it lists all, because the container is not known.
-func (n *Node) around(id attach.ID, interfaces []attach.Interface) ([]pins.Key, error) {
-	if id.Network == ManualNetwork {
-		return n.store.pins.List()
-	}
-	names := []string{MainIfName, id.IfName}
-	for i := range interfaces {
-		names = append(names, interfaces[i].PodName)
-	}
-	slices.Sort(names)
-	var keys []pins.Key
-	for _, name := range slices.Compact(names) {
-		keys = append(keys, pins.Key{ContainerID: id.ContainerID, IfName: name})
-		if len(interfaces) > 0 {
-			keys = append(keys, pins.Key(ManualID(interfaces[0].NetNSInode, name)))
-		}
-	}
-	return n.store.pins.FindAny(keys)
-}
 
 // Lives says whether the namespace of an interface is still there. It does not look
 // for the device.
@@ -215,7 +169,7 @@ func (n *Node) sweep(id attach.ID, iface *attach.Interface) ([]string, error) {
 	if err != nil || len(seen.Own()) == 0 {
 		return nil, err
 	}
-	if _, held, err := n.holder(id, id, []attach.Interface{*iface}); held || err != nil {
+	if other, err := n.store.Another(id, iface); other != nil || err != nil {
 		return nil, err
 	}
 	return seen.Own(), n.kernel.tearDownUnrecorded(r, seen)

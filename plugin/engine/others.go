@@ -104,9 +104,9 @@ func (n *Node) Beside(r *apply.Record) (names []string, err error) {
 			continue
 		}
 		other := attach.Interface{NetNSInode: p.ns.Inode(), NetNSCookie: p.cookie, PodName: d.Name, PodIndex: d.Index}
-		if _, held, err := n.holder(r.ID, attach.ID{}, []attach.Interface{other}); err != nil {
+		if holder, err := n.store.Another(attach.ID{}, &other); err != nil {
 			return nil, err
-		} else if !held {
+		} else if holder == nil {
 			names = append(names, d.Name)
 		}
 	}

@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -162,15 +163,48 @@ func (s *store) Write(r *apply.Record) error {
 	if err != nil {
 		return err
 	}
-	return datapath.WriteRecord(dir, b)
+	if err := datapath.WriteRecord(dir, b); err != nil {
+		return err
+	}
+	return s.Hold(r)
+}
+
+// Hold implements [apply.Store].
+func (s *store) Hold(r *apply.Record) error {
+	return s.pins.Hold(holdName(&r.Interface), pins.Key(r.ID))
+}
+
+// Another implements [apply.Store].
+func (s *store) Another(than attach.ID, i *attach.Interface) (*apply.Record, error) {
+	key, found, err := s.pins.Holder(holdName(i))
+	id := attach.ID(key)
+	if err != nil || !found || id.Same(than) {
+		return nil, err
+	}
+	records, err := s.Records(id)
+	if n := slices.IndexFunc(records, func(r *apply.Record) bool { return r.Interface.Same(i) }); n >= 0 {
+		return records[n], nil
+	}
+	if errors.Is(err, apply.ErrUnknownRecord) {
+		err = nil
+	}
+	return nil, err
+}
+
+// holdName is the name of an interface for [pins.Store.Hold].
+func holdName(i *attach.Interface) string {
+	return fmt.Sprintf("%d-%d", cmp.Or(i.NetNSCookie, i.NetNSInode), i.PodIndex)
 }
 
 // Remove implements [apply.Store].
-func (s *store) Remove(id attach.ID, podName string) error {
-	if podName == "" {
+func (s *store) Remove(id attach.ID, i *attach.Interface) error {
+	if i == nil {
 		return s.pins.Remove(pins.Key(id))
 	}
-	return s.pins.RemoveDevice(pins.Key(id), podName)
+	if err := s.pins.LetGo(holdName(i), pins.Key(id)); err != nil {
+		return err
+	}
+	return s.pins.RemoveDevice(pins.Key(id), i.PodName)
 }
 
 func (s *store) list() ([]attach.ID, error) {

@@ -46,6 +46,7 @@ func (k Key) compare(other Key) int {
 // Store is podweir's directory on bpffs:
 //
 //	<root>/<network>/<container>,<interface>/<device>/<pin>
+//	<root>/holders,/<device>
 //	<root>/node,<layout>/<pin>
 //
 // It is safe for concurrent use, and by several processes; what belongs to one
@@ -226,36 +227,27 @@ func (s *Store) List() ([]Key, error) {
 // whatever network they were made for, that of the key first: within a container no two
 // interfaces have one name, and a network may be renamed while the container runs. Only
 // releases that took the network for a part of the name made more than one.
-func (s *Store) Find(k Key) ([]Key, error) {
-	found, err := s.FindAny([]Key{k})
-	slices.SortFunc(found, Key.compare)
-	if own := slices.Index(found, k); own > 0 {
-		found[0], found[own] = found[own], found[0]
-	}
-	return found, err
-}
-
-// FindAny is [Store.Find] for several keys, in no order. Its time does not depend on the number of pods.
-func (s *Store) FindAny(keys []Key) (found []Key, err error) {
+func (s *Store) Find(k Key) (found []Key, err error) {
 	networks, err := readNames(s.root)
 	if err != nil {
 		return nil, err
 	}
 	for _, file := range networks {
-		network, err := Decode(file)
-		if err != nil {
+		one := k
+		if one.Network, err = Decode(file); err != nil {
 			continue
 		}
-		for _, k := range keys {
-			k.Network = network
-			devices, err := s.Devices(k)
-			if err != nil {
-				return nil, err
-			}
-			if len(devices) > 0 {
-				found = append(found, k)
-			}
+		devices, err := s.Devices(one)
+		if err != nil {
+			return nil, err
 		}
+		if len(devices) > 0 {
+			found = append(found, one)
+		}
+	}
+	slices.SortFunc(found, Key.compare)
+	if own := slices.Index(found, k); own > 0 {
+		found[0], found[own] = found[own], found[0]
 	}
 	return found, nil
 }

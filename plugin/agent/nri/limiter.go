@@ -87,7 +87,7 @@ func (e *Limiter) Adopt(ctx context.Context, p *Pod) error {
 	return err
 }
 
-// shaped says whether the pod has an attachment. It does not where that cannot be
+// shaped says whether the sandbox has an attachment. It does not where that cannot be
 // found out: what is in the way then is an error of [Limiter.Shape].
 func (e *Limiter) shaped(p *Pod) bool {
 	if p.NetNS == "" {
@@ -99,8 +99,8 @@ func (e *Limiter) shaped(p *Pod) bool {
 	}
 	defer node.Close()
 	eth0 := &apply.Want{ID: attach.ID{ContainerID: p.ID, IfName: engine.MainIfName}, NetNSPath: p.NetNS, Names: []string{engine.MainIfName}}
-	_, held, err := node.Holder(eth0, attach.ID{})
-	return err == nil && held
+	holder, held, err := node.Holder(eth0, attach.ID{})
+	return err == nil && held && holder.ContainerID == p.ID // one by hand is left by Shape, too
 }
 
 // Forget implements [Shaper]. It works by the sandbox's ID alone: what the

@@ -311,7 +311,7 @@ func (l *look) attach(ctx context.Context, conf *netconf.Config, unread error, o
 	l.changed = false
 	added := engine.Add(ctx, &engine.Adding{
 		ContainerID: sandbox.ID, IfName: engine.MainIfName, NetNSPath: sandbox.NetNSPath, Pod: l.pod.Key(),
-		By: apply.ByAgent, Paths: l.cfg.Paths, Open: l.listening,
+		By: apply.ByAgent, Ended: l.ended(ctx), Paths: l.cfg.Paths, Open: l.listening,
 		Read:       func() (*netconf.Config, error) { return conf, unread },
 		Interfaces: func(*netconf.Config) []string { return sandbox.Interfaces },
 		Log:        func(*netconf.Config, attach.ID) *slog.Logger { return l.cfg.Log.With("pod", l.pod.Key()) },
@@ -333,6 +333,14 @@ func (l *look) await(path string) {
 	var st syscall.Stat_t
 	if syscall.Stat(path, &st) == nil {
 		l.watched = append(l.watched, watched{iface: attach.Interface{NetNSPath: path, NetNSInode: st.Ino}, awaited: true})
+	}
+}
+
+// ended is [engine.Adding.Ended] by the runtime's word.
+func (l *look) ended(ctx context.Context) func(containerID string) bool {
+	return func(containerID string) bool {
+		known, err := l.cfg.Sandboxes.Knows(ctx, containerID)
+		return err == nil && !known
 	}
 }
 

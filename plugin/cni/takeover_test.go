@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package cni_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
+)
+
+// successor is another container in the pod's network namespace.
+func (p *pod) successor() *pod {
+	other := *p
+	other.container, other.step = p.container+"-successor", nil
+	return &other
+}
+
+// pinnedBy is how many pins a container has.
+func (p *pod) pinnedBy(t *testing.T) (count int) {
+	t.Helper()
+	for _, pin := range p.node.pinned(t) {
+		if strings.HasPrefix(pin, "net/"+p.container+",") {
+			count++
+		}
+	}
+	return count
+}
+
+// A container that is added to the network namespace of another one has the interface from then on, without a moment in
+// which nothing limits it. The DEL of the first takes nothing from it, and leaves nothing of the first.
+func TestPrivilegedTakenOver(t *testing.T) {
+	testutil.RequireQdisc(t, "tbf", "clsact", "ifb")
+	for name, first := range map[string]conf{
+		"queues": both(nil), "ifb": inIFB(nil), "policing": both(conf{"mode": "clsact-podside", "queue": "none"}),
+		"tcx": both(conf{"mode": "tcx-podside", "queue": "none"}), "flat": {"ingressRate": "10M", "policy": "flat"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if name == "tcx" {
+				requireTCX(t)
+			}
+			p := newNode(t).newPod(t)
+			p.must(t, "ADD", p.conf(first))
+			shaped := p.state(t)
+			second := conf{}
+			for k, v := range first {
+				second[k] = v
+				if v == "10M" {
+					second[k] = "20M"
+				}
+			}
+			other := p.successor()
+			other.step = func(step string) {
+				if len(p.state(t)) < len(shaped) {
+					t.Errorf("before %s on the devices: %v, want no less than %v", step, p.state(t), shaped)
+				}
+			}
+			c := other.conf(second)
+			other.must(t, "ADD", c)
+			other.step = nil
+			if n := p.pinnedBy(t); n != 0 {
+				t.Errorf("after the second ADD the first container has %d pins: %v", n, p.node.pinned(t))
+			}
+			for _, verb := range []string{"CHECK", "ADD", "CHECK"} {
+				other.must(t, verb, c)
+			}
+			p.must(t, "DEL", p.conf(first))
+			wantSeen(t, p, "DEL of the first", shaped)
+			other.must(t, "CHECK", c)
+			other.must(t, "DEL", c)
+			wantClean(t, p.afterIFB(t), "DEL of both")
+		})
+	}
+}
+
+// Killed before any of its steps, the second container's ADD leaves no two attachments that fight for the interface.
+func TestPrivilegedTakenOverAndKilled(t *testing.T) {
+	testutil.RequireQdisc(t, "tbf")
+	p := newNode(t).newPod(t)
+	other := p.successor()
+	first, second := p.conf(both(nil)), other.conf(both(conf{"egressRate": "20M"}))
+	for kill, killed := 1, true; killed && !t.Failed(); kill++ {
+		p.must(t, "ADD", first)
+		shaped := p.state(t)
+		_, killed = other.exec(t, "ADD", second.json(t), kill)
+		other.must(t, "ADD", second)
+		p.must(t, "DEL", first)
+		wantSeen(t, p, "DEL of the first", shaped)
+		other.must(t, "CHECK", second)
+		other.must(t, "DEL", second)
+		wantClean(t, p, "DEL of both")
+	}
+}
+
+// A second container that cannot be limited leaves the first one's limit, which is better than none.
+func TestPrivilegedTakenOverInVain(t *testing.T) {
+	testutil.RequireQdisc(t, "tbf")
+	p := newNode(t).newPod(t)
+	first := p.conf(both(nil))
+	p.must(t, "ADD", first)
+	shaped := p.state(t)
+	other := p.successor()
+	other.step = func(step string) {
+		if step == "ingress load" { // its slot cannot be kept
+			must.OK(t, os.RemoveAll(filepath.Join(p.node.paths.Pins, "net", other.container+",eth0", "eth0")))
+		}
+	}
+	if a := other.call(t, "ADD", other.conf(both(conf{"egressRate": "20M"}))); a.err == nil {
+		t.Fatal("the second ADD = nil, want that its slot was lost")
+	}
+	wantSeen(t, p, "after a failed ADD", shaped)
+	p.must(t, "CHECK", first)
+	if n := other.pinnedBy(t); n != 0 {
+		t.Errorf("the second container has %d pins: %v", n, p.node.pinned(t))
+	}
+	other.must(t, "DEL", other.conf(nil))
+	p.must(t, "CHECK", first)
+}
+
+// What was attached by hand stays what it is.
+func TestPrivilegedNotTakenOver(t *testing.T) {
+	testutil.RequireQdisc(t, "tbf")
+	p := newNode(t).newPod(t)
+	byHand := p.successor()
+	c := byHand.conf(both(conf{"name": engine.ManualNetwork}))
+	byHand.must(t, "ADD", c)
+	p.must(t, "ADD", p.conf(both(conf{"egressRate": "20M"})))
+	if n := p.pinnedBy(t); n != 0 {
+		t.Errorf("beside an attachment by hand the pod has %d pins", n)
+	}
+	byHand.must(t, "CHECK", c)
+	p.must(t, "DEL", p.conf(nil))
+	byHand.must(t, "CHECK", c)
+}
