@@ -5,6 +5,7 @@ package kube
 
 import (
 	"encoding/json"
+	"strconv"
 
 	"github.com/podweir/podweir/plugin/netconf"
 )
@@ -16,8 +17,10 @@ type Pod struct {
 	Annotations netconf.PodAnnotations
 	// HostNetwork says that the pod has no interfaces of its own.
 	HostNetwork bool
-	// Address is the pod's first, "" as long as its network is not set up. A new sandbox mostly has another one.
+	// Address is the pod's first, "" as long as its network is not set up.
 	Address string
+	// Restarts is how often containers of the pod were started again, as all are in a new sandbox.
+	Restarts int
 	// Ending says that the pod is being deleted; it may run for a while yet.
 	Ending bool
 	// Finished says that it has ended and will not start again.
@@ -30,13 +33,16 @@ type Pod struct {
 // Started says that the pod's network is set up.
 func (p *Pod) Started() bool { return p.Address != "" }
 
+// Network is another text when the kubelet has made the pod another sandbox, whose address may be that of the first.
+func (p *Pod) Network() string { return p.Address + " " + strconv.Itoa(p.Restarts) }
+
 // Key is "namespace/name".
 func (p *Pod) Key() string { return p.Namespace + "/" + p.Name }
 
 // equal says whether nothing changed that the agent would act on.
 func (p *Pod) equal(o *Pod) bool {
 	return p.Namespace == o.Namespace && p.Name == o.Name && p.UID == o.UID && p.RuntimeUID == o.RuntimeUID &&
-		p.HostNetwork == o.HostNetwork && p.Address == o.Address && p.Finished == o.Finished && p.Ending == o.Ending &&
+		p.HostNetwork == o.HostNetwork && p.Address == o.Address && p.Restarts == o.Restarts && p.Finished == o.Finished && p.Ending == o.Ending &&
 		p.Annotations.Equal(&o.Annotations)
 }
 
@@ -84,8 +90,11 @@ type manifest struct {
 }
 
 type podStatus struct {
-	Phase string `json:"phase"`
-	PodIP string `json:"podIP"`
+	Phase      string `json:"phase"`
+	PodIP      string `json:"podIP"`
+	Containers []struct {
+		Restarts int `json:"restartCount"`
+	} `json:"containerStatuses"`
 }
 
 // watchEvent is one message of a watch: a pod, or an error, whose fields have other
@@ -117,6 +126,9 @@ func (m *manifest) pod() Pod {
 		HostNetwork: m.Spec.HostNetwork, Address: netconf.Cut(m.Status.PodIP), Ending: m.Metadata.DeletedAt != "",
 		Finished:    m.Status.Phase == "Succeeded" || m.Status.Phase == "Failed",
 		Annotations: m.Metadata.Annotations.PodAnnotations,
+	}
+	for _, c := range m.Status.Containers {
+		p.Restarts += c.Restarts
 	}
 	if uid := m.Metadata.Annotations.mirror; uid != "" {
 		p.RuntimeUID = uid

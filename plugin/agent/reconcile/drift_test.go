@@ -327,25 +327,36 @@ func TestPrivilegedMirrorIsMadeAnew(t *testing.T) {
 // moves has the runtime and the API server say that a pod is in the sandbox of another one.
 func (n *node) moves(p, to *pod) {
 	n.sandbox.set(p.api.UID, cri.Sandbox{ID: to.container, NetNSPath: to.ns.Path(), Interfaces: []string{"eth0"}})
+	if p.api.PodIP == to.addr {
+		p.api.Restarts++
+	}
 	p.api.PodIP = to.addr
 	p.annotate(both("10M", "10M"))
 }
 
-// The kubelet may make another sandbox for a pod while the network of the first one is there yet.
+// The kubelet may make another sandbox for a pod while the network of the first one is there yet. It may have the
+// address of the first.
 func TestPrivilegedSecondSandbox(t *testing.T) {
 	testutil.RequireQdisc(t, "tbf")
-	n := newNode(t)
-	first := n.newPod(t)
-	first.annotate(both("10M", "10M"))
-	a := n.start(t, never)
-	a.has(t, first, 2)
-	second := n.newPod(t)
-	n.moves(first, second)
-	second.gets(t, "10Mbit", "10Mbit")
-	first.ns.Run(t, "ip", "link", "del", "eth0")
-	a.has(t, first, 2)
-	second.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
-	second.gets(t, "10Mbit", "10Mbit")
+	for name, same := range map[string]bool{"another address": false, "the same address": true} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			first := n.newPod(t)
+			first.annotate(both("10M", "10M"))
+			a := n.start(t, never)
+			a.has(t, first, 2)
+			second := n.newPod(t)
+			if same {
+				second.addr = first.api.PodIP
+			}
+			n.moves(first, second)
+			second.gets(t, "10Mbit", "10Mbit")
+			first.ns.Run(t, "ip", "link", "del", "eth0")
+			a.has(t, first, 2)
+			second.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
+			second.gets(t, "10Mbit", "10Mbit")
+		})
+	}
 }
 
 // It may do so while no agent runs, and what is in the new sandbox may be another party's: the limit of the first sandbox

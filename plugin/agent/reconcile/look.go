@@ -225,9 +225,9 @@ func (l *look) bring(ctx context.Context, node *engine.Node, have []attached) {
 		for _, a := range own {
 			l.ensure(ctx, node, conf, a)
 		}
-		// With another address the kubelet may have made it another sandbox, while what is left of the first one still has
+		// The kubelet may have made it another sandbox, while what is left of the first one still has
 		// the limits.
-		if l.pod.Started() && !l.pod.Ending && l.pod.Address != l.address() {
+		if l.pod.Started() && !l.pod.Ending && l.pod.Network() != l.network() {
 			l.attach(ctx, conf, nil, own)
 		}
 	default:
@@ -269,12 +269,12 @@ func asked(conf *netconf.Config) []terms.Direction {
 	return all
 }
 
-// address is the pod's when its limits were found, "" if that is not known, as after a start of the agent.
-func (l *look) address() string {
+// network is the pod's when its limits were found, "" if that is not known, as after a start of the agent.
+func (l *look) network() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if s := l.states[l.key]; s != nil {
-		return s.address
+		return s.network
 	}
 	return ""
 }
@@ -293,7 +293,7 @@ func (l *look) attach(ctx context.Context, conf *netconf.Config, unread error, o
 	}
 	sandbox, err := l.cfg.Sandboxes.Find(ctx, l.pod.RuntimeUID)
 	if err != nil && len(others) > 0 { // as far as is known it has its limits
-		l.unsure, l.retry = true, l.address() != ""
+		l.unsure, l.retry = true, l.network() != ""
 		return
 	}
 	if errors.Is(err, cri.ErrNoSandbox) {

@@ -131,8 +131,8 @@ type state struct {
 	warnings []string
 	// unshaped is since when the pod runs without its limit, zero if it does not.
 	unshaped time.Time
-	// address is the pod's when its limits were found, "" if they were not.
-	address string
+	// network is the pod's when its limits were found, "" if they were not.
+	network string
 }
 
 // New returns a reconciler that does nothing until [Reconciler.Run].
@@ -282,7 +282,7 @@ func (r *Reconciler) remember(l *look, s *PodState) (fresh []string, news bool) 
 	defer r.mu.Unlock()
 	old, warnings := r.stateOf(l.key), l.warnings
 	if l.pod != nil && !l.retry && !l.unsure && l.Err == nil {
-		old.address = l.pod.Address
+		old.network = l.pod.Network()
 	}
 	r.recordUnshaped(s, old)
 	if s.Outcome == Mended {

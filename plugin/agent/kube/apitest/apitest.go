@@ -27,6 +27,8 @@ type Pod struct {
 	Deleting bool
 	// PodIP is empty as long as the pod's network is not set up.
 	PodIP string
+	// Restarts is how often its container was started again.
+	Restarts int
 	// Phase is Running if it is empty.
 	Phase string
 	// Fat is how many bytes of things that nobody reads come with it.
@@ -317,6 +319,8 @@ func (k *kept) manifest() map[string]any {
 			"nodeName": k.Node, "hostNetwork": k.HostNetwork,
 			"containers": []any{map[string]any{"name": "c", "image": "registry.example/c@sha256:0", "env": env}},
 		},
-		"status": map[string]any{"phase": phase, "podIP": k.PodIP, "hostIP": "192.0.2.1"},
+		"status": map[string]any{
+			"phase": phase, "podIP": k.PodIP, "hostIP": "192.0.2.1", "containerStatuses": []any{map[string]any{"name": "c", "restartCount": k.Restarts}},
+		},
 	}
 }
