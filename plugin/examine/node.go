@@ -178,7 +178,7 @@ func failures(rep *status.Report) []doctor.Attachment {
 		out = append(out, doctor.Attachment{Pod: cmp.Or(f.Pod, f.ID.String()), ContainerID: f.ID.ContainerID, Failure: f.Error})
 	}
 	for _, u := range rep.Unshaped {
-		if !slices.ContainsFunc(out, func(a doctor.Attachment) bool { return a.Pod == u.Pod && a.Failure == u.Error }) {
+		if u.Reason != mailbox.ReasonHostNetwork && !slices.ContainsFunc(out, func(a doctor.Attachment) bool { return a.Pod == u.Pod && a.Failure == u.Error }) {
 			out = append(out, doctor.Attachment{Pod: u.Pod, Failure: u.Error})
 		}
 	}

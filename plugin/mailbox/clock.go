@@ -6,7 +6,34 @@ package mailbox
 import (
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
+
+// moment is when something was recorded, by a clock that nobody sets: the time since the node's start, 0 in records of
+// releases that did not note it.
+type moment struct {
+	AfterBoot time.Duration `json:"afterBootNanoseconds,omitempty"`
+}
+
+// note notes a moment that [time.Now] returned.
+func (m *moment) note(t time.Time) { m.AfterBoot = afterBoot() - time.Since(t) }
+
+// shown is what the node's clock shows now of the moment, which was recorded as was. It is was unless the clock was set.
+func (m *moment) shown(was time.Time) time.Time {
+	now := time.Now().UTC()
+	if is := now.Add(m.AfterBoot - afterBoot()); m.AfterBoot != 0 && is.Sub(was).Abs() > time.Second {
+		return is.Round(time.Second)
+	}
+	return was
+}
+
+// afterBoot is the time since the node's start.
+func afterBoot() time.Duration {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) // every kernel has it
+	return time.Duration(ts.Nano())
+}
 
 // Clock tells what the node's clock shows now of moments that this process noted, also of those before the clock was
 // set: a node may start with the time of its last shutdown and get the right one some seconds later. It is safe for

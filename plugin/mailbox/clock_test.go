@@ -4,8 +4,15 @@
 package mailbox
 
 import (
+	"bytes"
+	"encoding/json"
+	"log/slog"
+	"os"
 	"testing"
 	"time"
+
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // A moment stays as long ago as it is when the node's clock is set, forwards or backwards, and does not follow a clock
@@ -29,4 +36,36 @@ func TestClockThatIsSet(t *testing.T) {
 	if got, now := c.Of(time.Now()), time.Now(); now.Sub(got).Abs() > 2*time.Second {
 		t.Errorf("now is %v, want about %v", got, now)
 	}
+}
+
+// What was recorded keeps its age when the node's clock is set, also where no agent writes it again.
+func TestMomentWhenTheClockIsSet(t *testing.T) {
+	t.Parallel()
+	d := Dir(t.TempDir())
+	const ago, set = 40 * time.Second, 2 * time.Hour
+	at := time.Now().Add(-ago)
+	d.RecordFailure(slog.Default(), &Failure{ID: attach.ID{Network: "n", ContainerID: "c", IfName: "eth0"}, Time: at})
+	d.RecordUnshaped(slog.Default(), &Unshaped{UID: "u", Since: at})
+	same := func(when string, want time.Time, slack time.Duration) {
+		failures, err := d.Failures()
+		must.OK(t, err)
+		unshaped, err := d.Unshaped()
+		must.OK(t, err)
+		for _, got := range []time.Time{failures[0].Time, unshaped[0].Since} {
+			if got.Sub(want).Abs() > slack {
+				t.Errorf("%s: %v, want %v", when, got, want)
+			}
+		}
+	}
+	same("as it was", at, 0)
+	for _, path := range []string{d.failurePath(attach.ID{ContainerID: "c", IfName: "eth0"}), d.unshapedPath("u")} { // as by a clock that was two hours behind
+		b, err := os.ReadFile(path)
+		must.OK(t, err)
+		was, err := json.Marshal(at)
+		must.OK(t, err)
+		then, err := json.Marshal(at.Add(-set))
+		must.OK(t, err)
+		must.OK(t, os.WriteFile(path, bytes.ReplaceAll(b, was, then), 0o600))
+	}
+	same("set by two hours", at, 2*time.Second)
 }

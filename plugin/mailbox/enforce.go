@@ -94,11 +94,20 @@ func fresh(reached os.FileInfo) bool { return time.Since(reached.ModTime()).Abs(
 
 // Watched says whether an agent watches the limits of the node.
 func (d Dir) Watched() (bool, error) {
+	at, err := d.Looked()
+	return !at.IsZero(), err
+}
+
+// Looked is when an agent that watches the limits of the node looked at them last, zero if none does.
+func (d Dir) Looked() (time.Time, error) {
 	st, err := os.Stat(d.reachedPath())
 	if errors.Is(err, os.ErrNotExist) {
-		return false, nil
+		return time.Time{}, nil
 	}
-	return err == nil && fresh(st), err
+	if err != nil || !fresh(st) {
+		return time.Time{}, err
+	}
+	return st.ModTime(), nil
 }
 
 // Reached returns the directions that the agent watches, none if no agent does.

@@ -19,9 +19,10 @@ import (
 type Failure struct {
 	ID attach.ID `json:"id"`
 	// Pod is namespace/name, "" if the runtime did not tell it.
-	Pod   string    `json:"pod,omitempty"`
-	Time  time.Time `json:"time"`
-	Error string    `json:"error"`
+	Pod  string    `json:"pod,omitempty"`
+	Time time.Time `json:"time"`
+	moment
+	Error string `json:"error"`
 	// Reason is [ReasonInvalid] if nothing but what is requested is wrong, else "".
 	Reason string `json:"reason,omitempty"`
 	// NetNSPath is where the pod's network namespace was, "" if that is not known.
@@ -49,6 +50,7 @@ func (d Dir) failurePath(id attach.ID) string {
 func (d Dir) RecordFailure(log *slog.Logger, f *Failure) {
 	d.ClearFailure(f.ID)
 	path := d.failurePath(f.ID)
+	f.note(f.Time)
 	if err := Write(path, f); err != nil {
 		log.Error("failure record not written", "path", path, "error", err)
 		// Where there is no room for what went wrong the name alone says that something did.
@@ -62,13 +64,18 @@ func (d Dir) ClearFailure(id attach.ID) { _ = os.Remove(d.failurePath(id)) }
 // Failures returns the attachments that could not be shaped. One whose record cannot be
 // decoded has no network, and the reason as its error.
 func (d Dir) Failures() ([]Failure, error) {
-	return readRecords(filepath.Join(string(d), "failures"), func(name, why string) Failure {
+	all, err := readRecords(filepath.Join(string(d), "failures"), func(name, why string) Failure {
 		container, ifName, _ := strings.Cut(name, ",")
 		f := Failure{Error: why}
 		f.ID.ContainerID, _ = url.QueryUnescape(container) // an error leaves what is not known
 		f.ID.IfName, _ = url.QueryUnescape(ifName)
 		return f
 	})
+	for i := range all {
+		all[i].Time = all[i].shown(all[i].Time)
+		all[i].moment = moment{}
+	}
+	return all, err
 }
 
 // Reasons of an [Unshaped] that readers tell apart from the others.
@@ -77,6 +84,8 @@ const (
 	ReasonInvalid = "invalid"
 	// ReasonOverdue: the pod's network was not found in time.
 	ReasonOverdue = "overdue"
+	// ReasonHostNetwork: the pod has no interface of its own, so that no limit can be wanting.
+	ReasonHostNetwork = "hostNetwork"
 )
 
 // Unshaped tells that a pod runs without its limit, or without that of one direction,
@@ -88,7 +97,8 @@ type Unshaped struct {
 	// Reason is a value of the metric podweir_unshaped_pods.
 	Reason string    `json:"reason"`
 	Since  time.Time `json:"since"`
-	Error  string    `json:"error"`
+	moment
+	Error string `json:"error"`
 }
 
 func (d Dir) unshapedDir() string { return filepath.Join(string(d), "unshaped") }
@@ -101,6 +111,7 @@ func (d Dir) unshapedPath(uid string) string {
 // is logged: the pod's Event says the same.
 func (d Dir) RecordUnshaped(log *slog.Logger, u *Unshaped) {
 	path := d.unshapedPath(u.UID)
+	u.note(u.Since)
 	if err := Write(path, u); err != nil {
 		log.Error("record of a pod without its limit not written", "path", path, "error", err)
 	}
@@ -116,5 +127,10 @@ func (d Dir) ForgetUnshaped() { _ = os.RemoveAll(d.unshapedDir()) }
 // Unshaped returns the pods that run without a limit as the agent knows it, in the
 // order of their UIDs.
 func (d Dir) Unshaped() ([]Unshaped, error) {
-	return readRecords(d.unshapedDir(), func(uid, why string) Unshaped { return Unshaped{Pod: "pod " + uid, UID: uid, Error: why} })
+	all, err := readRecords(d.unshapedDir(), func(uid, why string) Unshaped { return Unshaped{Pod: "pod " + uid, UID: uid, Error: why} })
+	for i := range all {
+		all[i].Since = all[i].shown(all[i].Since)
+		all[i].moment = moment{}
+	}
+	return all, err
 }

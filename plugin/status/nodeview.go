@@ -21,6 +21,9 @@ import (
 // What to do about a pod, by what is wrong with it.
 const (
 	cureUnshaped = "the agent tries again by itself; podweir doctor finds what prevents it"
+	// cureAlone is cureUnshaped where no agent runs.
+	cureAlone    = "no agent runs here that would try again: podweir doctor finds what prevents it; then recreate the pod"
+	cureHost     = "take the annotation off: the pod uses the node's own interfaces"
 	cureInvalid  = "correct what the cause names; an agent then sets the limit by itself; without an agent, recreate the pod"
 	cureOverdue  = "podweir explain PW610"
 	cureExceeded = "podweir explain PW612"
@@ -65,7 +68,11 @@ func (r *Report) View(now time.Time) *view.Status {
 		n.Add(unshapedView(&r.Unshaped[i]))
 	}
 	for _, f := range r.Failures {
-		n.Add(&view.Pod{Pod: r.name(f.Pod, f.ID), State: view.NotLimited, Since: f.Time, Cause: f.Error, Cure: cureOf(f.Reason)})
+		p := &view.Pod{Pod: r.name(f.Pod, f.ID), State: view.NotLimited, Since: f.Time, Cause: f.Error, Cure: cureOf(f.Reason)}
+		if p.Cure == cureUnshaped && r.AgentLooked.IsZero() {
+			p.Cure = cureAlone
+		}
+		n.Add(p)
 	}
 	for _, o := range r.Overdue {
 		n.Add(&view.Pod{Pod: o.Pod, State: view.NotLimited, Since: o.Since, Cause: o.Error, Cure: cureOverdue})
@@ -99,11 +106,15 @@ func (r *Report) View(now time.Time) *view.Status {
 		n.Groups = append(n.Groups, r.Groups[i].Group)
 	}
 	n.Unread, n.Unasked, n.Losses = r.Unread, r.Unasked, r.Losses
+	n.AgentLooked = r.AgentLooked
 	n.Sort()
 	return n
 }
 
 func unshapedView(u *mailbox.Unshaped) *view.Pod {
+	if u.Reason == mailbox.ReasonHostNetwork {
+		return &view.Pod{Pod: u.Pod, State: view.HostNetwork, Since: u.Since, Cause: u.Error, Cure: cureHost}
+	}
 	return &view.Pod{Pod: u.Pod, State: view.NotLimited, Since: u.Since, Cause: u.Error, Cure: cureOf(u.Reason)}
 }
 

@@ -41,6 +41,8 @@ type Report struct {
 	Unenforced []mailbox.Unenforced `json:"unenforced,omitempty"`
 	// Overdue are the running pods with a limit whose network the agent cannot find.
 	Overdue []mailbox.Unshaped `json:"overdue,omitempty"`
+	// AgentLooked is when the agent looked at the limits last, zero if none runs.
+	AgentLooked time.Time `json:"agentLooked,omitzero"`
 	// Unshaped are the other pods that run without a limit, as the agent knows it.
 	Unshaped []mailbox.Unshaped `json:"unshaped,omitempty"`
 	// Others are the devices of pods that podweir has no limit on, where they were looked for.
@@ -210,6 +212,9 @@ func (r *Report) addRecords(paths engine.Paths) error {
 	r.Failures = slices.DeleteFunc(r.Failures, func(f mailbox.Failure) bool { return f.Ended() })
 	if err := paths.Mail().Unwritable(); err != nil {
 		r.Unasked = append(r.Unasked, "pods that podweir-cni could not limit since: "+err.Error())
+	}
+	if r.AgentLooked, err = paths.Mail().Looked(); err != nil {
+		r.Unread = append(r.Unread, "whether an agent runs is not known: "+err.Error())
 	}
 	unshaped, err := paths.Mail().Unshaped()
 	if err != nil {

@@ -199,11 +199,11 @@ type Observation struct {
 func (r *Reconciler) recordUnshaped(s *PodState, old *state) {
 	switch {
 	case s.UID == "":
-	case s.NotLimited():
+	case s.NotLimited() || s.Outcome == HostNetwork:
 		old.unshaped = cmp.Or(old.unshaped, s.Since, s.At)
 		told, err := s.Told()
 		r.cfg.Paths.Mail().RecordUnshaped(r.cfg.Log, &mailbox.Unshaped{
-			Pod: s.Namespace + "/" + s.Name, UID: s.UID, Reason: told.String(), Since: old.unshaped.UTC(), Error: text(err),
+			Pod: s.Namespace + "/" + s.Name, UID: s.UID, Reason: told.String(), Since: old.unshaped.UTC(), Error: cmp.Or(text(err), s.Reason),
 		})
 	case !old.unshaped.IsZero():
 		r.cfg.Paths.Mail().ClearUnshaped(s.UID)

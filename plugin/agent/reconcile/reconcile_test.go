@@ -18,6 +18,8 @@ import (
 	"github.com/podweir/podweir/plugin/agent/reconcile"
 	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/status"
+	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
@@ -255,6 +257,16 @@ func TestPrivilegedHostNetwork(t *testing.T) {
 		t.Errorf("event %q", e.Message)
 	}
 	a.becomes(t, p, reconcile.HostNetwork)
+	rep, err := status.Recorded(n.paths)
+	must.OK(t, err)
+	if seen := rep.View(time.Now()); len(seen.Pods) != 1 || seen.Pods[0].State != view.HostNetwork || !strings.Contains(seen.Pods[0].Cause, `"5M"`) || len(seen.Broken()) != 0 {
+		t.Errorf("status has %+v, want the pod, and not as a failure", seen.Pods)
+	}
+	p.annotate(nil)
+	a.becomes(t, p, reconcile.Unlimited)
+	if rep, err := status.Recorded(n.paths); err != nil || len(rep.Unshaped) != 0 {
+		t.Errorf("without its annotations status has %+v, %v", rep.Unshaped, err)
+	}
 	if got := rate(t, p.ns, "eth0"); got != "" {
 		t.Errorf("it is shaped: %s", got)
 	}

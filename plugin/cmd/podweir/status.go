@@ -166,7 +166,7 @@ func collect(o *options) (*status.Report, error) {
 func printWide(out io.Writer, rep *status.Report, node *view.Status) error {
 	w := tabwriter.NewWriter(out, 2, 8, 2, ' ', 0)
 	broken := node.Broken()
-	if len(broken) > 0 || len(node.Pods) != 1 {
+	if len(broken) > 0 || len(node.Pods) != 1 || len(rep.Attachments) == 0 {
 		fmt.Fprintln(w, node.Head("this node"))
 	}
 	for i := range broken {

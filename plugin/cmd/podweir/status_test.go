@@ -56,6 +56,7 @@ func TestStatusNamesEveryBrokenPod(t *testing.T) {
 	t.Parallel()
 	rep := broken()
 	now := time.Unix(1_800_000_060, 0).UTC()
+	rep.AgentLooked = now
 	want := `0 of 7 pods are limited as they should be; 7 are not:
 NOT LIMITED ns/bad since 2027-01-15T08:00:00Z (1 min)
   cause  "fast" is not accepted
@@ -88,6 +89,11 @@ TAMPERED    net/c2 since 2027-01-15T08:00:00Z (1 min)
 	rep.Attachments = append(rep.Attachments, status.Attachment{ID: attach.ID{Network: "net", ContainerID: "c2", IfName: "eth0"}, Drift: []string{"egress build-queue: no root qdisc"}})
 	if text := rep.View(now).Summary("this node", false); !strings.Contains(text, "TAMPERED    net/c2 since") || strings.Contains(text, "DIFFERS ") {
 		t.Errorf("a queue that is missing while it is fought for is told by itself:\n%s", text)
+	}
+	rep.AgentLooked = time.Time{}
+	if text := rep.View(now).Summary("this node", false); !strings.Contains(text, "no agent runs here that would try again") ||
+		strings.Count(text, "the agent tries again") != 1 { // of what an agent said
+		t.Errorf("without an agent:\n%s", text)
 	}
 	rep.Keep(func(pod string) bool { return pod == "ns/db" })
 	if len(rep.Attachments) != 1 || len(rep.Failures) != 1 || len(rep.Unenforced)+len(rep.Overdue)+len(rep.Unshaped) != 0 {

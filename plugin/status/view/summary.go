@@ -26,7 +26,7 @@ const causeLines = 2
 
 var words = map[State]string{
 	NotLimited: "NOT LIMITED", Exceeded: "EXCEEDED", Differs: "DIFFERS", Unknown: "UNKNOWN", Tampered: "TAMPERED",
-	Observed: "observed", Limited: "limited",
+	Observed: "observed", HostNetwork: "hostNetwork", Limited: "limited",
 }
 
 // Word is the state as people are shown it.
@@ -61,21 +61,36 @@ func (n *Status) Less() string {
 	}
 }
 
-// Head is [Headline] of the pods that are to be limited, and a sentence about those
-// that are observed only.
+// Head is [Headline] of the pods that are to be limited, and a sentence each about those that are
+// observed only, and those that no limit can be for.
 func (n *Status) Head(where string) string {
-	observed := n.observed()
-	if observed == 0 {
-		return Headline(len(n.Pods), len(n.Broken()), where)
+	var text string
+	observed, host := len(n.of(Observed)), n.of(HostNetwork)
+	switch {
+	case observed == 1:
+		text = "1 pod is observed only: what exceeds its limits is counted, and nothing is held.\n"
+	case observed > 1:
+		text = fmt.Sprintf("%d pods are observed only: what exceeds their limits is counted, and nothing is held.\n", observed)
 	}
-	text := fmt.Sprintf("%d pods are observed only: what exceeds their limits is counted, and nothing is held.", observed)
-	if observed == 1 {
-		text = "1 pod is observed only: what exceeds its limits is counted, and nothing is held."
+	if rest := len(n.Pods) - observed - len(host); rest > 0 || text == "" {
+		text += Headline(rest, len(n.Broken()), where) + "\n"
 	}
-	if rest := len(n.Pods) - observed; rest > 0 {
-		text += "\n" + Headline(rest, len(n.Broken()), where)
+	if len(host) > 0 {
+		text += Paragraph("", "Asks for a limit and has none, as every pod with hostNetwork: "+few(host, ", ")+". The annotation does nothing there.", 0)
 	}
-	return text
+	return strings.TrimSuffix(text, "\n")
+}
+
+// agentLooks is how often an agent looks at the limits, at least, on a busy node.
+const agentLooks = 5 * time.Second
+
+// age says that what the agent knew is old; "" if it is not, or no agent tells.
+func (n *Status) age() string {
+	age := n.Time.Sub(n.AgentLooked)
+	if n.AgentLooked.IsZero() || age.Abs() < agentLooks {
+		return ""
+	}
+	return fmt.Sprintf("The agent looked %d s ago, and looks every 2 s: it may have ended. How long limits were reached, whether they hold and what namespaces send is of then.", int(age.Seconds()))
 }
 
 // Summary is the state of a node, or of where else the pods are, on one screen: each pod
@@ -91,13 +106,14 @@ func (n *Status) Summary(where string, onlyBroken bool) string {
 	for _, what := range n.Unasked {
 		b.WriteString(Paragraph("", "There may be missing here: "+what+".", 0))
 	}
+	b.WriteString(Paragraph("", n.age(), 0))
 	b.WriteString(n.Less())
 	if onlyBroken {
 		return b.String()
 	}
 	var rest []Pod
 	for i := range n.Pods {
-		if n.Pods[i].State.AsWanted() {
+		if s := n.Pods[i].State; s.AsWanted() && s != HostNetwork { // its name is above
 			rest = append(rest, n.Pods[i])
 		}
 	}

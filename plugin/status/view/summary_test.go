@@ -707,3 +707,31 @@ func TestNothingGoesPastAQueueThatIsMadeAgain(t *testing.T) {
 		}
 	}
 }
+
+// A pod with hostNetwork that asks for a limit is named, and is no failure.
+func TestSummaryOfHostNetwork(t *testing.T) {
+	host := view.Pod{Pod: "a/host", State: view.HostNetwork, Cause: "it shares the node's interfaces"}
+	n := node(limited("a/web"), host)
+	const want = "The only pod with a limit is limited as it should be.\n" +
+		"Asks for a limit and has none, as every pod with hostNetwork: a/host. The\nannotation does nothing there.\n"
+	if text := n.Summary("this node", true); text != want || len(n.Broken()) != 0 {
+		t.Errorf("the summary is\n%s\nwith %v broken, want\n%s", text, n.Broken(), want)
+	}
+	if text := n.Summary("this node", false); strings.Count(text, "a/host") != 1 {
+		t.Errorf("a/host is not named once:\n%s", text)
+	}
+	if text := node(host).Head("this node"); !strings.HasPrefix(text, "No pod of this node has a bandwidth limit") || !strings.Contains(text, "a/host") {
+		t.Errorf("alone on its node: %s", text)
+	}
+}
+
+// What an agent that was killed knew is told with its age.
+func TestSummaryOfAnAgentThatEnded(t *testing.T) {
+	for looked, want := range map[time.Time]bool{{}: false, now: false, now.Add(-3 * time.Second): false, now.Add(-9 * time.Second): true} {
+		n := node(limited("a/web"))
+		n.AgentLooked = looked
+		if text := n.Summary("this node", false); strings.Contains(text, "The agent looked 9 s ago") != want {
+			t.Errorf("the agent looked at %v, now is %v:\n%s", looked, now, text)
+		}
+	}
+}

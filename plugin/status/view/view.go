@@ -34,6 +34,8 @@ type Status struct {
 	Others []Other `json:"-"`
 	// Losses are where others than podweir lost packets of the node, where it was looked for.
 	Losses []terms.Loss `json:"-"`
+	// AgentLooked is when the agent looked at the limits last, zero if none runs.
+	AgentLooked time.Time `json:"agentLooked,omitzero"`
 	// Unread says what is not known because a file of podweir's is damaged.
 	Unread []string `json:"unread,omitempty"`
 	// Unasked are which pods without their limit may be missing, and why.
@@ -108,14 +110,16 @@ const (
 	Tampered State = "tampered"
 	// Observed: its limits are measured and not enforced, as the operator wants it.
 	Observed State = "observed"
+	// HostNetwork: it asks for a limit, and a pod with hostNetwork has none.
+	HostNetwork State = "hostNetwork"
 	// Limited: all is as it should be.
 	Limited State = "limited"
 )
 
-var states = []State{NotLimited, Exceeded, Differs, Unknown, Tampered, Observed, Limited}
+var states = []State{NotLimited, Exceeded, Differs, Unknown, Tampered, Observed, HostNetwork, Limited}
 
-// AsWanted says that a pod of this state needs no cure.
-func (s State) AsWanted() bool { return s == Limited || s == Observed }
+// AsWanted says that a pod of this state needs no cure of the node.
+func (s State) AsWanted() bool { return s == Limited || s == Observed || s == HostNetwork }
 
 // Worse compares states: below 0 if s is worse than o.
 func (s State) Worse(o State) int { return slices.Index(states, s) - slices.Index(states, o) }
@@ -214,15 +218,14 @@ func (n *Status) Broken() []Pod {
 	return broken
 }
 
-// observed is how many pods are observed only.
-func (n *Status) observed() int {
-	count := 0
+// of are the pods of a state.
+func (n *Status) of(s State) (names []string) {
 	for i := range n.Pods {
-		if n.Pods[i].State == Observed {
-			count++
+		if n.Pods[i].State == s {
+			names = append(names, n.Pods[i].label())
 		}
 	}
-	return count
+	return names
 }
 
 // Keep leaves only the pods of which keep says yes.
