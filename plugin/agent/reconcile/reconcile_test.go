@@ -352,24 +352,29 @@ func TestPrivilegedNodeWithoutBPFFS(t *testing.T) {
 	n.recorded(t, 1, 0, "mount -t bpf")
 }
 
-// The container runtime is away: what is shaped is kept, what is not waits and
-// is told.
+// The container runtime is away: what is shaped is kept, what is not waits, is told, and is
+// known to run without its limit until it ends or the runtime answers.
 func TestPrivilegedRuntimeIsAway(t *testing.T) {
 	n := newNode(t)
-	p, q := n.newPod(t), n.newPod(t)
+	p, q, ends := n.newPod(t), n.newPod(t), n.newPod(t)
 	p.annotate(both("10M", "20M"))
 	must.OK(t, p.call(t, "ADD"))
 	n.sandbox.fail(errAway)
 	q.annotate(both("10M", "20M"))
+	ends.annotate(both("10M", "20M"))
 	a := n.start(t, never)
 	a.becomes(t, q, reconcile.Failed)
 	if e := q.event(t, "BandwidthNotEnforced"); !strings.Contains(e.Message, errAway.Error()) {
 		t.Errorf("event %q", e.Message)
 	}
+	n.recorded(t, 2, 0, errAway.Error())
+	n.api.Delete(ends.api.UID)
+	n.recorded(t, 1, 0, errAway.Error())
 	p.annotate(both("30M", "40M"))
 	p.gets(t, "30Mbit", "40Mbit")
 	n.sandbox.fail(nil)
 	q.gets(t, "10Mbit", "20Mbit")
+	n.recorded(t, 0, 0, "")
 }
 
 // The agent is in no packet's way: stopped it leaves everything, started it

@@ -156,24 +156,6 @@ func TestPrivilegedBadRateAtADDStaysRecorded(t *testing.T) {
 	n.recorded(t, 0, 0, "")
 }
 
-// A pod whose namespace the runtime does not tell is known to run without its limit, until
-// it ends or the runtime answers.
-func TestPrivilegedUnfoundPodIsRecorded(t *testing.T) {
-	n := newNode(t)
-	p, ends := n.newPod(t), n.newPod(t)
-	n.sandbox.fail(errAway)
-	p.annotate(both("10M", "20M"))
-	ends.annotate(both("10M", "20M"))
-	a := n.start(t, never)
-	a.becomes(t, p, reconcile.Failed)
-	n.recorded(t, 2, 0, errAway.Error())
-	n.api.Delete(ends.api.UID)
-	n.recorded(t, 1, 0, errAway.Error())
-	n.sandbox.fail(nil)
-	p.gets(t, "10Mbit", "20Mbit")
-	n.recorded(t, 0, 0, "")
-}
-
 // fails records of a pod's interface that it could not be limited.
 func (p *pod) fails(container, ifName string) {
 	id := attach.ID{Network: "net", ContainerID: container, IfName: ifName}

@@ -86,20 +86,6 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// SIGTERM first, the deletion at different times after it.
-func TestDeletionAfterTerm(t *testing.T) {
-	t.Parallel()
-	var s uninstall.State
-	s.Seen(uninstall.Object{UID: "a"})
-	if got := s.Decide(uninstall.Window - time.Second); got != uninstall.Wait {
-		t.Fatalf("before the deletion: %v, want to wait", got)
-	}
-	s.Deleted(uninstall.Object{UID: "a"})
-	if got := s.Decide(uninstall.Window - time.Second); got != uninstall.Remove {
-		t.Errorf("deletion 9 s after SIGTERM: %v, want remove", got)
-	}
-}
-
 // Whatever is told in whatever order: what was never seen to be deleted stays.
 func FuzzNothingIsRemovedUnseen(f *testing.F) {
 	f.Add([]byte{0, 4, 2})
