@@ -447,10 +447,14 @@ func (e *Executor) check(cfg *shaping.Config, iface attach.Interface, prior *Rec
 	if err != nil {
 		return err
 	}
-	if len(in.Plan) > 0 {
-		return &DriftError{Interface: iface, Actions: in.Plan}
+	if len(in.Plan) == 0 {
+		return in.Unheld
 	}
-	return in.Unheld
+	drift := &DriftError{Interface: iface, Actions: in.Plan}
+	if in.Unheld != nil {
+		return fmt.Errorf("%w; %w", drift, in.Unheld)
+	}
+	return drift
 }
 
 // Remove removes everything of an attachment. That something is gone already

@@ -158,7 +158,12 @@ func (n *Node) Attachments(ctx context.Context) ([]doctor.Attachment, error) {
 	}
 	var out []doctor.Attachment
 	for i := range rep.Attachments {
-		out = append(out, attachments(node, &rep.Attachments[i], rep.Groups)...)
+		a := &rep.Attachments[i]
+		out = append(out, attachments(node, a, rep.Groups)...)
+		told := slices.ContainsFunc(rep.Unshaped, func(u mailbox.Unshaped) bool { return u.Pod == a.Pod })
+		if in := a.Inspection(); in != nil && in.Unheld != nil && !told {
+			out = append(out, doctor.Attachment{Pod: a.Name(), ContainerID: a.ID.ContainerID, Failure: in.Unheld.Error()})
+		}
 	}
 	for _, id := range rep.Young {
 		out = append(out, doctor.Attachment{ContainerID: id.ContainerID, Young: true})

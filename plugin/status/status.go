@@ -385,6 +385,9 @@ func attachment(node *engine.Node, queues *engine.Queues, r *apply.Record) Attac
 			}
 			if d == terms.Ingress {
 				one.Starved = in.Starved
+				if in.Unheld != nil {
+					one.Starved = cmp.Or(one.Starved, in.Unheld.Error())
+				}
 			}
 			one.Blocked = blocked(in.Observed, d)
 			if s.Params.Divided {

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"log/slog"
 	"maps"
 	"os"
@@ -70,6 +71,7 @@ var (
 	inOrder = []string{"default/web", "!DIFFERS", "!error"}
 	nothing = []string{"0 with differences", "0 errors"}
 	lost    = []string{"no record of", "podweir gc"}
+	unheld  = []string{"NOT LIMITED default/web", "ends the chain for every packet"}
 )
 
 // Settings beside the rates.
@@ -580,6 +582,18 @@ func deviceNotices() []notice {
 			then: append([]string{"!DEGRADED"}, inOrder...),
 		},
 		{
+			name: "such a filter comes, and the kernel has no TCX", conf: onIFB,
+			make:  func(t *testing.T, n *noticed) { t.Helper(); n.withoutTCX(t); accept(t, n, "all") },
+			truth: limited + ", " + unlimited, check: []string{"podweir cannot go ahead of it"}, status: unheld, doctor: "PW506 PW601",
+			dry: []string{"ingress is not limited"}, repair: []string{"ingress is not limited"}, again: []string{"1 errors"}, after: limited + ", " + unlimited, then: unheld,
+		},
+		{
+			name: "such a filter comes ahead of the policer, and the kernel has no TCX", conf: map[string]any{"ingressPlace": "ifb", "ingressQueue": "none"},
+			make:  func(t *testing.T, n *noticed) { t.Helper(); n.withoutTCX(t); accept(t, n, "all") },
+			truth: limited + ", " + unlimited, check: []string{"ingress renew-slot", "podweir cannot go ahead of it"}, status: unheld, doctor: "PW506 PW601 PW602",
+			dry: []string{"ingress is not limited"}, repair: []string{"ingress is not limited"}, again: []string{"1 errors"}, after: limited + ", " + unlimited, then: unheld,
+		},
+		{
 			name: "a filter that accepts some packets came ahead of the redirect", conf: onIFB,
 			make:  func(t *testing.T, n *noticed) { t.Helper(); accept(t, n, "arp") },
 			truth: same, status: append([]string{"u32 filter at preference 1 runs before the redirect"}, inOrder...), doctor: "PW506",
@@ -730,6 +744,15 @@ func nodeNotices() []notice {
 			dry: nothing, repair: nothing, after: same, then: inOrder,
 		},
 	}
+}
+
+// withoutTCX has podweir take the kernel for one that has none.
+func (n *noticed) withoutTCX(t *testing.T) {
+	t.Helper()
+	path := filepath.Join(n.run, "features.json")
+	b, err := os.ReadFile(path)
+	must.OK(t, err)
+	must.OK(t, os.WriteFile(path, bytes.Replace(b, []byte(`"tcx":true`), []byte(`"tcx":false`), 1), 0o600))
 }
 
 // accept puts a filter that accepts every packet of a protocol ahead of the redirect to the ifb.
