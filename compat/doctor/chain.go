@@ -114,6 +114,9 @@ func checkDrift(f *Facts) Finding {
 	if len(own) == 0 {
 		return skip("podweir has no conflist here")
 	}
+	if f.called() != nil {
+		return skip("its original is not the first file: PW208")
+	}
 	original := f.Node.Conf.Original()
 	if original == nil || original.Network == nil {
 		return skip("there is no original to compare with: PW204")
@@ -322,6 +325,9 @@ func checkFirst(f *Facts) Finding {
 	}
 	if first := f.active(); first == nil {
 		return skip("no network is in force")
+	} else if own := f.called(); own != nil {
+		return warns(first.Name+" calls "+own.Name+": what changes in the primary CNI's file does not reach it", "the primary CNI's own file behind "+first.Name,
+			"have it call the file that "+own.Name+" was made from (Multus: multusMasterCNI or --multus-master-cni-file-name)", first.Name).of(f.inForce())
 	} else if !first.Ours() {
 		return breaks(first.Name+" sorts before "+f.Node.Conf.Own()[0].Name, "podweir's file first", "remove it if it is left over; else rename it at its source, or use the delivery "+f.besideFirst(), first.Name).of(f.inForce())
 	}

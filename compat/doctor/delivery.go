@@ -70,7 +70,9 @@ func checkDelivery(f *Facts) Finding {
 	inPlace, where := f.inPlace()
 	why, certain := conflist.Objection(inPlace, f.Situation)
 	differ := f.original().Otherwise(f.handed)
-	switch {
+	switch own := f.called(); {
+	case own != nil:
+		return holds("delivery " + string(c.Delivery) + "; " + f.active().Name + " calls " + own.Name)
 	case len(differ) > 0:
 		return warns(where+" with other settings than this node: "+strings.Join(differ, ", "), "the entry "+f.handed, f.changeHanded()).of(f.inForce())
 	case why == "" && inPlace == c.Delivery:

@@ -344,7 +344,25 @@ func (f *Facts) chain() []string {
 	if f.Node.Conf == nil {
 		return nil
 	}
+	if own := f.called(); own != nil {
+		return own.Network.Types()
+	}
 	return f.Node.Conf.Effective(f.Node.Runtime.ReadsDropIns() != profiles.No)
+}
+
+// called is the file of podweir's that the network in force calls by itself, as Multus does; nil if there is none.
+func (f *Facts) called() *conflist.File {
+	first := f.active()
+	if first == nil || first.Ours() || first.Network == nil {
+		return nil
+	}
+	_, names := first.Network.Calls()
+	own := f.Node.Conf.Own()
+	at := slices.IndexFunc(own, func(o conflist.File) bool { return o.Network != nil && slices.Contains(names, o.Name) })
+	if at < 0 {
+		return nil
+	}
+	return &own[at]
 }
 
 // hasFamily says whether a CNI of this family is in force or runs.

@@ -87,6 +87,13 @@ func agentOn(n *node) {
 
 const results = "var/lib/cni/results/"
 
+// multusCalls has Multus call podweir's file.
+func multusCalls(n *node) {
+	n.opts.Runtime = "containerd://1.7.27"
+	n.files["etc/cni/net.d/00-podweir-10-aws.conflist"] = `{"podweir":{"source":"10-aws.conflist","sha256":"x"},"cniVersion":"1.0.0","name":"aws-cni","plugins":[{"type":"aws-cni"},{"type":"podweir-cni","capabilities":{"bandwidth":true,"io.kubernetes.cri.pod-annotations":true}}]}`
+	n.files["etc/cni/net.d/00-multus.conf"] = `{"cniVersion":"1.0.0","name":"multus-cni-network","type":"multus-shim","clusterNetwork":"/host/etc/cni/net.d/00-podweir-10-aws.conflist"}`
+}
+
 const limited = `{"bandwidth":{"ingressRate":1000000,"ingressBurst":4294967295}}`
 
 // machineFindings are about what surrounds podweir on the node.
@@ -156,6 +163,9 @@ func machineFindings() []finding {
 			n.files["proc/7/comm"], n.files["proc/7/cmdline"] = "cri-dockerd\n", "/usr/bin/cri-dockerd\x00"
 			n.files["var/lib/cni/cache/results/aws-cni-c2-eth0"] = cached("c2", limited)
 		}, want: doctor.Warn, seen: "default/early (eth0, network aws-cni)"},
+		{name: "Multus calls podweir's file", code: "PW208", node: aws, change: multusCalls, want: doctor.Warn, seen: "00-multus.conf calls 00-podweir-10-aws.conflist", fix: "multusMasterCNI"},
+		{name: "Multus calls podweir's file, the chain", code: "PW202", node: aws, change: multusCalls, want: doctor.OK, seen: "aws-cni → podweir-cni"},
+		{name: "Multus calls podweir's file, the delivery", code: "PW210", node: aws, change: multusCalls, want: doctor.OK, seen: "00-multus.conf calls"},
 		{name: "known pod", code: "PW605", node: aws, change: set(results+"aws-cni-c1-eth0", cached("c1", limited)), want: doctor.OK, seen: "1 of 1"},
 		{name: "pod without limit", code: "PW605", node: aws, change: set(results+"aws-cni-c2-eth0", cached("c2", `{"portMappings":[]}`)), want: doctor.OK, seen: "0 of 1"},
 		{name: "loopback", code: "PW605", node: aws, change: set(results+"cni-loopback-c2-lo", strings.ReplaceAll(cached("c2", limited), "eth0", "lo")), want: doctor.OK, seen: "0 of 0"},
