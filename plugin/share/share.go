@@ -13,7 +13,7 @@
 //     One that sends in bursts of a tick or two, with pauses as brief, gets what it needs on
 //     average: shares that follow such bursts always come too late.
 //   - A member that sends nothing keeps a small share, so that its next packet does not wait
-//     for a tick. These shares come on top, a tenth of the limit for all members together.
+//     for a tick. These shares come on top, a tenth to a fifth of the limit for all members together.
 //   - A ledger holds what the limit allowed and was not sent. What was sent beyond the limit
 //     is taken off the next shares, what was not is added to them, up to a bound.
 package share
@@ -33,8 +33,8 @@ const (
 	// Credit is what a group may send beyond its limit after it sent less, in time at the
 	// limit: 0.4 % of a second.
 	Credit = 4 * time.Millisecond
-	// parkedPart of the limit is what all members have together while they send nothing. All
-	// of them can begin at once, and exceed the limit by as much for a tick.
+	// parkedPart of the limit is what all members are given together while they send nothing; each may keep up to twice
+	// as much. All of them can begin at once, and exceed the limit by as much for a tick.
 	parkedPart = 10
 	// settling is how long the ledger takes to come to zero. The longer, the less a credit is
 	// seen in a tenth of a second, and the longer the group pays for what it had too much.
@@ -63,6 +63,8 @@ const (
 	// averaged is the time constant of a member's average. Bursts and pauses of at most briefly are brief: two ticks and a
 	// half. A member pauses while at most a littlePart-th of its average comes, or of its share if that is less.
 	averaged, briefly, littlePart = 100 * time.Millisecond, 50 * time.Millisecond, 4
+	// wholeTick is the time from which on a tick without a packet says that a member has stopped.
+	wholeTick = Tick * 3 / 4
 	// longestTick bounds the time between two ticks in what is computed.
 	longestTick = time.Minute
 )
@@ -176,7 +178,7 @@ func (g *Group) Equal() units.ByteRate {
 // Saw takes what has left the member's queue since the queue was made, and what waits in it. If
 // sent fell, the queue is a new one.
 func (m *Member) Saw(sent, waiting units.Bytes) {
-	if !m.seen { // a queue that was there before may send its share: after a tick a quarter of recent counts
+	if !m.seen { // a queue that was there before may send its share: if anything comes to it, a quarter of recent counts
 		m.recent = 4 * m.Share
 	}
 	if !m.seen || sent < m.sentBefore {
@@ -223,9 +225,9 @@ func (g *Group) enter(passed time.Duration) {
 		m.sentBefore, m.waitedBefore = m.sent, m.waiting
 		sent += bytes
 		// The highest rate of late, and less with each tick. A member that sent nothing for a whole tick has stopped, and
-		// what it had changes once, not tick by tick.
+		// what it had changes once, not tick by tick. A tick that follows a late one is short: a packet may come after it.
 		m.recent = max(rateOf(came, passed), m.recent>>halved)
-		if came == 0 && m.waiting == 0 {
+		if came == 0 && m.waiting == 0 && passed >= wholeTick {
 			m.recent = 0
 		}
 		m.single = came <= frame

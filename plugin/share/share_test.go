@@ -671,6 +671,37 @@ func TestWhoStopsTakesTwoChanges(t *testing.T) {
 	}
 }
 
+// A tick that follows a late one is short. Who sends nothing in it has not stopped.
+func TestShortTickStopsNobody(t *testing.T) {
+	t.Parallel()
+	g := share.New(limit)
+	m, other := &share.Member{}, &share.Member{}
+	g.Join(m)
+	g.Join(other)
+	var sent [2]units.Bytes
+	now := time.Duration(0)
+	saw := func(passed time.Duration, sends bool) {
+		now += passed
+		if sends {
+			sent[0] += units.BitRate(20_000_000).ByteRate().Bytes(passed)
+		}
+		sent[1] += other.Share.Bytes(passed)
+		m.Saw(sent[0], 0)
+		other.Saw(sent[1], long)
+		g.Divide(now)
+	}
+	for range 30 {
+		saw(tick, true)
+	}
+	before := m.Share
+	if saw(3*time.Millisecond, false); m.Share < before*9/20 {
+		t.Errorf("share %v after 3 ms without a packet, %v before: want at least half", m.Share, before)
+	}
+	if saw(tick, false); m.Share > 2*g.Parked() {
+		t.Errorf("share %v after a tick without a packet, want the parked one", m.Share)
+	}
+}
+
 func FuzzDivide(f *testing.F) {
 	f.Add(uint64(200_000_000), []byte{0, 1, 2, 3, 4, 5, 250, 251})
 	f.Add(uint64(1), []byte{255, 255, 0, 0})

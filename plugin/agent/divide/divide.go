@@ -38,7 +38,7 @@ type Queue interface {
 	// Look returns how many bytes have left the queue since it was found, and how many wait in it,
 	// at the time now. If ask is true, it asks the kernel.
 	Look(now time.Duration, ask bool) (sent, waiting units.Bytes, err error)
-	// Still says that Look will return the same as long as Counter does. It needs no look then, and Rested stands for those
+	// Still says that Look will return the same as long as Counts does. It needs no look then, and Rested stands for those
 	// that were left out until a time.
 	Still() bool
 	Counts() *engine.Counts
@@ -79,7 +79,7 @@ type member struct {
 type place struct {
 	*member
 	counts *engine.Counts
-	// rests says that the queue has the parked share, and nothing came since it had counted so much.
+	// rests says that the queue has about the parked share, and nothing came since it had counted so much.
 	rests   bool
 	counted uint64
 }
@@ -280,7 +280,7 @@ func (l *Loop) look(p *place, now time.Duration) {
 		return
 	}
 	m.idle++
-	rests := m.idle >= restLooks && m.written && m.set == m.Share && !m.changed && !m.ask
+	rests := m.idle >= restLooks && (m.Outside || m.written && m.set == m.Share) && !m.changed && !m.ask
 	if rests { // before the look: what comes after it ends the rest
 		p.counted = p.counts.Bytes()
 	}

@@ -328,8 +328,15 @@ func TestLoopTakesOffWhatIsOutside(t *testing.T) {
 	if busy.share < 13_000_000 || busy.share > 15_500_000 {
 		t.Errorf("share %v beside a queue outside that sends 10 MB/s of 25, want the rest", busy.share)
 	}
+	if other.busy = false; other.sets != 0 {
+		t.Errorf("the share of a queue outside was set %d times, want never", other.sets)
+	}
+	looks := other.looks
+	if ticks(l, 30, 60); other.looks > looks+15 {
+		t.Errorf("%d looks at a queue outside that sends nothing, in 60 ticks, want few", other.looks-looks)
+	}
 	sent := l.Sent()
-	if sent["0"].Bytes == 0 || sent["outside"] != (divide.Sent{Bytes: 5_800_000, In: 29 * divide.Tick}) || l.Sent()["outside"] != (divide.Sent{}) {
+	if sent["0"].Bytes == 0 || sent["outside"] != (divide.Sent{Bytes: 5_800_000, In: 89 * divide.Tick}) || l.Sent()["outside"] != (divide.Sent{}) {
 		t.Errorf("%v was sent, want of both, and nothing since", sent)
 	}
 	if l.Leave("outside"); l.Has("outside") {
