@@ -485,7 +485,7 @@ func goneNotices() []notice {
 				n.wire(t, n.pod, "veth2")
 				n.must(t, "gc")
 			},
-			truth: unlimited + ", " + unlimited, check: []string{"has limits but is not attached"}, status: []string{"NOT LIMITED default/web", "is another device now, which no limit covers; the limited one is gone"}, doctor: "PW601",
+			truth: unlimited + ", " + unlimited, check: []string{"has limits but is not attached"}, status: []string{"NOT LIMITED default/web", "the limited one is gone"}, doctor: "PW601",
 			dry: []string{"which no limit covers"}, repair: []string{"which no limit covers"}, again: []string{"which no limit covers"}, after: unlimited + ", " + unlimited, then: []string{"NOT LIMITED default/web"},
 		},
 		{
@@ -590,7 +590,7 @@ func deviceNotices() []notice {
 		{
 			name: "such a filter comes ahead of the policer, and the kernel has no TCX", conf: map[string]any{"ingressPlace": "ifb", "ingressQueue": "none"},
 			make:  func(t *testing.T, n *noticed) { t.Helper(); n.withoutTCX(t); accept(t, n, "all") },
-			truth: limited + ", " + unlimited, check: []string{"ingress renew-slot", "podweir cannot go ahead of it"}, status: unheld, doctor: "PW506 PW601 PW602",
+			truth: limited + ", " + unlimited, check: []string{"podweir cannot go ahead of it"}, status: unheld, doctor: "PW506 PW601 PW602",
 			dry: []string{"ingress is not limited"}, repair: []string{"ingress is not limited"}, again: []string{"1 errors"}, after: limited + ", " + unlimited, then: unheld,
 		},
 		{
@@ -640,7 +640,7 @@ func deviceNotices() []notice {
 				}
 				n.add(t)
 			},
-			truth: same, status: append([]string{"DEGRADED", "not the place ifb: u32 filter at preference 1", "needs no ifb; policing instead"}, inOrder...),
+			truth: same, status: append([]string{"DEGRADED", "not the place ifb: u32 filter", "policing instead"}, inOrder...),
 			doctor: "PW603", dry: nothing, repair: nothing, after: same, then: inOrder,
 		},
 		{
