@@ -144,7 +144,7 @@ type Want struct {
 	Told *bool
 	// TakesOver says of another attachment that has one of the interfaces whether this one takes
 	// the interface over, as that of a container which is added to the network namespace of one
-	// that has ended. Otherwise Ensure returns a [*HeldError], and changes nothing. Nil says no.
+	// that has ended. Otherwise the interface stays that one's: see [HeldError]. Nil says no.
 	TakesOver func(other attach.ID) bool
 	// Existing says that the attachment is to be changed, not made: Ensure returns
 	// [ErrNotAttached] if it is gone by the time it has the lock, after a DEL.
@@ -155,13 +155,23 @@ type Want struct {
 }
 
 // HeldError says that the attachment By shapes an interface already: two attachments would
-// replace each other's programs on the hooks. For the one that wants the interface it is [ErrGone].
-type HeldError struct{ By attach.ID }
+// replace each other's programs on the hooks. For the one that wants the interface it is [ErrGone],
+// unless By does not limit the directions Lacks, which are wanted.
+type HeldError struct {
+	By    attach.ID
+	Lacks []terms.Direction
+}
 
 // Is says that it is [ErrGone].
-func (e *HeldError) Is(target error) bool { return target == ErrGone }
+func (e *HeldError) Is(target error) bool { return target == ErrGone && len(e.Lacks) == 0 }
 
-func (e *HeldError) Error() string { return "an interface is shaped already, as " + e.By.String() }
+func (e *HeldError) Error() string {
+	parts := []string{"an interface is shaped already, as " + e.By.String()}
+	for _, d := range e.Lacks {
+		parts = append(parts, "without a limit of "+d.String())
+	}
+	return strings.Join(parts, ", ")
+}
 
 // DriftError says how an interface differs from what it should be.
 type DriftError struct {
@@ -183,8 +193,8 @@ func (e *DriftError) Error() string {
 // on the interface that failed, unless it was shaped before; the others are shaped. Where a
 // limit does not hold and no step can mend it, the rest stays, and the error says so.
 //
-// The loopback device is left alone, and a name that is gone is skipped: see
-// [Executor.Skipped]. What only stands in for the pod's interface, as the device of the
+// The loopback device is left alone, and a name that is gone or another attachment's is skipped:
+// see [Executor.Skipped]. What only stands in for the pod's interface, as the device of the
 // same name in the pod of a virtual machine, is replaced by the pair that it stands in
 // for. The error wraps [ErrGone] if no interface is there, and [ErrStandIn] if there is
 // none that leads out of the pod. If the attachment was made for a network of another name,
@@ -423,6 +433,9 @@ func (e *Executor) Check(ctx context.Context, w *Want) error {
 		return err
 	}
 	found := e.search(w, priors)
+	if err := found.formers(); err != nil {
+		return err
+	}
 	if found.failed != nil {
 		return found.failed
 	}

@@ -93,25 +93,32 @@ func (e *Executor) reshape(ctx context.Context, id attach.ID,
 		return nil, fmt.Errorf("%v: %w", id, ErrNotAttached)
 	}
 	var all []*attach.Desired
+	var failed, held error
 	for _, r := range records {
 		cfg, original, err := choose(r)
 		if err != nil {
 			return all, err
 		}
 		iface, err := e.Refind(r)
-		if err != nil {
-			return all, err
+		if _, is := errors.AsType[*HeldError](err); is {
+			held = err
+			continue
+		}
+		if err != nil { // it costs the others nothing
+			failed = errors.Join(failed, err)
+			continue
 		}
 		w := &Want{ID: id, NetNSPath: r.Interface.NetNSPath, Config: cfg, Pod: r.Pod, ReplaceQdisc: r.ReplaceQdisc}
 		want, err := e.ensure(w, iface, r, original)
 		if want != nil {
 			all = append(all, want)
 		}
-		if err != nil {
-			return all, err
-		}
+		failed = errors.Join(failed, err)
 	}
-	return all, nil
+	if len(all) == 0 && failed == nil {
+		failed = held
+	}
+	return all, failed
 }
 
 // Refind returns the interface of a record as it is now. The error wraps
@@ -123,7 +130,7 @@ func (e *Executor) Refind(r *Record) (attach.Interface, error) {
 	}
 	other, err := e.store.Another(r.ID, &i)
 	if other != nil {
-		err = fmt.Errorf("%s (ifindex %d) in %s: %w", i.PodName, i.PodIndex, i.NetNSPath, &HeldError{other.ID})
+		err = fmt.Errorf("%s (ifindex %d) in %s: %w", i.PodName, i.PodIndex, i.NetNSPath, &HeldError{By: other.ID})
 	}
 	return i, err
 }

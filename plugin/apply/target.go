@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // Errors about interfaces that were named.
@@ -62,18 +64,43 @@ type search struct {
 	failed error
 }
 
-// formers finds whose the interfaces are that another attachment has.
-func (s *search) formers() (err error) {
-	for i := range s.found {
-		t := &s.found[i]
-		if t.former, err = s.executor.store.Another(s.want.ID, &t.iface); err != nil {
+// formers finds whose the interfaces are that another attachment has. Those that it keeps are
+// left out. If it has them all, and what is wanted, the error is a [*HeldError].
+func (s *search) formers() error {
+	var held error
+	left := make([]target, 0, len(s.found))
+	for _, t := range s.found {
+		former, err := s.executor.store.Another(s.want.ID, &t.iface)
+		if err != nil {
 			return err
 		}
-		if takes := s.want.TakesOver; t.former != nil && (takes == nil || !takes(t.former.ID)) {
-			return &HeldError{t.former.ID}
+		if takes := s.want.TakesOver; former == nil || takes != nil && takes(former.ID) {
+			t.former = former
+			left = append(left, t)
+			continue
 		}
+		by := &HeldError{By: former.ID, Lacks: lacks(&former.Config, s.want.Config)}
+		if len(by.Lacks) > 0 {
+			s.failed = errors.Join(s.failed, fmt.Errorf("%s: %w", t.iface.PodName, by))
+			continue
+		}
+		held = by
+		s.skipped = append(s.skipped, skipped{t.iface.PodName, by})
+	}
+	if s.found = left; len(left) == 0 && s.failed == nil {
+		return held
 	}
 	return nil
+}
+
+// lacks are the directions that are to be limited, and are not by what an interface has.
+func lacks(has, wanted *shaping.Config) (all []terms.Direction) {
+	for _, d := range terms.Directions {
+		if wanted.Limit(d) != nil && (has.Limit(d) == nil || has.Observe && !wanted.Observe) {
+			all = append(all, d)
+		}
+	}
+	return all
 }
 
 // interfaces are those that are to be shaped.

@@ -4,6 +4,8 @@
 package cni_test
 
 import (
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -136,4 +138,49 @@ func TestPrivilegedNotTakenOver(t *testing.T) {
 	byHand.must(t, "CHECK", c)
 	p.must(t, "DEL", p.conf(nil))
 	byHand.must(t, "CHECK", c)
+}
+
+// An interface that was limited by hand costs the others nothing. If the limit is not of all directions that the pod asks
+// for, or only observes, that is told.
+func TestPrivilegedOneOfTwoIsHeld(t *testing.T) {
+	testutil.RequireQdisc(t, "tbf")
+	for name, c := range map[string]struct {
+		byHand conf
+		told   string
+	}{
+		"both":     {conf{"egressRate": "5M", "ingressRate": "5M"}, ""},
+		"egress":   {conf{"egressRate": "5M"}, "net1: an interface is shaped already"},
+		"observed": {conf{"egressRate": "5M", "ingressRate": "5M", "enforce": "observe"}, "without a limit of egress, without a limit of ingress"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newNode(t).newPod(t)
+			byHand, second := p.second(t, "net1")
+			second["name"] = engine.ManualNetwork
+			maps.Copy(second, c.byHand)
+			for _, d := range []string{"egressRate", "ingressRate"} {
+				if c.byHand[d] == nil {
+					delete(second, d)
+				}
+			}
+			byHand.container += "-by-hand"
+			byHand.must(t, "ADD", second)
+			asks := p.conf(both(conf{"onError": "open", "prevResult": p.tells("eth0", "net1")}))
+			a := p.must(t, "ADD", asks)
+			wantState(t, p, "ADD", shapedBoth(t))
+			f, err := p.node.paths.Mail().Failures()
+			must.OK(t, err)
+			if told := fmt.Sprint(f); (len(f) > 0) != (c.told != "") || !strings.Contains(told, c.told) {
+				t.Errorf("failure records %v, want %q", f, c.told)
+			}
+			if c.told == "" {
+				p.must(t, "CHECK", asks)
+				if !strings.Contains(a.log, "interface skipped") {
+					t.Errorf("ADD logs %q, want that net1 is skipped", a.log)
+				}
+			}
+			byHand.must(t, "CHECK", second)
+			p.must(t, "DEL", asks)
+			byHand.must(t, "CHECK", second)
+		})
+	}
 }

@@ -54,8 +54,8 @@ type Added struct {
 	// ID is the attachment, Interfaces what each of its interfaces has.
 	ID         attach.ID
 	Interfaces []*attach.Desired
-	// Holder is another attachment that shapes the pod already, nil if none does: then
-	// nothing was done.
+	// Holder is another attachment that has all interfaces, and limits what is asked for; nil if
+	// none does. If it is set, nothing was done.
 	Holder *attach.ID
 	// Refuse says that the pod must not start.
 	Refuse bool
@@ -155,7 +155,7 @@ func (a *Adding) apply(ctx context.Context, log *slog.Logger, out *Added) error 
 	}
 	out.Interfaces, err = node.Ensure(ctx, want)
 	out.ID = want.ID
-	if held, is := errors.AsType[*apply.HeldError](err); is {
+	if held, is := errors.AsType[*apply.HeldError](err); is && len(held.Lacks) == 0 {
 		log.Debug("pod is shaped already", "as", held.By.String())
 		out.Holder = &held.By
 		return nil

@@ -533,7 +533,14 @@ func (l *look) warn(reason, message string) {
 func (l *look) fail(err error) {
 	var limit *netconf.LimitError
 	var field *shaping.FieldError
+	held, isHeld := errors.AsType[*apply.HeldError](err)
 	switch {
+	case isHeld && len(held.Lacks) > 0:
+		l.Outcome = Refused
+	case isHeld: // it is another attachment's since this look began
+		l.wait(err.Error())
+		l.retry = true
+		return
 	case errors.Is(err, apply.ErrGone), errors.Is(err, apply.ErrNotAttached):
 		// It is being set up or taken down; a watch tells of both. A DEL in the
 		// middle of this look must not be undone by it.

@@ -42,7 +42,7 @@ const (
 	// HostNetwork: it has no interface of its own to shape.
 	HostNetwork
 	// Held: an attachment that the agent does not know the pod of, such as
-	// one by hand, shapes its interface.
+	// one by hand, has its interfaces, and limits the directions that it asks for.
 	Held
 	// Refused: it cannot be shaped without touching what is another party's.
 	Refused

@@ -4,10 +4,12 @@
 package reconcile_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/podweir/podweir/plugin/agent/cri"
 	"github.com/podweir/podweir/plugin/agent/reconcile"
+	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
@@ -36,4 +38,33 @@ func TestPrivilegedNamespaceOfAnEndedSandbox(t *testing.T) {
 		t.Errorf("after the DEL of the first sandbox the limits are %q and %q", out, in)
 	}
 	must.OK(t, second.call(t, "CHECK"))
+}
+
+// Beside an interface that was limited by hand in one direction alone, the agent limits the others, and says that the pod
+// lacks a limit. It says so, too, where that is the only interface.
+func TestPrivilegedHeldInOneDirection(t *testing.T) {
+	testutil.RequireQdisc(t, "tbf")
+	for name, interfaces := range map[string][]string{"the only one": {"eth0"}, "one of two": {"eth1", "eth0"}} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			p := n.newPod(t)
+			held := *p
+			held.container, held.api.Name, held.api.Annotations = "by-hand", "by-hand", map[string]string{egress: "5M"}
+			must.OK(t, held.callFor(t, "ADD", engine.ManualNetwork, "eth0"))
+			if len(interfaces) == 2 {
+				testutil.VethPair(t, testutil.End{NetNS: p.ns, Name: "eth1"}, testutil.End{NetNS: n.NetNS, Name: "other1"})
+			}
+			n.sandbox.set(p.api.UID, cri.Sandbox{ID: p.container, NetNSPath: p.ns.Path(), Interfaces: interfaces})
+			a := n.start(t, never)
+			p.annotate(both("10M", "10M"))
+			s := a.becomes(t, p, reconcile.Refused)
+			if s.Err == nil || !strings.Contains(s.Err.Error(), "without a limit of ingress") {
+				t.Errorf("the error is %v, want that there is no limit of ingress", s.Err)
+			}
+			p.event(t, "BandwidthNotEnforced")
+			if len(interfaces) == 2 && rate(t, p.ns, "eth1") != "10Mbit" {
+				t.Errorf("eth1 has %q, want its limit", rate(t, p.ns, "eth1"))
+			}
+		})
+	}
 }
