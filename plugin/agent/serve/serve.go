@@ -90,10 +90,12 @@ type Config struct {
 
 // ParseAddress returns the port of an address to listen on, such as :9479 or
 // 127.0.0.1:9479. The error says what is accepted.
-func ParseAddress(address string) (port int, err error) {
+func ParseAddress(address string) (port int, err error) { return parse(address, DefaultAddress) }
+
+func parse(address, example string) (port int, err error) {
 	bad := func(why string) error {
 		return fmt.Errorf("address %q is not accepted, want an IP address or nothing, a colon and a port from 1 to %d, such as %s: %s",
-			address, MaxPort, DefaultAddress, why)
+			address, MaxPort, example, why)
 	}
 	host, text, err := net.SplitHostPort(address)
 	if err != nil {
@@ -116,7 +118,7 @@ func ParseAddress(address string) (port int, err error) {
 
 // ParseLoopback is [ParseAddress] for an address that only the node itself reaches.
 func ParseLoopback(address string) (port int, err error) {
-	port, err = ParseAddress(address)
+	port, err = parse(address, DefaultHealthAddress)
 	if err != nil {
 		return 0, err
 	}

@@ -10,10 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"os/signal"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -157,9 +155,8 @@ func (o *options) checkNode(cmd *cobra.Command) error {
 		return err
 	}
 	if address := o.v.GetString("health-address"); cmd.Flags().Changed("health-address") && address != "" {
-		host, port, err := net.SplitHostPort(address)
-		if _, number := strconv.ParseUint(port, 10, 16); err != nil || number != nil || !net.ParseIP(host).IsLoopback() {
-			return fmt.Errorf("--health-address %q is not accepted, want a loopback address such as %s", address, serve.DefaultHealthAddress)
+		if _, err := serve.ParseLoopback(address); err != nil {
+			return fmt.Errorf("--health-address: %w", err)
 		}
 	}
 	return nil

@@ -330,8 +330,9 @@ func TestErrorsAreOneLine(t *testing.T) {
 		"status of no node":  {[]string{"status", "--root", "/nonexistent"}, `--root "/nonexistent" is not accepted, want the root directory of the node: stat /nonexistent: no such file or directory`},
 		"top of no node":     {[]string{"top", "--root", "/nonexistent"}, `--root "/nonexistent" is not accepted, want the root directory of the node: stat /nonexistent: no such file or directory`},
 		"explain of no node": {[]string{"explain", "a/b", "--root", "/nonexistent"}, `--root "/nonexistent" is not accepted, want the root directory of the node: stat /nonexistent: no such file or directory`},
-		"no address":         {[]string{"status", "--health-address", "foo"}, `--health-address "foo" is not accepted, want a loopback address such as 127.0.0.1:9478`},
-		"of another node":    {[]string{"doctor", "--health-address", "10.0.0.1:1"}, `--health-address "10.0.0.1:1" is not accepted, want a loopback address such as 127.0.0.1:9478`},
+		"no address":         {[]string{"status", "--health-address", "foo"}, `--health-address: address "foo" is not accepted, want an IP address or nothing, a colon and a port from 1 to 32767, such as 127.0.0.1:9478: it has no port`},
+		"of another node":    {[]string{"doctor", "--health-address", "10.0.0.1:1"}, `--health-address: address "10.0.0.1:1" is not accepted, want a loopback address such as 127.0.0.1:9478: others must not reach it`},
+		"no port":            {[]string{"doctor", "--health-address", "127.0.0.1:0"}, `--health-address: address "127.0.0.1:0" is not accepted, want an IP address or nothing, a colon and a port from 1 to 32767, such as 127.0.0.1:9478: there is no such port`},
 		"no directory":       {[]string{"status", "--run", "/dev/null"}, `--run "/dev/null" is not accepted, want podweir's directory below /run: it is no directory`},
 		"a pod by its name":  {[]string{"status", "--pod", "web"}, `--pod "web" is not accepted, want NAMESPACE/NAME`},
 	} {
