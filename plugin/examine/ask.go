@@ -266,7 +266,7 @@ func (a *Asked) Found() *detect.Node { return a.found }
 
 // Add adds to a report the devices of pods that podweir has no limit on, the pods that ask
 // for a limit and have none, by the judgement of PW605, and where the node loses packets.
-func (a *Asked) Add(rep *status.Report) error {
+func (a *Asked) Add(ctx context.Context, rep *status.Report) error {
 	if a.unasked != "" {
 		rep.Unasked = append(rep.Unasked, "pods that ask for a limit and have none: "+a.unasked)
 	}
@@ -289,8 +289,18 @@ func (a *Asked) Add(rep *status.Report) error {
 	if err != nil {
 		return err
 	}
-	for _, s := range doctor.Unheard(a.root, a.found, a.asking, a.agent, known(rep)) {
+	unheard := doctor.Unheard(a.root, a.found, a.asking, a.agent, known(rep))
+	var running map[string]string
+	if len(unheard) > 0 && len(a.asking) > 0 {
+		if running, err = a.node.Handlers(ctx); err != nil {
+			running = nil // what is not known has not ended
+		}
+	}
+	for _, s := range unheard {
 		// A pod that ended meanwhile, or that has just started, is none that was passed over.
+		if _, runs := running[s.ContainerID]; running != nil && !runs {
+			continue
+		}
 		if _, err := os.Stat(rtnl.Seen(s.NetNS)); s.NetNS != "" && errors.Is(err, fs.ErrNotExist) || time.Since(s.Made).Abs() < status.Young {
 			continue
 		}

@@ -55,11 +55,11 @@ var sockets = []string{
 // known or its directory is not mounted, the first that is there. It returns an error
 // that names where it looked, and wraps [ErrNoSocket] unless the kubelet uses one.
 func FindSocket(root string) (string, error) {
-	candidates := sockets
+	candidates, kubelets := sockets, false
 	used := detect.KubeletSocket(os.DirFS(root))
 	if _, err := os.Stat(filepath.Join(root, filepath.Dir(used))); used != "" && err == nil {
 		// Another runtime than the kubelet's may be there, as dockerd's containerd is.
-		candidates = []string{"/" + used}
+		candidates, kubelets = []string{"/" + used}, true
 	}
 	for _, path := range candidates {
 		path = filepath.Join(root, path)
@@ -67,7 +67,7 @@ func FindSocket(root string) (string, error) {
 			return path, nil
 		}
 	}
-	if len(candidates) == 1 {
+	if kubelets {
 		return "", fmt.Errorf("the container runtime does not run: there is no %s, which the kubelet uses", candidates[0])
 	}
 	return "", fmt.Errorf("%w: looked for %s", ErrNoSocket, strings.Join(candidates, ", "))

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/podweir/podweir/plugin/agent/cri"
 	"github.com/podweir/podweir/plugin/agent/cri/critest"
@@ -180,6 +182,23 @@ func TestFindTheReadySandboxOfAPod(t *testing.T) {
 }
 
 // What containerd 1.6.20 answers, and what other runtimes may.
+// A pod that ends while the others are asked about is left out. Of one that the runtime cannot tell of it is not known
+// whether it has the node's network.
+func TestPodsThatEndMeanwhile(t *testing.T) {
+	t.Parallel()
+	r := &critest.Runtime{}
+	c := open(t, r)
+	must.OK(t, r.Add(critest.Sandbox{ID: "ends", Answer: status.Error(codes.NotFound, "gone")}))
+	must.OK(t, r.Add(critest.Sandbox{ID: "stays", NetNS: "/run/netns/x"}))
+	if pods, err := c.Pods(t.Context()); err != nil || len(pods) != 1 || pods[0].ID != "stays" {
+		t.Errorf("Pods = %+v, %v, want the one that stays", pods, err)
+	}
+	must.OK(t, r.Add(critest.Sandbox{ID: "broken", Answer: status.Error(codes.Unknown, "no shim")}))
+	if pods, err := c.Pods(t.Context()); err == nil || !strings.Contains(err.Error(), "no shim") || len(pods) != 1 {
+		t.Errorf("Pods = %+v, %v, want the one that stays and why not the other", pods, err)
+	}
+}
+
 func TestNetwork(t *testing.T) {
 	for name, tc := range map[string]struct {
 		status map[string]string

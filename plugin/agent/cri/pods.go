@@ -69,8 +69,9 @@ func (c *Client) Running(ctx context.Context) (uids []string, err error) {
 	return uids, err
 }
 
-// Pods returns the pods of the node. It takes one call for each, which together may take a
-// second on a full node: for commands of people, not for the agent.
+// Pods returns the pods of the node, beside an error those of which the runtime tells. It takes
+// one call for each, which together may take a second on a full node: for commands of people,
+// not for the agent.
 func (c *Client) Pods(ctx context.Context) ([]Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -79,6 +80,7 @@ func (c *Client) Pods(ctx context.Context) ([]Pod, error) {
 		return nil, err
 	}
 	var all []Pod
+	var failed error
 	for _, s := range list {
 		p := Pod{
 			ID: s.GetId(), Annotations: s.GetAnnotations(), Created: time.Unix(0, s.GetCreatedAt()),
@@ -88,16 +90,20 @@ func (c *Client) Pods(ctx context.Context) ([]Pod, error) {
 		if ctx.Err() != nil {
 			return nil, c.failed("PodSandboxStatus", err)
 		}
-		if err == nil { // else it ended meanwhile
-			if info, err := parseInfo(answer.GetInfo()); err == nil {
-				p.NetNSPath = info.NetNSPath
+		if err != nil { // runtimes differ in how they say that it ended meanwhile
+			if known, listErr := c.Knows(ctx, p.ID); (known || listErr != nil) && failed == nil {
+				failed = c.failed("PodSandboxStatus", err)
 			}
-			p.Addresses = addresses(answer.GetStatus().GetNetwork())
-			p.HostNetwork = answer.GetStatus().GetLinux().GetNamespaces().GetOptions().GetNetwork() == runtime.NamespaceMode_NODE
+			continue
 		}
+		if info, err := parseInfo(answer.GetInfo()); err == nil {
+			p.NetNSPath = info.NetNSPath
+		}
+		p.Addresses = addresses(answer.GetStatus().GetNetwork())
+		p.HostNetwork = answer.GetStatus().GetLinux().GetNamespaces().GetOptions().GetNetwork() == runtime.NamespaceMode_NODE
 		all = append(all, p)
 	}
-	return all, nil
+	return all, failed
 }
 
 func addresses(n *runtime.PodSandboxNetworkStatus) (all []netip.Addr) {

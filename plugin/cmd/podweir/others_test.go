@@ -23,6 +23,7 @@ import (
 	"github.com/podweir/podweir/plugin/agent/kube/apitest"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/rtnl"
+	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/must"
@@ -94,8 +95,18 @@ func TestPrivilegedStatusWhereTheRuntimeTellsLess(t *testing.T) {
 			t.Errorf("status has no %q: %v\n%s", part, err, out)
 		}
 	}
-	if strings.Contains(out, "There may be missing here") {
+	if strings.Contains(out, "may be missing from this list") {
 		t.Errorf("the runtime answered, and status doubts it:\n%s", out)
+	}
+	// One ends after the runtime told of it, and before podweir compares.
+	o := &options{v: viper.New()}
+	o.v.Set("root", n.root)
+	asked := o.asking().Asked(t.Context())
+	n.runtime.End("two")
+	rep := &status.Report{}
+	must.OK(t, n.Do(func() error { return asked.Add(t.Context(), rep) }))
+	if len(rep.Others) != 1 || rep.Others[0].Pod != "default/one" {
+		t.Errorf("after default/two ended %+v ask for a limit, want default/one", rep.Others)
 	}
 	if out, _ = c.do(t, "status", "--root", n.root, "--cri-socket", "/nowhere.sock"); !strings.Contains(oneLine(out), "no program listens on its CRI socket /nowhere.sock") {
 		t.Errorf("there is no such socket, and status does not say so:\n%s", out)
@@ -105,7 +116,7 @@ func TestPrivilegedStatusWhereTheRuntimeTellsLess(t *testing.T) {
 	must.OK(t, err)
 	away.SetUnlinkOnClose(false)
 	must.OK(t, away.Close())
-	if out, _ = c.do(t, "status", "--root", n.root); !strings.Contains(oneLine(out), "There may be missing here: pods that ask for a limit and have none: the container runtime does not run") {
+	if out, _ = c.do(t, "status", "--root", n.root); !strings.Contains(oneLine(out), "Pods without their limit may be missing from this list: pods that ask for a limit and have none: the container runtime does not run") {
 		t.Errorf("the runtime does not answer, and status does not say so:\n%s", out)
 	}
 }
@@ -147,7 +158,7 @@ func TestPrivilegedStatusOfFailures(t *testing.T) {
 		t.Errorf("status without room for a record: %v\n%s", err, out)
 	}
 	must.OK(t, unix.Mount("", n.run, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
-	if out, _ := n.do(t, "status"); !strings.Contains(oneLine(out), "There may be missing here: pods that podweir-cni could not limit since: "+n.run+" cannot be written: read-only file system") {
+	if out, _ := n.do(t, "status"); !strings.Contains(oneLine(out), "Pods without their limit may be missing from this list: pods that podweir-cni could not limit since: "+n.run+" cannot be written: read-only file system") {
 		t.Errorf("status of a directory that nobody can write:\n%s", out)
 	}
 	must.OK(t, unix.Mount("", n.run, "", unix.MS_REMOUNT, ""))

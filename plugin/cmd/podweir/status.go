@@ -129,7 +129,7 @@ func looked(ctx context.Context, o *options) (*status.Report, *view.Status, erro
 		if err != nil {
 			return nil, nil, err
 		}
-		if err := asked.Add(rep); err != nil {
+		if err := asked.Add(ctx, rep); err != nil {
 			return nil, nil, err
 		}
 		o.bypassed(ctx, rep, asked.Found())

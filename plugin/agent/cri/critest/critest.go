@@ -13,6 +13,8 @@ import (
 	"sync"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -33,6 +35,8 @@ type Sandbox struct {
 	// Created is when it was made, and NotReady says that it has ended.
 	Created  int64
 	NotReady bool
+	// Answer is the error when it is asked about alone; with NotFound it ended since all were listed.
+	Answer error
 	// Info is what the runtime tells beyond the CRI in place of the namespace and annotations.
 	Info string
 }
@@ -53,6 +57,7 @@ type Runtime struct {
 	all  []*runtime.PodSandbox
 	info map[string]string
 	ip   map[string]string
+	errs map[string]error
 	host map[string]bool
 }
 
@@ -98,10 +103,22 @@ func (r *Runtime) Add(s Sandbox) error {
 		r.info[s.ID] = cmp.Or(s.Info, string(info))
 	}
 	if r.ip == nil {
-		r.ip, r.host = make(map[string]string), make(map[string]bool)
+		r.ip, r.host, r.errs = make(map[string]string), make(map[string]bool), make(map[string]error)
 	}
+	r.errs[s.ID] = s.Answer
 	r.ip[s.ID], r.host[s.ID] = s.IP, s.NetNS == "" && s.Info == ""
 	return nil
+}
+
+// End stops a sandbox, which the runtime lists still.
+func (r *Runtime) End(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.all {
+		if s.GetId() == id {
+			s.State = runtime.PodSandboxState_SANDBOX_NOTREADY
+		}
+	}
 }
 
 // ListPodSandbox implements runtime.RuntimeServiceServer.
@@ -112,7 +129,7 @@ func (r *Runtime) ListPodSandbox(_ context.Context, req *runtime.ListPodSandboxR
 	f := req.GetFilter()
 	for _, s := range r.all {
 		uid, byUID := f.GetLabelSelector()[uidLabel]
-		if (f.GetId() == "" || f.GetId() == s.GetId()) && (!byUID || uid == s.GetLabels()[uidLabel]) &&
+		if (f.GetId() == "" || f.GetId() == s.GetId() && status.Code(r.errs[s.GetId()]) != codes.NotFound) && (!byUID || uid == s.GetLabels()[uidLabel]) &&
 			(f.GetState() == nil || f.GetState().GetState() == s.GetState()) {
 			res.Items = append(res.Items, s)
 		}
@@ -125,6 +142,9 @@ func (r *Runtime) PodSandboxStatus(_ context.Context, req *runtime.PodSandboxSta
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	id := req.GetPodSandboxId()
+	if err := r.errs[id]; err != nil {
+		return nil, err
+	}
 	options := &runtime.NamespaceOption{}
 	if r.host[id] {
 		options.Network = runtime.NamespaceMode_NODE
