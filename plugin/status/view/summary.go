@@ -104,7 +104,7 @@ func (n *Status) Summary(where string, onlyBroken bool) string {
 		b.WriteString(Paragraph("", strings.ToUpper(what[:1])+what[1:]+". Remove that file: an agent writes it again.", 0))
 	}
 	for _, what := range n.Unasked {
-		b.WriteString(Paragraph("", "There may be missing here: "+what+".", 0))
+		b.WriteString(Paragraph("", "Pods without their limit may be missing from this list: "+what+".", 0))
 	}
 	b.WriteString(Paragraph("", n.age(), 0))
 	b.WriteString(n.Less())
