@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
@@ -175,8 +176,14 @@ func (n *Node) sweep(id attach.ID, iface *attach.Interface) ([]string, error) {
 	return seen.Own(), n.kernel.tearDownUnrecorded(r, seen)
 }
 
-// PinDir is where the pins of one interface are.
-func (n *Node) PinDir(r *apply.Record) string { return n.kernel.pins(r) }
+// Pinned is when a pin of an attachment was last made or removed: now if there are none.
+func (n *Node) Pinned(r *apply.Record) time.Time {
+	info, err := os.Stat(n.kernel.pins(r))
+	if err != nil {
+		return time.Now()
+	}
+	return info.ModTime()
+}
 
 // Counters returns what became of the packets of a direction.
 func (n *Node) Counters(r *apply.Record, d terms.Direction) ([]datapath.Counter, error) {

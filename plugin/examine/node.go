@@ -10,7 +10,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -260,7 +259,7 @@ func attachments(node *engine.Node, a *status.Attachment, groups []mailbox.Group
 			}
 		}
 		if record != nil {
-			one.Changed = changed(node.PinDir(record))
+			one.Changed = node.Pinned(record)
 			if state := a.Inspection().Want.Directions[d.Direction.Is]; state != nil {
 				fromInspection(a.Inspection(), state, &one)
 				one.Policed = policed(&d, record.Config.Limit(d.Direction.Is))
@@ -295,16 +294,6 @@ func standard(r *apply.Record, d terms.Direction) bool {
 	}
 	limit := r.Config.Limit(d)
 	return limit != nil && limit.Standard
-}
-
-// changed is when a pin was last made or removed in a directory: now if the
-// directory is gone.
-func changed(dir string) time.Time {
-	info, err := os.Stat(dir)
-	if err != nil {
-		return time.Now()
-	}
-	return info.ModTime()
 }
 
 // fromInspection adds what status does not show.

@@ -26,7 +26,11 @@ func Settled(ctx context.Context, node *engine.Node, age time.Duration) (*Report
 	}
 	again := func(id attach.ID) []Attachment { return of(node, node.Queues(), id) }
 	old, young := apart(rep.Attachments, time.Now(), age)
-	rep.Attachments, rep.Young = settled(ctx, old, node.Lock, again), young
+	changing := func(a *Attachment) bool {
+		return a.record != nil && time.Since(node.Pinned(a.record)).Abs() < Young
+	}
+	rep.Attachments, rep.Young = settled(ctx, old, node.Lock, again, changing)
+	rep.Young = append(rep.Young, young...)
 	seeAgain(node, rep.Attachments)
 	return rep, nil
 }
@@ -50,23 +54,29 @@ func apart(all []Attachment, now time.Time, age time.Duration) (old []Attachment
 const settleWait = 500 * time.Millisecond
 
 // settled looks once more at each attachment that differs, with its lock held: an ADD,
-// a DEL or a repair that is half done is no difference. What cannot be locked in
-// time stays as it was seen.
-func settled(ctx context.Context, all []Attachment, lock func(context.Context, attach.ID) (func(), error), again func(attach.ID) []Attachment) []Attachment {
+// a DEL or a repair that is half done is no difference. One that cannot be locked in time is left
+// out and returned as busy if its pins are changing; else it stays as it was seen, since who holds the lock may hang.
+func settled(
+	ctx context.Context, all []Attachment, lock func(context.Context, attach.ID) (func(), error),
+	again func(attach.ID) []Attachment, changing func(*Attachment) bool,
+) (out []Attachment, busy []attach.ID) {
 	ctx, cancel := context.WithTimeout(ctx, settleWait)
 	defer cancel()
-	var out []Attachment
 	anew := map[attach.ID]bool{}
 	for _, id := range differing(all) {
 		unlock, err := lock(ctx, id)
-		if err != nil {
+		switch {
+		case err == nil:
+			out = append(out, again(id)...)
+			unlock()
+		case slices.ContainsFunc(all, func(a Attachment) bool { return a.ID == id && changing(&a) }):
+			busy = append(busy, id)
+		default:
 			continue
 		}
 		anew[id] = true
-		out = append(out, again(id)...)
-		unlock()
 	}
-	return append(slices.DeleteFunc(all, func(a Attachment) bool { return anew[a.ID] }), out...)
+	return append(slices.DeleteFunc(all, func(a Attachment) bool { return anew[a.ID] }), out...), busy
 }
 
 // differing are the attachments with a difference or an error, each once.

@@ -65,7 +65,7 @@ func TestWhatDiffersIsLookedAtUnderItsLock(t *testing.T) {
 	held := map[attach.ID]bool{}
 	var looked []string
 	lock := func(_ context.Context, i attach.ID) (func(), error) {
-		if i == id("busy") {
+		if i == id("busy") || i == id("hanging") {
 			return nil, errors.New("another party has it")
 		}
 		held[i] = true
@@ -85,16 +85,20 @@ func TestWhatDiffersIsLookedAtUnderItsLock(t *testing.T) {
 			return []Attachment{seen(i.ContainerID, "")}
 		}
 	}
-	got := settled(t.Context(), []Attachment{
+	changing := func(a *Attachment) bool { return a.ID == id("busy") }
+	got, busy := settled(t.Context(), []Attachment{
 		seen("fine", ""), seen("being-made", "no queue"), seen("being-made", "no program"), seen("ended", "no queue"),
-		seen("broken", "limit is 10M, want 20M"), seen("busy", "no queue"),
+		seen("broken", "limit is 10M, want 20M"), seen("busy", "no queue"), seen("hanging", "no queue"),
 		{ID: id("unread"), Error: "half a record"},
-	}, lock, again)
+	}, lock, again, changing)
 	if want := []string{"being-made", "ended", "broken", "unread"}; !slices.Equal(looked, want) {
 		t.Errorf("looked at %v once more, want %v", looked, want)
 	}
-	if want := []attach.ID{id("broken"), id("busy")}; !equalSets(differing(got), want) {
+	if want := []attach.ID{id("broken"), id("hanging")}; !equalSets(differing(got), want) {
 		t.Errorf("differing after all: %v, want %v", differing(got), want)
+	}
+	if want := []attach.ID{id("busy")}; !equalSets(busy, want) {
+		t.Errorf("left out as being changed: %v, want %v", busy, want)
 	}
 	if len(got) != 5 || len(held) != 0 {
 		t.Errorf("%d attachments and %d locks held, want 5 and none", len(got), len(held))
