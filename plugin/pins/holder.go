@@ -32,15 +32,32 @@ func (s *Store) Hold(device string, k Key) error {
 			if now, _ := os.Readlink(path); now == target {
 				return nil
 			}
-			err = unlink(path)
+			err = replaceLink(path, target)
 		default:
 			return noted(err)
 		}
 		if err != nil {
-			break
+			return noted(err)
 		}
 	}
-	return noted(err)
+	return noted(errors.New("others change it again and again"))
+}
+
+// replaceLink makes a link that is there one to target, so that there is no moment without one. The caller looks at what
+// came of it: another process may do the same.
+func replaceLink(path, target string) error {
+	next := path + "-next"
+	err := os.Symlink(target, next)
+	if errors.Is(err, os.ErrExist) { // an interrupted run left it
+		return unlink(next)
+	}
+	if err == nil {
+		err = os.Rename(next, path)
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // Holder returns the attachment that has a device, and whether one is noted.

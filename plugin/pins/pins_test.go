@@ -367,3 +367,35 @@ func holdForever(t *testing.T, root string, k pins.Key) {
 	// ended by Go's runtime, if no cgo thread is there to save it.
 	<-time.After(time.Hour)
 }
+
+// A device that one attachment takes over from another is noted at every moment, and a half made note is no obstacle.
+func TestPrivilegedHoldWithoutAGap(t *testing.T) {
+	s := newStore(t)
+	keys := []pins.Key{{Network: "n", ContainerID: "a", IfName: "eth0"}, {Network: "n", ContainerID: "b", IfName: "eth0"}}
+	must.OK(t, s.Hold("1-2", keys[0]))
+	must.OK(t, os.Symlink("left", filepath.Join(s.Root(), "holders,", "1-2-next")))
+	ended := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		defer close(ended)
+		for i := range 2000 {
+			if err := s.Hold("1-2", keys[i%2]); err != nil {
+				t.Errorf("Hold = %v", err)
+			}
+			if k, _, err := s.Holder("1-2"); err != nil || k != keys[i%2] {
+				t.Errorf("Holder = %v, %v, want %v", k, err, keys[i%2])
+			}
+		}
+	})
+	for looks := true; looks && !t.Failed(); {
+		if _, found, err := s.Holder("1-2"); err != nil || !found {
+			t.Errorf("Holder = %v, %v while others take the device over", found, err)
+		}
+		select {
+		case <-ended:
+			looks = false
+		default:
+		}
+	}
+	wg.Wait()
+}
