@@ -90,11 +90,15 @@ type manifest struct {
 }
 
 type podStatus struct {
-	Phase      string `json:"phase"`
-	PodIP      string `json:"podIP"`
-	Containers []struct {
-		Restarts int `json:"restartCount"`
-	} `json:"containerStatuses"`
+	Phase      string            `json:"phase"`
+	PodIP      string            `json:"podIP"`
+	Containers []containerStatus `json:"containerStatuses"`
+	// Inits run first in a new sandbox, and may run long before one of Containers is started again.
+	Inits []containerStatus `json:"initContainerStatuses"`
+}
+
+type containerStatus struct {
+	Restarts int `json:"restartCount"`
 }
 
 // watchEvent is one message of a watch: a pod, or an error, whose fields have other
@@ -127,8 +131,10 @@ func (m *manifest) pod() Pod {
 		Finished:    m.Status.Phase == "Succeeded" || m.Status.Phase == "Failed",
 		Annotations: m.Metadata.Annotations.PodAnnotations,
 	}
-	for _, c := range m.Status.Containers {
-		p.Restarts += c.Restarts
+	for _, all := range [][]containerStatus{m.Status.Containers, m.Status.Inits} {
+		for _, c := range all {
+			p.Restarts += c.Restarts
+		}
 	}
 	if uid := m.Metadata.Annotations.mirror; uid != "" {
 		p.RuntimeUID = uid

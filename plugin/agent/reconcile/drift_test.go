@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/plugin/agent/cri"
+	"github.com/podweir/podweir/plugin/agent/kube/apitest"
 	"github.com/podweir/podweir/plugin/agent/reconcile"
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/mailbox"
@@ -327,18 +328,18 @@ func TestPrivilegedMirrorIsMadeAnew(t *testing.T) {
 // moves has the runtime and the API server say that a pod is in the sandbox of another one.
 func (n *node) moves(p, to *pod) {
 	n.sandbox.set(p.api.UID, cri.Sandbox{ID: to.container, NetNSPath: to.ns.Path(), Interfaces: []string{"eth0"}})
-	if p.api.PodIP == to.addr {
-		p.api.Restarts++
-	}
 	p.api.PodIP = to.addr
 	p.annotate(both("10M", "10M"))
 }
 
 // The kubelet may make another sandbox for a pod while the network of the first one is there yet. It may have the
-// address of the first.
+// address of the first: then all containers are started again, the init containers first.
 func TestPrivilegedSecondSandbox(t *testing.T) {
 	testutil.RequireQdisc(t, "tbf")
-	for name, same := range map[string]bool{"another address": false, "the same address": true} {
+	for name, starts := range map[string]func(p *apitest.Pod){
+		"another address": nil, "the same address": func(p *apitest.Pod) { p.Restarts++ },
+		"the same address, with an init container": func(p *apitest.Pod) { p.InitRestarts++ },
+	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
 			first := n.newPod(t)
@@ -346,8 +347,9 @@ func TestPrivilegedSecondSandbox(t *testing.T) {
 			a := n.start(t, never)
 			a.has(t, first, 2)
 			second := n.newPod(t)
-			if same {
+			if starts != nil {
 				second.addr = first.api.PodIP
+				starts(&first.api)
 			}
 			n.moves(first, second)
 			second.gets(t, "10Mbit", "10Mbit")

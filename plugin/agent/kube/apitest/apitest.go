@@ -27,8 +27,8 @@ type Pod struct {
 	Deleting bool
 	// PodIP is empty as long as the pod's network is not set up.
 	PodIP string
-	// Restarts is how often its container was started again.
-	Restarts int
+	// Restarts is how often its container was started again, InitRestarts its init container.
+	Restarts, InitRestarts int
 	// Phase is Running if it is empty.
 	Phase string
 	// Fat is how many bytes of things that nobody reads come with it.
@@ -321,6 +321,7 @@ func (k *kept) manifest() map[string]any {
 		},
 		"status": map[string]any{
 			"phase": phase, "podIP": k.PodIP, "hostIP": "192.0.2.1", "containerStatuses": []any{map[string]any{"name": "c", "restartCount": k.Restarts}},
+			"initContainerStatuses": []any{map[string]any{"name": "i", "restartCount": k.InitRestarts}},
 		},
 	}
 }
