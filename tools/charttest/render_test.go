@@ -38,6 +38,15 @@ func mustEnvironments(t *testing.T) map[string]map[string]any {
 	all, err := environments()
 	mustOK(t, err)
 	all["everything"] = everything()
+	// Of the two monitors there may be one.
+	other := everything()
+	metrics, ok := other["metrics"].(map[string]any)
+	if !ok {
+		t.Fatalf("everything has no metrics: %v", other)
+	}
+	delete(metrics, "podMonitor")
+	metrics["serviceMonitor"] = monitor()
+	all["service-monitor"] = other
 	return all
 }
 
@@ -50,24 +59,27 @@ func mustRender(t *testing.T, version string, values map[string]any) []helmchart
 
 const licence = "# SPDX-License-Identifier: Apache-2.0\n# Copyright Authors of podweir\n"
 
-// The default's golden is whole, each other's how it differs from that. Of the dashboard,
-// which is a file of the chart, a golden has the name.
+// The default's golden is whole, each other's how it differs from that, or from everything
+// with the other monitor. Of the dashboard, which is a file of the chart, a golden has the name.
 func TestGoldenRenders(t *testing.T) {
 	all := mustEnvironments(t)
-	all["service-monitor"] = map[string]any{"metrics": map[string]any{"tls": map[string]any{"enabled": true}, "serviceMonitor": monitor()}}
 	whole := rendered(t, all["default"])
 	dir := filepath.Join(chartDir, "testdata", "golden")
 	golden(t, filepath.Join(dir, "default.yaml"), whole)
 	delete(all, "default")
 	for name, values := range all {
 		t.Run(name, func(t *testing.T) {
+			from, whole := "default.yaml", whole
+			if name == "service-monitor" {
+				from, whole = "everything", rendered(t, all["everything"])
+			}
 			diff, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
 				A: difflib.SplitLines(whole), B: difflib.SplitLines(rendered(t, values)),
-				FromFile: "default.yaml", ToFile: name, Context: 1,
+				FromFile: from, ToFile: name, Context: 1,
 			})
 			mustOK(t, err)
 			// Numbers of lines would change with every line above them.
-			head := "# How the render differs from default.yaml; UPDATE=1 writes it.\n"
+			head := "# How the render differs from " + from + "; UPDATE=1 writes it.\n"
 			golden(t, filepath.Join(dir, name+".diff"), head+regexp.MustCompile(`(?m)^@@ .* @@$`).ReplaceAllString(diff, "@@"))
 		})
 	}
