@@ -17,8 +17,7 @@ import (
 )
 
 // Gone says whether nothing exists any more of the interface of a record, or another attachment
-// has it. `podweir gc`
-// removes what is left of it then, and status, repair and doctor say so. An interface that
+// has it. `podweir gc` removes what is left of it then, and status, repair and doctor say so. An interface that
 // is not where its record says, but of which something still exists, or whose namespace is
 // there, is not gone: left says what. Whether its pod has ended is not known then.
 func (n *Node) Gone(r *apply.Record) (gone bool, left string, err error) {
@@ -33,8 +32,11 @@ func (n *Node) Gone(r *apply.Record) (gone bool, left string, err error) {
 		now.NamesakeIndex, err = n.Namesake(r)
 		left = now.Uncovered()
 	}
-	if left == "" && err == nil && n.Lives(&r.Interface) {
-		left = fmt.Sprintf("the pod's network namespace exists, without %s (ifindex %d)", r.Interface.PodName, r.Interface.PodIndex)
+	if left == "" && err == nil {
+		var p *podNS
+		if p, err = n.kernel.podOf(&r.Interface); p != nil {
+			left = fmt.Sprintf("the pod's network namespace exists, without %s (ifindex %d)", r.Interface.PodName, r.Interface.PodIndex)
+		}
 	}
 	return left == "" && err == nil, left, err
 }
