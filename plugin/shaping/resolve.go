@@ -4,6 +4,7 @@
 package shaping
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -99,7 +100,11 @@ func (b *builder) resolve() error {
 	}
 	if p.Side == terms.SideIFB {
 		if !b.facts.IFB {
-			return fmt.Errorf("%s; the place host needs no ifb", b.facts.noIFB())
+			why := b.facts.noIFB()
+			if !b.facts.IngressPastHost { // else that place would not see all packets
+				why += "; the place host needs no ifb"
+			}
+			return errors.New(why)
 		}
 		p.Redirect = true
 	}
