@@ -245,8 +245,8 @@ type Asked struct {
 	found  *detect.Node
 	asking []doctor.Sandbox
 	agent  *doctor.Agent
-	// unasked is why the runtime did not tell of all its pods, "" if it did, or if none is seen.
-	unasked string
+	// untold is why the runtime did not tell of all its pods, "" if it did, or if none is seen.
+	untold string
 }
 
 // Asked asks the runtime and the agent, once.
@@ -255,7 +255,7 @@ func (n *Node) Asked(ctx context.Context) *Asked {
 	a.found = detect.Read(ctx, a.root, detect.Options{Live: n})
 	var err error
 	if a.asking, err = n.Asking(ctx, doctor.OwnEntry(a.root, a.found)); err != nil && !errors.Is(err, cri.ErrNoSocket) {
-		a.unasked = err.Error()
+		a.untold = err.Error()
 	}
 	a.agent, _ = n.Agent(ctx)
 	return a
@@ -267,8 +267,8 @@ func (a *Asked) Found() *detect.Node { return a.found }
 // Add adds to a report the devices of pods that podweir has no limit on, the pods that ask
 // for a limit and have none, by the judgement of PW605, and where the node loses packets.
 func (a *Asked) Add(ctx context.Context, rep *status.Report) error {
-	if a.unasked != "" {
-		rep.Unasked = append(rep.Unasked, "pods that ask for a limit and have none: "+a.unasked)
+	if a.untold != "" {
+		rep.Missing = append(rep.Missing, "pods that ask for a limit and have none: "+a.untold)
 	}
 	var paths []string
 	pods := make([]status.RuntimePod, 0, len(a.asking)+len(rep.Attachments))

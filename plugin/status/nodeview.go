@@ -105,7 +105,7 @@ func (r *Report) View(now time.Time) *view.Status {
 	for i := range r.Groups {
 		n.Groups = append(n.Groups, r.Groups[i].Group)
 	}
-	n.Unread, n.Unasked, n.Losses = r.Unread, r.Unasked, r.Losses
+	n.Unread, n.Missing, n.Losses = r.Unread, r.Missing, r.Losses
 	n.AgentLooked = r.AgentLooked
 	n.Sort()
 	return n

@@ -51,9 +51,9 @@ type Report struct {
 	Groups []mailbox.Group `json:"groups,omitempty"`
 	// Unread says what is not known because a file in podweir's directory under /run is damaged.
 	Unread []string `json:"unread,omitempty"`
-	// Unasked are which pods without their limit may be missing, and why: the container runtime did not
+	// Missing are which pods without their limit may be missing, and why: the container runtime did not
 	// tell of its pods, or podweir-cni could not leave word.
-	Unasked []string `json:"unasked,omitempty"`
+	Missing []string `json:"missing,omitempty"`
 	// Losses are places of the node where packets are lost by others than podweir.
 	Losses []terms.Loss `json:"losses,omitempty"`
 }
@@ -211,7 +211,7 @@ func (r *Report) addRecords(paths engine.Paths) error {
 	}
 	r.Failures = slices.DeleteFunc(r.Failures, func(f mailbox.Failure) bool { return f.Ended() })
 	if err := paths.Mail().Unwritable(); err != nil {
-		r.Unasked = append(r.Unasked, "pods that podweir-cni could not limit since: "+err.Error())
+		r.Missing = append(r.Missing, "pods that podweir-cni could not limit since: "+err.Error())
 	}
 	if r.AgentLooked, err = paths.Mail().Looked(); err != nil {
 		r.Unread = append(r.Unread, "whether an agent runs is not known: "+err.Error())

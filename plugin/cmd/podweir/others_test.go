@@ -116,8 +116,11 @@ func TestPrivilegedStatusWhereTheRuntimeTellsLess(t *testing.T) {
 	must.OK(t, err)
 	away.SetUnlinkOnClose(false)
 	must.OK(t, away.Close())
-	if out, _ = c.do(t, "status", "--root", n.root); !strings.Contains(oneLine(out), "Pods without their limit may be missing from this list: pods that ask for a limit and have none: the container runtime does not run") {
-		t.Errorf("the runtime does not answer, and status does not say so:\n%s", out)
+	for _, format := range []string{"table", "wide"} {
+		out, err = c.do(t, "status", "--root", n.root, "-o", format)
+		if err == nil || !strings.Contains(oneLine(out), "Pods without their limit may be missing from this list: pods that ask for a limit and have none: the container runtime does not run") {
+			t.Errorf("the runtime does not answer, and status -o %s does not say so: %v\n%s", format, err, out)
+		}
 	}
 }
 
@@ -312,7 +315,7 @@ func TestPrivilegedStatusCountsWhatTheRuntimeKept(t *testing.T) {
 	}
 	answer := ""
 	var l net.Listener
-	must.OK(t, c.node.Do(func() (err error) { l, err = net.Listen("tcp", "127.0.0.1:0"); return err }))
+	must.OK(t, c.node.Do(func() (err error) { l, err = net.Listen("tcp", testHealth); return err }))
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer) }), ReadHeaderTimeout: time.Second}
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(func() { _ = server.Close() })

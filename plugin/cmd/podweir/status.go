@@ -33,7 +33,8 @@ func newStatus(o *options) *cobra.Command {
 		Short: "Show which pods are limited as they should be, and why others are not",
 		Long: "Show which pods of this node are limited as they should be. Each pod that is not comes first, with the\n" +
 			"cause and what to do; the others are counted, or listed if there are few. -o wide shows every limit: where it\n" +
-			"is enforced and why there, and its counters. Exit status 1 if a pod is not limited as it should be.",
+			"is enforced and why there, and its counters. Exit status 1 if a pod is not limited as it should be, or may\n" +
+			"be missing.",
 		Example: "  podweir status\n  podweir status --broken\n  podweir status --pod default/web\n  podweir status -o wide",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runStatus(cmd, o) },
@@ -84,8 +85,8 @@ func runStatus(cmd *cobra.Command, o *options) error {
 	if n := len(node.Broken()); n > 0 {
 		return fmt.Errorf("%d of %d pods are not limited as they should be", n, len(node.Pods))
 	}
-	if len(rep.Unread) > 0 {
-		return errors.New(rep.Unread[0])
+	if doubts := node.Doubts(); len(doubts) > 0 {
+		return errors.New(doubts[0])
 	}
 	return nil
 }
@@ -172,6 +173,9 @@ func printWide(out io.Writer, rep *status.Report, node *view.Status) error {
 	for i := range broken {
 		p := &broken[i]
 		fmt.Fprintf(w, "%s %s: %s\n  cure: %s\n", p.State.Word(), p.Pod, view.Printable(p.Cause), p.Cure)
+	}
+	for _, sentence := range node.Doubts() {
+		fmt.Fprintln(w, sentence)
 	}
 	fmt.Fprint(w, node.Less())
 	for i := range rep.Attachments {

@@ -143,6 +143,14 @@ func (g *groups) text(word, what string) string {
 	return b.String()
 }
 
+// told is a text for each reason, with the nodes.
+func (g *groups) told() (texts []string) {
+	for _, reason := range g.reasons {
+		texts = append(texts, "on "+view.Names(g.names[reason])+": "+reason)
+	}
+	return texts
+}
+
 func count(n int, what string) string {
 	if n != 1 {
 		what += "s"

@@ -38,6 +38,25 @@ func flow(port uint16, bytes uint64) terms.Flow {
 	}
 }
 
+// What a node does not know of its pods is told with its name, and is not exit status 0.
+func TestStatusOfANodeThatDoubts(t *testing.T) {
+	t.Parallel()
+	n := seen(0, terms.PolicyStrict, terms.QueueTBF, view.Counters{})
+	n.Nodes = append(n.Nodes, cluster.Node{Name: "n2", Answer: n.Nodes[0].Answer})
+	n.Nodes[0].Answer.Status.Unread = []string{"what went past is not known: past.json"}
+	n.Nodes[0].Answer.Status.Missing = []string{"pods: /run/podweir is full"}
+	for _, text := range []string{n.Status(time.Time{}, true), n.Wide(time.Time{})} {
+		for _, want := range []string{"On n1, n2: what went past is not known: past.json. Remove", "missing from this list: on n1, n2: pods: /run/podweir is full."} {
+			if !strings.Contains(strings.Join(strings.Fields(text), " "), want) {
+				t.Errorf("status has no %q:\n%s", want, text)
+			}
+		}
+	}
+	if status, why := n.StatusExit(); status != cluster.ExitUnknown || !strings.Contains(why, "On n1, n2: what went past") {
+		t.Errorf("exit %d, %s", status, why)
+	}
+}
+
 // A verdict says what two looks show, and no more.
 func TestVerdicts(t *testing.T) {
 	t.Parallel()

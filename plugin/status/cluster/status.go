@@ -29,6 +29,7 @@ func noPods(n *Node) string {
 // Pods are the pods of all nodes that answered, the worst first. Now is the reader's time.
 func (c *Nodes) Pods(now time.Time) *view.Status {
 	all := &view.Status{Schema: view.Schema, Time: now, Pods: []view.Pod{}}
+	var unread, missing groups
 	for i := range c.Nodes {
 		n := &c.Nodes[i]
 		if noPods(n) != "" {
@@ -42,7 +43,14 @@ func (c *Nodes) Pods(now time.Time) *view.Status {
 			g.Node = n.Name
 			all.Groups = append(all.Groups, g)
 		}
+		for _, what := range n.Answer.Status.Unread {
+			unread.add(what, n.Name)
+		}
+		for _, what := range n.Answer.Status.Missing {
+			missing.add(what, n.Name)
+		}
 	}
+	all.Unread, all.Missing = unread.told(), missing.told()
 	all.Sort()
 	return all
 }
@@ -121,7 +129,7 @@ const (
 )
 
 // StatusExit is the exit status for the state of all pods and why it is not 0: 1 if a pod
-// is not limited as it should be, else 2 if a node is unknown.
+// is not limited as it should be, else 2 if a node, or something of its pods, is unknown.
 func (c *Nodes) StatusExit() (status int, why string) {
 	pods := c.Pods(time.Time{})
 	unknown := c.group(noPods).count + c.Missing
@@ -135,6 +143,12 @@ func (c *Nodes) StatusExit() (status int, why string) {
 			status = ExitUnknown
 		}
 		parts = append(parts, fmt.Sprintf("%d of %d nodes are unknown", unknown, c.Total()))
+	}
+	if doubts := pods.Doubts(); len(doubts) > 0 {
+		if status == ExitOK {
+			status = ExitUnknown
+		}
+		parts = append(parts, doubts[0])
 	}
 	return status, strings.Join(parts, "; ")
 }

@@ -93,6 +93,17 @@ func (n *Status) age() string {
 	return fmt.Sprintf("The agent looked %d s ago, and looks every 2 s: it may have ended. How long limits were reached, whether they hold and what namespaces send is of then.", int(age.Seconds()))
 }
 
+// Doubts are sentences about what is not known of the pods, and why.
+func (n *Status) Doubts() (sentences []string) {
+	for _, what := range n.Unread {
+		sentences = append(sentences, strings.ToUpper(what[:1])+what[1:]+". Remove that file: an agent writes it again.")
+	}
+	for _, what := range n.Missing {
+		sentences = append(sentences, "Pods without their limit may be missing from this list: "+what+".")
+	}
+	return sentences
+}
+
 // Summary is the state of a node, or of where else the pods are, on one screen: each pod
 // that is not limited as it should be with cause and cure, and the others counted.
 func (n *Status) Summary(where string, onlyBroken bool) string {
@@ -100,11 +111,8 @@ func (n *Status) Summary(where string, onlyBroken bool) string {
 	broken := n.Broken()
 	b.WriteString(n.Head(where) + "\n")
 	b.WriteString(problems(broken, n.Time))
-	for _, what := range n.Unread {
-		b.WriteString(Paragraph("", strings.ToUpper(what[:1])+what[1:]+". Remove that file: an agent writes it again.", 0))
-	}
-	for _, what := range n.Unasked {
-		b.WriteString(Paragraph("", "Pods without their limit may be missing from this list: "+what+".", 0))
+	for _, sentence := range n.Doubts() {
+		b.WriteString(Paragraph("", sentence, 0))
 	}
 	b.WriteString(Paragraph("", n.age(), 0))
 	b.WriteString(n.Less())

@@ -38,8 +38,8 @@ type Status struct {
 	AgentLooked time.Time `json:"agentLooked,omitzero"`
 	// Unread says what is not known because a file of podweir's is damaged.
 	Unread []string `json:"unread,omitempty"`
-	// Unasked are which pods without their limit may be missing, and why.
-	Unasked []string `json:"unasked,omitempty"`
+	// Missing are which pods without their limit may be missing, and why.
+	Missing []string `json:"missing,omitempty"`
 	// Losing says what was lost between two looks.
 	Losing []string `json:"-"`
 
