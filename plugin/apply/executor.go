@@ -302,7 +302,7 @@ func (e *Executor) ensure(w *Want, iface attach.Interface, prior *Record, origin
 	} else {
 		rec.Attached = e.now().UTC().Truncate(time.Millisecond)
 	}
-	in, err := e.inspect(rec, prior)
+	in, err := e.inspect(rec, prior, w.former)
 	if err != nil {
 		if in != nil {
 			err = errors.Join(err, e.unhide(prior, in.Observed))

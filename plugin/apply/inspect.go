@@ -27,13 +27,14 @@ func (e *Executor) Inspect(r *Record) (*attach.Inspection, error) {
 func (e *Executor) look(cfg *shaping.Config, iface attach.Interface, prior *Record) (*attach.Inspection, error) {
 	rec := *prior
 	rec.Interface, rec.Config = iface, *cfg
-	return e.inspect(&rec, prior)
+	return e.inspect(&rec, prior, nil)
 }
 
 // inspect compares an interface with what a record asks for; prior is the record of
-// an earlier run, nil if there is none. Beside an error about what is wanted it
+// an earlier run, nil if there is none, and former that of the attachment that the interface is
+// taken over from. Beside an error about what is wanted it
 // returns what was observed.
-func (e *Executor) inspect(rec, prior *Record) (*attach.Inspection, error) {
+func (e *Executor) inspect(rec, prior, former *Record) (*attach.Inspection, error) {
 	facts, tcx, err := e.interfaces.Facts(rec.Interface)
 	if err != nil {
 		return nil, err
@@ -48,10 +49,14 @@ func (e *Executor) inspect(rec, prior *Record) (*attach.Inspection, error) {
 		return nil, err
 	}
 	facts.Namespace = rec.Namespace()
-	return attach.Inspect(&attach.Request{
+	req := &attach.Request{
 		Interface: rec.Interface, Config: &rec.Config, Facts: facts, TCX: tcx,
 		ReplaceQdisc: rec.ReplaceQdisc, Random: e.random, Strict: rec.Strict,
-	}, obs, before, e.now())
+	}
+	if former != nil {
+		req.Former = former.Choices
+	}
+	return attach.Inspect(req, obs, before, e.now())
 }
 
 // drifted tells what differs for no reason of ours.

@@ -123,6 +123,25 @@ func Presume(obs *Observed) Choices {
 	return all
 }
 
+// found is what the choices tell of devices as they were before podweir. A clsact qdisc is told with
+// either direction: the one that it was made for may not be wanted any more.
+func (c Choices) found() Choices {
+	var made []terms.Side
+	for _, d := range terms.Directions {
+		for _, s := range c[d].MadeClsact {
+			if !slices.Contains(made, s) {
+				made = append(made, s)
+			}
+		}
+	}
+	all := make(Choices)
+	for _, d := range terms.Directions {
+		was := c[d]
+		all[d] = Choice{MadeClsact: made, TxQueueLen: was.TxQueueLen, Offload: was.Offload, Pacing: was.Pacing}
+	}
+	return all
+}
+
 func otherEnd(s terms.Side) terms.Side {
 	if s == terms.SidePod {
 		return terms.SideHost

@@ -40,6 +40,9 @@ type Request struct {
 	Strict bool
 	// Prior are the choices of an earlier run, which stay.
 	Prior Choices
+	// Former are those of another attachment that the interface is taken over from: they tell what its
+	// devices had before podweir. Nil if it is not.
+	Former Choices
 	// Random draws a handle major, 1 to 0xffef.
 	Random func() uint16
 }

@@ -75,10 +75,14 @@ func Inspect(req *Request, obs *Observed, prior *Prior, now time.Time) (*Inspect
 	if obs.redirects() {
 		in.Starved = obs.starved()
 	}
-	if prior == nil {
+	switch {
+	case prior == nil && req.Former != nil:
+		in.Before = req.Former.found()
+		req.Prior = in.Before
+	case prior == nil:
 		in.Before = Presume(obs)
 		req.Prior = in.Before
-	} else {
+	default:
 		in.Before = prior.Choices
 		gone, renewed := moved(prior.Config, req.Config)
 		for _, d := range gone {

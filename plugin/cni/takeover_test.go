@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -182,5 +183,29 @@ func TestPrivilegedOneOfTwoIsHeld(t *testing.T) {
 			p.must(t, "DEL", asks)
 			byHand.must(t, "CHECK", second)
 		})
+	}
+}
+
+// What the devices had before podweir is given back by whoever has the interface last.
+func TestPrivilegedTakenOverAndGivenBack(t *testing.T) {
+	testutil.RequireQdisc(t, "tbf")
+	p := newNode(t).newPod(t)
+	p.ns.Run(t, "ip", "link", "set", "eth0", "gso_max_size", "30000", "txqueuelen", "700")
+	p.node.Run(t, "ip", "link", "set", p.host.Name, "txqueuelen", "600")
+	looks := func() string {
+		words := regexp.MustCompile(`qlen \d+|gso_max_size \d+`)
+		text := p.ns.Run(t, "ip", "-d", "link", "show", "eth0") + p.node.Run(t, "ip", "-d", "link", "show", p.host.Name)
+		return strings.Join(words.FindAllString(text, -1), ", ")
+	}
+	before := looks()
+	p.must(t, "ADD", p.conf(both(nil)))
+	limited := looks()
+	other := p.successor()
+	c := other.conf(both(conf{"egressRate": "20M"}))
+	other.must(t, "ADD", c)
+	p.must(t, "DEL", p.conf(nil))
+	other.must(t, "DEL", c)
+	if now := looks(); limited == before || now != before {
+		t.Errorf("the devices have %s after DEL, want %s (with limits: %s)", now, before, limited)
 	}
 }
