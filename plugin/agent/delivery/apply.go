@@ -55,7 +55,10 @@ func (m *Manager) pass(ctx context.Context, act bool, check func(*pass) error) (
 		if time.Since(m.needed) >= redetect {
 			m.needed, m.neededBy = time.Now(), err
 		}
-		p.choice.Warning, err = join(p.choice.Warning, err.Error()), nil
+		p.choice.Warning = join(p.choice.Warning, err.Error())
+		if err = m.planUsed(p); err == nil && act {
+			err = m.takeSteps(ctx, p)
+		}
 	}
 	if err != nil && act && check == nil {
 		err = errors.Join(err, m.rescue(p))
@@ -149,6 +152,10 @@ func (m *Manager) apply(ctx context.Context, p *pass) error {
 		}
 		return m.removeFiles(ctx, p.view, "the delivery is "+string(p.upkeep))
 	}
+	return m.takeSteps(ctx, p)
+}
+
+func (m *Manager) takeSteps(ctx context.Context, p *pass) error {
 	if len(p.steps) == 0 && m.noted {
 		return nil
 	}

@@ -17,6 +17,9 @@ var (
 	ErrRunning = errors.New("an agent of podweir manages this node and installs by itself (delete its DaemonSet, or stop it, first), or another install or uninstall runs")
 	// ErrInUse says that podweir's binary has to stay.
 	ErrInUse = errors.New("podweir-cni is still needed")
+	// ErrCalled is an [ErrInUse]: podweir's conflist has to stay, too, and pods that start get
+	// their limit by it.
+	ErrCalled = fmt.Errorf("%w", ErrInUse)
 )
 
 // SettingError says which setting cannot be used and why.

@@ -92,7 +92,7 @@ func (m *Manager) plan(p *pass) error {
 	keep := ""
 	switch p.upkeep {
 	case profiles.Chain:
-		keep, err = m.planChain(p)
+		keep, err = m.planChain(p, p.view.originalFile(), p.entry)
 	case profiles.DropIn:
 		keep, err = m.planDropIn(p)
 	default:
@@ -199,8 +199,8 @@ func (m *Manager) chooseUpkeep(p *pass) {
 	} else if len(m.dropIns(p.view)) == 0 {
 		return
 	}
-	if _, vain := conflist.Objection(former, p.view.situation); vain {
-		return // they are in no chain in force, and of a new one others would make theirs
+	if _, vain := conflist.Objection(former, p.view.situation); vain && !p.view.inForce() {
+		return // they limit nobody, and of a new one others would make theirs
 	}
 	p.upkeep = former
 	p.choice.Warning = join(p.choice.Warning, "the files of the delivery "+string(p.upkeep)+" stay until "+until)
@@ -210,6 +210,9 @@ func (m *Manager) chooseUpkeep(p *pass) {
 func (m *Manager) planNothing(p *pass) error {
 	steps, err := m.planRemove(p.view)
 	if err != nil || len(steps) == 0 {
+		return err
+	}
+	if err := m.heldBy(p.view, "podweir's goes by itself then"); err != nil {
 		return err
 	}
 	if p.view.obstacle != nil {
@@ -223,6 +226,33 @@ func (m *Manager) planNothing(p *pass) error {
 		return m.neededBy
 	}
 	p.steps = steps
+	return nil
+}
+
+// planUsed keeps in order what another party calls although the delivery is another one: the
+// binary, and files of podweir's with the entry that they have.
+func (m *Manager) planUsed(p *pass) error {
+	p.steps = nil
+	if err := m.planBinary(p); err != nil {
+		return err
+	}
+	called := m.called(p.view)
+	if len(called) == 0 {
+		return nil
+	}
+	for _, own := range p.view.conf.Own() {
+		if !slices.Contains(called, own.Name) || !machineMade(&own) {
+			continue
+		}
+		at := own.Network.Index(conflist.Type)
+		from := slices.IndexFunc(p.view.conf.Files, func(f conflist.File) bool { return f.Name == own.Network.Mark.Source && f.Network != nil })
+		if at < 0 || from < 0 {
+			continue
+		}
+		if _, err := m.planChain(p, &p.view.conf.Files[from], own.Network.Plugins[at].Raw); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -262,10 +292,9 @@ func (m *Manager) binaryPath(v *view) string {
 }
 
 // planChain returns the name of podweir's file in the directory of conflists.
-func (m *Manager) planChain(p *pass) (keep string, err error) {
-	original := p.view.originalFile()
+func (m *Manager) planChain(p *pass, original *conflist.File, entry []byte) (keep string, err error) {
 	installed := func(plugin string) bool { return p.view.node.Binary(m.root, plugin) != "" }
-	standing := conflist.Standing{Delivery: profiles.Chain, Original: original, Entry: p.entry, Installed: installed}
+	standing := conflist.Standing{Delivery: profiles.Chain, Original: original, Entry: entry, Installed: installed}
 	own := p.view.conf.Own()
 	if original != nil {
 		if keep, err = conflist.FileName(original.Name); err != nil {
@@ -290,7 +319,7 @@ func (m *Manager) planChain(p *pass) (keep string, err error) {
 	if standing.Own != nil {
 		now = standing.Own.Network
 	}
-	content, err := conflist.Join(original.Network, p.entry, now, installed)
+	content, err := conflist.Join(original.Network, entry, now, installed)
 	if err != nil {
 		return keep, err
 	}

@@ -22,7 +22,7 @@ import (
 //
 // An error that wraps [ErrInUse] says that podweir's binary stays, with its
 // record, because another party's configuration names it: without it pods would
-// fail. Remove again once that is over. [ErrRunning] says that an agent would put
+// fail. Remove again once that is over. With [ErrCalled] nothing was removed. [ErrRunning] says that an agent would put
 // everything back.
 func (m *Manager) Remove(ctx context.Context) error {
 	unlock, err := m.lock(ctx)
@@ -33,6 +33,9 @@ func (m *Manager) Remove(ctx context.Context) error {
 	m.detect(ctx, nil)
 	v, err := m.look(ctx)
 	if err != nil {
+		return err
+	}
+	if err := m.heldBy(v, uninstallAgain); err != nil {
 		return err
 	}
 	if err := m.removeFiles(ctx, v, "podweir is removed"); err != nil {
@@ -52,9 +55,6 @@ func (m *Manager) removeFiles(ctx context.Context, v *view, why string) error {
 	r, err := m.loadRecord()
 	if err != nil {
 		return err
-	}
-	if names := m.called(v); len(names) > 0 { // without the file, as without the binary, no pod would start
-		return fmt.Errorf("%w: %s calls %s by itself, with what was in it at the last change; %s", ErrInUse, v.original().File, names[0], calledDo)
 	}
 	if v.conf != nil {
 		m.sweep(&pass{view: v})
@@ -127,10 +127,20 @@ func (m *Manager) removeConfigurations(v *view, r *record, why string) (removed 
 	return removed, nil
 }
 
-// calledDo is what to do about a file of podweir's that another plugin calls: Multus takes the
-// first file of the directory, and keeps to its name until its daemon starts again
+// heldBy returns an [ErrCalled] if plugins of another party call a file of podweir's by
+// themselves: without it, as without the binary, no pod would start. Multus takes the first
+// file of the directory, and keeps to its name until its daemon starts again
 // (pkg/server/config, v4.2).
-const calledDo = "have it call the file that this one was made from (Multus: multusMasterCNI or --multus-master-cni-file-name), and podweir's goes by itself"
+func (m *Manager) heldBy(v *view, then string) error {
+	names := m.called(v)
+	if len(names) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %s calls %s by itself, with what was in it at the last change; have it call the file that this one was made from "+
+		"(Multus: multusMasterCNI or --multus-master-cni-file-name), %s", ErrCalled, v.original().File, names[0], then)
+}
+
+const uninstallAgain = "then run podweir uninstall again"
 
 // called are the files of podweir's that plugins of another party call by themselves.
 func (m *Manager) called(v *view) (names []string) {
@@ -236,7 +246,7 @@ func (m *Manager) removeBinaries(r *record, why string) error {
 	return nil
 }
 
-// PlanRemove returns the steps that [Manager.Remove] would take. It writes
+// PlanRemove returns the steps that [Manager.Remove] would take, or [ErrCalled]. It writes
 // nothing.
 func (m *Manager) PlanRemove(ctx context.Context) ([]Step, error) {
 	if !m.busy.TryLock() {
@@ -246,6 +256,9 @@ func (m *Manager) PlanRemove(ctx context.Context) ([]Step, error) {
 	m.detect(ctx, nil)
 	v, err := m.look(ctx)
 	if err != nil {
+		return nil, err
+	}
+	if err := m.heldBy(v, uninstallAgain); err != nil {
 		return nil, err
 	}
 	return m.planRemove(v)

@@ -147,14 +147,27 @@ func TestMultusCallsPodweir(t *testing.T) {
 					return d.Delivery.ByAgent() && d.Problem == "" && strings.Contains(d.Warning, "00-multus.conf")
 				})
 				pause(2 * time.Minute)
+				// A node's image is made anew, and the primary CNI is upgraded.
+				h.remove(t, plugin)
+				if len(tc.stays) > 1 {
+					h.write(t, confDir+"/"+original, network("n", 2, "ptp"))
+				}
+				pause(2 * time.Minute)
 				for _, file := range tc.stays {
 					if h.read(file) == "" {
 						t.Errorf("%s is gone, and Multus calls it", file)
 					}
 				}
+				if now := h.read(confDir + "/" + ours); len(tc.stays) > 1 && !strings.Contains(now, `"number":2`) {
+					t.Errorf("what Multus calls is not what the primary CNI has: %s", now)
+				}
 				stop()
-				if err := h.manager(t, nil).Remove(t.Context()); !errors.Is(err, delivery.ErrInUse) || !strings.Contains(err.Error(), "00-multus.conf") {
+				err := h.manager(t, nil).Remove(t.Context())
+				if !errors.Is(err, delivery.ErrInUse) || !strings.Contains(err.Error(), "00-multus.conf") {
 					t.Errorf("Remove() = %v, want an error that names Multus' file", err)
+				}
+				if _, planned := h.manager(t, nil).PlanRemove(t.Context()); errors.Is(err, delivery.ErrCalled) && (planned == nil || planned.Error() != err.Error() || !strings.HasSuffix(err.Error(), "then run podweir uninstall again")) {
+					t.Errorf("PlanRemove() = %v, want the error of Remove(): %v", planned, err)
 				}
 				for _, file := range tc.stays {
 					if h.read(file) == "" {

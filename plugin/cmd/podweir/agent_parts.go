@@ -371,6 +371,9 @@ func (a *agentParts) netConf() (json.RawMessage, error) {
 // gets a limit that nobody takes off.
 func (a *agentParts) remove(ctx context.Context) error {
 	err := a.manager.Remove(ctx)
+	if errors.Is(err, delivery.ErrCalled) {
+		return err
+	}
 	done, detachErr := detachAll(ctx, a.o)
 	a.log.Info("limits removed", "attachments", len(done.Detach))
 	return errors.Join(err, unlessMounted(a.o.paths(), detachErr))

@@ -215,7 +215,7 @@ func newUninstall(o *options) *cobra.Command {
 			steps, _ := m.PlanRemove(cmd.Context())
 			// First the chain, so that no pod gets a limit that nobody takes off.
 			err = m.Remove(cmd.Context())
-			if errors.Is(err, delivery.ErrRunning) {
+			if errors.Is(err, delivery.ErrRunning) || errors.Is(err, delivery.ErrCalled) {
 				return err
 			}
 			done, detachErr := detachAll(cmd.Context(), o)
