@@ -223,7 +223,7 @@ func (e *Executor) Ensure(ctx context.Context, w *Want) ([]*attach.Desired, erro
 		return nil, err
 	}
 	for _, r := range found.stale {
-		if err := e.remove(r); err != nil {
+		if _, err := e.remove(r); err != nil {
 			return nil, err
 		}
 	}
@@ -266,7 +266,7 @@ func (e *Executor) takeOver(ctx context.Context, w *Want, t *target, original *s
 	if want == nil || w.former == nil {
 		return want, err
 	}
-	if err := e.remove(w.former); err != nil {
+	if _, err := e.remove(w.former); err != nil {
 		return want, err
 	}
 	priors, err := e.priors(w.ID)
@@ -348,14 +348,16 @@ func (e *Executor) ensure(w *Want, iface attach.Interface, prior *Record, origin
 // attachment gets it back: a limit of another container's is better than none.
 func (e *Executor) rollBack(rec, former *Record) error {
 	if former == nil {
-		return e.remove(rec)
+		_, err := e.remove(rec)
+		return err
 	}
 	if err := e.store.Write(former); err != nil {
 		return err
 	}
 	w := &Want{ID: former.ID, NetNSPath: former.Interface.NetNSPath, Config: &former.Config, Pod: former.Pod, ReplaceQdisc: former.ReplaceQdisc}
 	_, err := e.ensure(w, rec.Interface, former, former.Asked)
-	return errors.Join(err, e.remove(rec))
+	_, failed := e.remove(rec)
+	return errors.Join(err, failed)
 }
 
 // declined is an error if something that was requested by name is not available.
@@ -498,37 +500,71 @@ func (e *Executor) removeOne(ctx context.Context, id attach.ID) error {
 	if err != nil && !errors.Is(err, ErrUnknownRecord) {
 		return err
 	}
-	var all error
-	for _, r := range records {
-		all = errors.Join(all, e.remove(r))
-	}
-	if all != nil {
-		return all
-	}
-	return e.store.Remove(id, nil)
+	_, err = e.removeAll(id, records)
+	return err
 }
 
-// remove removes what an attachment has. What is on an interface that another attachment has by
-// now is that one's.
-func (e *Executor) remove(r *Record) error {
+// removeAll removes what an attachment has, and says whether that is all.
+func (e *Executor) removeAll(id attach.ID, records []*Record) (done bool, err error) {
+	done = true
+	for _, r := range records {
+		whole, failed := e.remove(r)
+		done, err = done && whole, errors.Join(err, failed)
+	}
+	if err != nil || !done {
+		return false, err
+	}
+	return true, e.store.Remove(id, nil)
+}
+
+// remove removes what an attachment has on an interface. What is on one that another attachment has
+// by now is that one's. If that one was killed before it had programs of its own there, those of this
+// one still limit the pod: what they need stays, done is false, and whoever calls again removes it.
+func (e *Executor) remove(r *Record) (done bool, err error) {
 	other, err := e.store.Another(r.ID, &r.Interface)
 	if err != nil {
-		return err
+		return false, err
 	}
-	kind := attach.TearDown
+	kind, used := attach.TearDown, map[terms.Direction]bool(nil)
 	if other != nil {
 		kind = attach.LetGo
+		if used, err = e.used(r, other); err != nil {
+			return false, err
+		}
 	}
+	done = true
 	for _, d := range terms.Directions {
 		if _, made := r.Choices[d]; !made {
 			continue
 		}
+		if used[d] {
+			done = false
+			continue
+		}
 		if err := e.take(kind, r, d); err != nil {
-			return err
+			return false, err
 		}
 	}
+	if !done {
+		return false, nil
+	}
 	e.step("unpin")
-	return e.store.Remove(r.ID, &r.Interface)
+	return true, e.store.Remove(r.ID, &r.Interface)
+}
+
+// used says in which directions programs on the devices still use what a record has.
+func (e *Executor) used(r, by *Record) (map[terms.Direction]bool, error) {
+	at := *r
+	at.Interface.NetNSPath = by.Interface.NetNSPath // the path of a container that ended may be gone
+	obs, err := e.kernel.Observe(&at)
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[terms.Direction]bool)
+	for d, slot := range obs.Dataplanes {
+		all[d] = obs.Uses(slot.Slot)
+	}
+	return all, nil
 }
 
 // take takes a direction away, by the record that tells how it was made.

@@ -167,14 +167,7 @@ func (e *Executor) RemoveGone(ctx context.Context, id attach.ID) (bool, error) {
 			return false, err
 		}
 	}
-	var all error
-	for _, r := range records {
-		all = errors.Join(all, e.remove(r))
-	}
-	if all != nil {
-		return false, all
-	}
-	return true, e.store.Remove(id, nil)
+	return e.removeAll(id, records)
 }
 
 func clone(c *shaping.Config) *shaping.Config {

@@ -368,6 +368,23 @@ func (o *Observed) OtherBuild() bool {
 	return false
 }
 
+// Uses says whether a program on the devices uses a slot. The slot of a program in the pod is told by its
+// instructions, and not known if the program is of another build.
+func (o *Observed) Uses(slot uint32) bool {
+	uses := func(h HookProgram) bool { return h.Ours && h.Slot == slot }
+	for side, dev := range o.Devices {
+		if dev.Classifier != nil && uses(*dev.Classifier) {
+			return true
+		}
+		if slices.ContainsFunc(dev.Hooks, func(h HookProgram) bool {
+			return uses(h) && (h.Current || h.Kind != terms.HookKindTCX || side == terms.SideHost)
+		}) {
+			return true
+		}
+	}
+	return false
+}
+
 // Own names what podweir has on the devices, whether or not a record tells of it.
 func (o *Observed) Own() []string {
 	var all []string

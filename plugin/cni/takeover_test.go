@@ -100,6 +100,42 @@ func TestPrivilegedTakenOverAndKilled(t *testing.T) {
 	}
 }
 
+// If the first container's DEL comes before the second one's ADD is called again, its programs limit the pod until then.
+func TestPrivilegedTakenOverKilledAndDeleted(t *testing.T) {
+	testutil.RequireQdisc(t, "tbf", "clsact")
+	for name, more := range map[string]conf{
+		"queues": nil, "tcx": {"mode": "tcx-podside", "queue": "none"}, "tcx on the host": {"mode": "tcx-hostside"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if strings.HasPrefix(name, "tcx") {
+				requireTCX(t)
+			}
+			p := newNode(t).newPod(t)
+			other := p.successor()
+			first, second := p.conf(both(more)), other.conf(both(more))
+			second["egressRate"] = "20M"
+			for kill, killed := 1, true; killed && !t.Failed(); kill++ {
+				p.must(t, "ADD", first)
+				shaped := p.state(t)
+				_, killed = other.exec(t, "ADD", second.json(t), kill)
+				p.must(t, "DEL", first)
+				if on, n := p.state(t), p.node.slots(t); len(on) > 0 && (len(on) < len(shaped) || n < 2) {
+					t.Errorf("killed before step %d: after the first DEL the devices have %v with %d slots, want %v with 2", kill, on, n, shaped)
+				}
+				other.must(t, "ADD", second)
+				p.must(t, "DEL", first)
+				wantSeen(t, p, "DEL of the first", shaped)
+				if n := p.pinnedBy(t); n != 0 {
+					t.Errorf("the first container has %d pins", n)
+				}
+				other.must(t, "CHECK", second)
+				other.must(t, "DEL", second)
+				wantClean(t, p, "DEL of both")
+			}
+		})
+	}
+}
+
 // A second container that cannot be limited leaves the first one's limit, which is better than none.
 func TestPrivilegedTakenOverInVain(t *testing.T) {
 	testutil.RequireQdisc(t, "tbf")
