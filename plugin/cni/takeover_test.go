@@ -4,6 +4,7 @@
 package cni_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/podweir/podweir/plugin/apply"
+	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/must"
@@ -244,4 +247,39 @@ func TestPrivilegedTakenOverAndGivenBack(t *testing.T) {
 	if now := looks(); limited == before || now != before {
 		t.Errorf("the devices have %s after DEL, want %s (with limits: %s)", now, before, limited)
 	}
+}
+
+// An interface that another attachment has by now costs the other interfaces of the first one no repair.
+func TestPrivilegedRepairBesideAnInterfaceOfAnother(t *testing.T) {
+	testutil.RequireQdisc(t, "tbf")
+	p := newNode(t).newPod(t)
+	testutil.VethPair(t, testutil.End{NetNS: p.ns, Name: "net1"}, testutil.End{NetNS: p.node.NetNS, Name: "other1"})
+	other := p.successor()
+	first, second := p.conf(both(conf{"prevResult": p.tells("eth0", "net1")})), other.conf(both(nil))
+	id := attach.ID{Network: "net", ContainerID: p.container, IfName: "eth0"}
+	for kill, held := 1, false; !held; kill++ {
+		p.must(t, "ADD", first)
+		if _, killed := other.exec(t, "ADD", second.json(t), kill); !killed {
+			t.Fatal("the second attachment was never half made")
+		}
+		p.onNode(t, func(n *engine.Node) error {
+			records, err := n.Records(id)
+			for _, r := range records {
+				_, err := n.Refind(r)
+				_, is := errors.AsType[*apply.HeldError](err)
+				held = held || is
+			}
+			return err
+		})
+	}
+	p.ns.Run(t, "tc", "qdisc", "del", "dev", "net1", "root")
+	p.repair(t)
+	if now := p.ns.Run(t, "tc", "qdisc", "show", "dev", "net1"); !strings.Contains(now, "tbf") {
+		t.Errorf("net1 has %q, want its queue", now)
+	}
+	p.must(t, "DEL", first)
+	other.must(t, "ADD", second)
+	p.must(t, "DEL", first)
+	other.must(t, "DEL", second)
+	wantClean(t, p, "DEL of both")
 }
