@@ -84,13 +84,19 @@ func removeGone(cmd *cobra.Command, node *engine.Node, id attach.ID, dry bool) e
 	case len(records) == 0:
 		why = "it has no record; an ADD is under way or was killed, and the next ADD or DEL of the pod removes it"
 	case gone == len(records):
-		if !dry {
-			err = node.Remove(cmd.Context(), id)
+		if dry {
+			records = nil
+		} else if err = node.Remove(cmd.Context(), id); err == nil {
+			records, err = node.Records(id)
 		}
-		if err == nil {
+		if err != nil {
+			return err
+		}
+		if len(records) == 0 {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s %v\n", removed(dry), id)
+			return nil
 		}
-		return err
+		why = "its programs limit the pod until `podweir repair`, or an agent, completes the attachment that has the interface by now"
 	case gone > 0 && why == "":
 		why = "its interface " + running + " exists"
 	}
