@@ -498,12 +498,12 @@ func TestTopTable(t *testing.T) {
 // A narrow screen has shorter names and no bars, and still who drops, who is not limited, and how much each carries.
 func TestTopOnANarrowScreen(t *testing.T) {
 	top := view.Top{Interval: 2 * time.Second, Flows: true}
-	broken := carried("default/differs", 10e6, 0, 0)
+	broken := carried("default/differs", 10e6, 0, 40)
 	broken.State = view.NotLimited
 	top.Observe([]view.PodRate{broken, carried("default/half", 100e6, 49.96e6, 20)}, now)
 	for width, parts := range map[int][]string{
 		72: {"every 2s", "[█████░░░░░]", "NOT LIMITED"}, 64: {"defaul…differs", "[█████░░░░░]", "NOT LIMITED", "DROPS/s"},
-		63: {"NOT LIMITED", "SHARE DROPS"}, 40: {"NOT LIMITED", "problems: 1", "  50M  50 %    20", "SHARE DROPS", "  tcp 10.0.0.1:4242\n  > 10.0.0.9:443    offers  48.5M  97 %", "defa…ffers"},
+		63: {"   0 %    40\n  NOT LIMITED\n", "top, bit/s"}, 40: {"   0 %    40\n  NOT LIMITED\n", "top, bit/s", "problems: 1", "  50M  50 %    20\n", "  % DROPS/s\n", "  tcp 10.0.0.1:4242\n  > 10.0.0.9:443    offers  48.5M  97 %", "defa…ffers"},
 	} {
 		screen := strings.Join(top.Screen(width, 24), "\n")
 		for _, part := range parts {

@@ -82,8 +82,9 @@ func columnsOf(width int) columns {
 }
 
 func (t *Top) title(hidden int, c columns) string {
-	parts := []string{"podweir top", t.at.Format(time.TimeOnly)}
+	parts := []string{"top, bit/s", t.at.Format(time.TimeOnly)}
 	if c.bar > 0 {
+		parts[0] = "podweir top"
 		parts = append(parts, "every "+t.Interval.String())
 	}
 	if n := t.problems(); n > 0 {
@@ -100,7 +101,7 @@ func (t *Top) title(hidden int, c columns) string {
 
 func (c *columns) head() string {
 	if c.bar == 0 {
-		return c.row("POD", "DIR", "LIMIT", "NOW", "", "SHARE DROPS")
+		return c.row("POD", "DIR", "LIMIT", "NOW", "", "  % DROPS/s")
 	}
 	return c.row("POD", "DIR", "LIMIT", "NOW", "SHARE (bit/s)", "      DROPS/s")
 }
@@ -149,7 +150,7 @@ func (t *Top) rows(c columns) (rows []string, hidden int) {
 	}
 	slices.SortStableFunc(shown, compareRates)
 	for _, r := range shown {
-		rows = append(rows, rateRow(r, c))
+		rows = append(rows, rateRow(r, c)...)
 		if t.Flows {
 			rows = append(rows, t.flowRows(r, c)...)
 		}
@@ -181,7 +182,7 @@ func compareRates(a, b *PodRate) int {
 	return cmp.Or(cmp.Compare(b.Share(), a.Share()), strings.Compare(a.Pod, b.Pod), cmp.Compare(a.Direction.Is, b.Direction.Is), strings.Compare(a.Interface, b.Interface))
 }
 
-func rateRow(r *PodRate, c columns) string {
+func rateRow(r *PodRate, c columns) (rows []string) {
 	name := Printable(r.Pod)
 	if r.Interface != "eth0" {
 		name += " " + Printable(r.Interface)
@@ -195,13 +196,14 @@ func rateRow(r *PodRate, c columns) string {
 	if word == "" && r.Observed() {
 		word = words[Observed]
 	}
-	switch {
-	case word != "" && c.bar == 0:
-		rest = word
-	case word != "":
+	if word != "" {
 		bar = word
 	}
-	return c.row(name, r.Direction.String(), Short(float64(r.Rate)), Short(r.SentBitsPerSecond), bar, rest)
+	rows = []string{c.row(name, r.Direction.String(), Short(float64(r.Rate)), Short(r.SentBitsPerSecond), bar, rest)}
+	if c.bar == 0 && word != "" {
+		rows = append(rows, "  "+word) // there is no room for it beside what the pod carries
+	}
+	return rows
 }
 
 // maxFlows is how many heavy flows of a direction are listed, the fastest first.
