@@ -72,8 +72,11 @@ func (a *agentParts) apiProblem() error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.strangers > 0 {
-		return fmt.Errorf("the container runtime runs %d pods, and the API server has none of them on node %q (--node-name): the node has another name (kubectl get nodes)",
+	switch {
+	case a.strangers < 0:
+		return errors.New("whether the pods of the API server are this node's was not looked at yet")
+	case a.strangers > 0:
+		return fmt.Errorf("the container runtime runs %d pods, and the API server has none of them on node %q (--node-name): the node probably has another name (kubectl get nodes)",
 			a.strangers, a.o.v.GetString("node-name"))
 	}
 	return nil
@@ -83,19 +86,26 @@ func (a *agentParts) apiProblem() error {
 // one is found. Each answer of the runtime has the annotations of all pods.
 const strangersEvery = 10 * time.Second
 
+// strangersFirst is the time between two looks whether the API server told of the pods: until then,
+// and until the runtime did, the agent is not ready.
+const strangersFirst = 200 * time.Millisecond
+
 // findStrangers sees whether pods that run are those that the API server has on the node: whoever
 // starts an agent by hand may give it a name that is another node's, or no node's any more.
 func (a *agentParts) findStrangers(ctx context.Context) error {
-	for known, pause := false, time.Second; ; {
-		if !known && a.watch.Current() {
+	for pause := strangersFirst; ; {
+		if a.watch.Current() {
 			pause = strangersEvery
 			uids, err := a.runtime.Running(ctx) // a runtime that does not answer is told elsewhere
-			known = slices.ContainsFunc(a.watch.List(), func(p kube.Pod) bool { return slices.Contains(uids, p.RuntimeUID) })
+			known := slices.ContainsFunc(a.watch.List(), func(p kube.Pod) bool { return slices.Contains(uids, p.RuntimeUID) })
 			a.mu.Lock()
 			if a.strangers = len(uids); known || err != nil {
 				a.strangers = 0
 			}
 			a.mu.Unlock()
+			if known {
+				<-ctx.Done() // one of them is enough
+			}
 		}
 		select {
 		case <-ctx.Done():

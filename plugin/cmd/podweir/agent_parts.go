@@ -64,7 +64,8 @@ type agentParts struct {
 
 	mu     sync.Mutex
 	passed bool
-	// strangers is how many pods run, none of which the API server has on the node.
+	// strangers is how many pods run, none of which the API server has on the node; -1 before the
+	// first look.
 	strangers int
 }
 
@@ -74,7 +75,7 @@ func newParts(cmd *cobra.Command, o *options, log *slog.Logger) (*agentParts, er
 	if err := checkAgent(o); err != nil {
 		return nil, err
 	}
-	a := &agentParts{o: o, log: log, entry: make(chan struct{})}
+	a := &agentParts{o: o, log: log, entry: make(chan struct{}), strangers: -1}
 	if err := a.makeDelivery(cmd); err != nil {
 		return nil, err
 	}

@@ -192,6 +192,9 @@ func TestPrivilegedAgentOfAnotherNode(t *testing.T) {
 	a := n.startAs(t, withFlags(t, "--node-name other"))
 	a.until(t, 30*time.Second, "the name is doubted", func() (bool, string) {
 		ready, text := a.ready(t.Context())
+		if ready {
+			t.Error("the agent is ready before it looked whose name it has")
+		}
 		return !ready && strings.Contains(text, `not ready: api: the container runtime runs 1 pods, and the API server has none of them on node "other" (--node-name)`), text
 	})
 	c := &cli{node: n.NetNS, pins: n.pins, run: n.run}

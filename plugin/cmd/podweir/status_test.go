@@ -128,7 +128,7 @@ func TestPrivilegedStatusInJSONNamesCommandsThatRun(t *testing.T) {
 	t.Setenv(envRunBy, run)
 	n := newNoticed(t, nil)
 	n.must(t, "set", "--container", n.container, "--egress", "400k")
-	n.pod.Run(t, "ip", "link", "del", "eth0")
+	n.end(t)
 	out, _ := n.do(t, "status", "-o", "json")
 	if !strings.Contains(out, run+" gc") || strings.Contains(strings.ReplaceAll(out, run+" gc", ""), "podweir gc") {
 		t.Errorf("status says %s, want `%s gc`", out, run)
