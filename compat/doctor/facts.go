@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -108,8 +109,9 @@ type Attachment struct {
 	// Failure says why the pod is not shaped though it has a limit.
 	Failure string
 	// ContainerID is the runtime's, but where it was made by hand: then ByHandIn is the path of
-	// the pod's network namespace.
+	// the pod's network namespace, and Addresses are those in it.
 	ContainerID, ByHandIn string
+	Addresses             []netip.Addr
 	// Gone says that the pod's interface is gone, or that it is not known: then Lost
 	// names what no record tells of, or Left what still exists of the interface.
 	Gone       bool

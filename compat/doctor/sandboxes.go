@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"path"
 	"slices"
 	"strings"
@@ -45,9 +46,10 @@ type Sandbox struct {
 	// Made is when its set-up ended.
 	Made time.Time
 	// NetNS is the path of its network namespace, "" if it is not known, Devices are the
-	// host-side devices that the plugins said they made.
-	NetNS   string
-	Devices []string
+	// host-side devices that the plugins said they made, Addresses what the runtime tells.
+	NetNS     string
+	Devices   []string
+	Addresses []netip.Addr
 }
 
 func (s *Sandbox) String() string {
@@ -55,6 +57,15 @@ func (s *Sandbox) String() string {
 		return s.Pod
 	}
 	return cmp.Or(s.Pod, "container "+s.ContainerID) + " (" + s.IfName + ", network " + s.Network + ")"
+}
+
+// In says that a network namespace is the pod's: by its path or, where the runtime does not tell
+// that, by the addresses in it.
+func (s *Sandbox) In(path string, addresses []netip.Addr) bool {
+	if s.NetNS != "" {
+		return path == s.NetNS
+	}
+	return slices.ContainsFunc(s.Addresses, func(a netip.Addr) bool { return slices.Contains(addresses, a) })
 }
 
 // cachedResult are the fields of libcni's cachedInfo that are read here.
@@ -243,7 +254,7 @@ func (f *Facts) heard(s *Sandbox) (known, failure bool, missing []terms.Misspelt
 	for i := range f.Attached {
 		a := &f.Attached[i]
 		// What the agent could not limit has the pod's name alone.
-		byHand := a.ByHandIn != "" && a.ByHandIn == s.NetNS
+		byHand := a.ByHandIn != "" && s.In(a.ByHandIn, a.Addresses)
 		if a.ContainerID != s.ContainerID && !byHand && (a.Failure == "" || a.Pod != s.Pod) {
 			continue
 		}

@@ -215,7 +215,7 @@ func (n *Node) Asking(ctx context.Context, entry []byte) ([]doctor.Sandbox, erro
 		if p.HostNetwork {
 			continue
 		}
-		s := doctor.Sandbox{ContainerID: p.ID, Pod: p.Name, NetNS: p.NetNSPath, Made: p.Created}
+		s := doctor.Sandbox{ContainerID: p.ID, Pod: p.Name, NetNS: p.NetNSPath, Addresses: p.Addresses, Made: p.Created}
 		s.Asks, s.Misspelt = wishes(p.Annotations)
 		if noEntry == nil && len(s.Asks) > 0 {
 			conf, err := netconf.ParseEntry(whole, netconf.KeepAnnotations(p.Annotations), nil)
@@ -312,7 +312,7 @@ func (a *Asked) Add(ctx context.Context, rep *status.Report) error {
 			one.Pod = s.Pod
 		}
 		if slices.ContainsFunc(rep.Lost, func(l engine.Lost) bool {
-			return l.Interface.NetNSPath == s.NetNS && s.NetNS != "" || slices.Contains(s.Devices, l.Interface.HostName)
+			return s.In(l.Interface.NetNSPath, addressesIn(l.Interface.NetNSPath)) || slices.Contains(s.Devices, l.Interface.HostName)
 		}) {
 			continue // it is limited without a record, which is told
 		}
@@ -330,6 +330,7 @@ func known(rep *status.Report) []doctor.Attachment {
 	for i := range rep.Attachments {
 		a := &rep.Attachments[i]
 		one := doctor.Attachment{Pod: a.Name(), ContainerID: a.ID.ContainerID, ByHandIn: byHandIn(a), Young: len(a.Directions) == 0}
+		one.Addresses = addressesIn(one.ByHandIn)
 		for j := range max(len(a.Directions), 1) {
 			if !one.Young {
 				one.Direction = a.Directions[j].Direction

@@ -10,6 +10,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -25,6 +27,7 @@ import (
 	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/queue"
+	"github.com/podweir/podweir/plugin/rtnl"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/terms"
@@ -197,6 +200,28 @@ func byHandIn(a *status.Attachment) string {
 	return a.Interface.NetNSPath
 }
 
+// addressesIn are the addresses in a network namespace, none if it cannot be looked at.
+func addressesIn(path string) (all []netip.Addr) {
+	if path == "" {
+		return nil
+	}
+	ns, err := rtnl.OpenNetNS(path)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = ns.Close() }()
+	_ = ns.Do(func() error {
+		addresses, err := net.InterfaceAddrs()
+		for _, a := range addresses {
+			if p, err := netip.ParsePrefix(a.String()); err == nil {
+				all = append(all, p.Addr())
+			}
+		}
+		return err
+	})
+	return all
+}
+
 // Overdue are the pods that the agent waits for.
 func (n *Node) Overdue(context.Context) ([]doctor.Overdue, error) {
 	rep, err := status.Recorded(n.Paths)
@@ -242,6 +267,7 @@ func attachments(node *engine.Node, a *status.Attachment, groups []mailbox.Group
 			FailedOpen: counted(d.Counters, "failed-open"), PastQueue: counted(d.Counters, "dropped-ceiling"), Standard: standard(record, d.Direction.Is),
 			Kept: d.Kept,
 		}
+		one.Addresses = addressesIn(one.ByHandIn)
 		one.Divided = record != nil && slices.ContainsFunc(groups, func(g mailbox.Group) bool {
 			return g.Namespace == record.Namespace() && g.Direction == d.Direction
 		})

@@ -214,6 +214,23 @@ func TestPrivilegedStatusOfAPodLimitedByHand(t *testing.T) {
 	if out, err := c.do(t, "status", "--root", n.root); err != nil || strings.Contains(out, "NOT LIMITED") {
 		t.Errorf("status of a pod that is limited by hand: %v\n%s", err, out)
 	}
+	// Of a runtime that tells no network namespaces the pod's address says which it is.
+	untold := newTestNode(t)
+	c.node = untold.NetNS
+	c.pins, c.run = untold.pins, untold.run
+	makePins(t, c.pins)
+	c.pod = testutil.NewNetNS(t)
+	testutil.VethPair(t, testutil.End{NetNS: c.pod, Name: "eth0"}, testutil.End{NetNS: c.node, Name: "veth1"})
+	c.pod.Run(t, "ip", "address", "add", "10.0.0.7/24", "dev", "eth0")
+	for _, ip := range []string{"10.0.0.7", "10.0.0.8"} {
+		must.OK(t, untold.runtime.Add(critest.Sandbox{
+			ID: ip, UID: ip, Namespace: "default", Name: ip, IP: ip, NetNS: "/proc/7/ns/net", Untold: true, Annotations: map[string]string{"kubernetes.io/egress-bandwidth": "10M"},
+		}))
+	}
+	c.must(t, append(c.netns(), "attach", "--root", untold.root, "--egress", "10M")...)
+	if out, _ := c.do(t, "status", "--root", untold.root); !strings.Contains(oneLine(out), "1 of 2 pods are limited as they should be; 1 is not: NOT LIMITED default/10.0.0.8") {
+		t.Errorf("status of a pod that is limited by hand, and of one that is not:\n%s", out)
+	}
 }
 
 // A device without an end on the host has a line, too. One that shares a device of the node
