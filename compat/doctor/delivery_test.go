@@ -71,7 +71,7 @@ func TestDeliveryThatWasAskedFor(t *testing.T) {
 func TestWritableBehindALink(t *testing.T) {
 	for mounts, want := range map[string]profiles.Delivery{
 		"/dev/sda9 / ext4 ro 0 0\n/dev/sda8 /etc ext4 rw 0 0\n/dev/sda8 /var ext4 rw 0 0\n": profiles.DropIn,
-		"/dev/sda9 /var ext4 ro 0 0\n": profiles.Watch,
+		"/dev/sda9 /var ext4 ro 0 0\n": profiles.Chain, // as it was
 	} {
 		n := aws()
 		n.files["proc/1/mounts"] += mounts

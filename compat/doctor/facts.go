@@ -246,6 +246,12 @@ func Gather(ctx context.Context, root fs.FS, node *detect.Node, opts Options) *F
 		}
 	}
 	f.Choice = conflist.Choose(f.Situation)
+	if f.Situation.Writable == profiles.No && f.called() == nil && slices.Contains(f.chain(), conflist.Type) {
+		// As the agent does: what was in force before stays so.
+		if d, _ := f.inPlace(); d != profiles.Handed {
+			f.Choice = conflist.Choice{Delivery: d, Why: "as it was: " + f.Situation.Obstacle}
+		}
+	}
 	if opts.Delivery != f.Choice.Delivery {
 		switch opts.Delivery {
 		case profiles.NRI:

@@ -348,6 +348,7 @@ func deliveryFindings() []finding {
 			delete(n.files, own)
 		}, want: doctor.Fail, seen: "/" + own + ": another program removes or renames it; podweir stopped at 1970-01-01T00:00:01Z", fix: "inotifywait -m /etc/cni/net.d"},
 		{name: "nobody undoes it", code: "PW221", node: aws, change: func(*node) {}, want: doctor.OK, seen: "none is noted"},
+		{name: "chain, and nothing may be written", code: "PW210", node: aws, change: func(n *node) { n.files["proc/1/mounts"] += "/dev/sda9 /etc ext4 ro 0 0\n" }, want: doctor.OK, seen: "delivery chain: as it was: /etc/cni/net.d is on a file system"},
 		{name: "chain, where a drop-in is better", code: "PW210", node: aws, change: func(*node) {}, want: doctor.OK, seen: "delivery chain, which works here; podweir would choose drop-in"},
 		{name: "chain, several networks", code: "PW210", node: aws, change: set("etc/containerd/config.toml", max0), want: doctor.Fail, seen: "loads several networks", fix: "podweir install"},
 		{name: "file beside Cilium of which little is known", code: "PW210", node: cilium, change: func(n *node) {

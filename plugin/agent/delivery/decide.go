@@ -21,9 +21,9 @@ import (
 func (m *Manager) choice(v *view) (conflist.Choice, error) {
 	if v.original() != nil {
 		// A disk with errors is mounted read-only: what is in force then stays so.
-		if f := m.found(v); m.config.Delivery == Auto && v.situation.Writable == profiles.No && f.delivery != "" && v.inForce() {
+		if f := m.found(v); (m.config.Delivery == Auto || m.config.Delivery == f.delivery) && v.situation.Writable == profiles.No && f.delivery != "" && v.inForce() {
 			return conflist.Choice{
-				Delivery: f.delivery, Why: "as it was", Warning: v.situation.Obstacle + ": what the primary CNI changes does not reach podweir's file",
+				Delivery: f.delivery, Why: "as it was", Warning: v.situation.Obstacle + ": podweir cannot change its files",
 			}, nil
 		}
 		return choose(m.config.Delivery, v.situation)

@@ -201,10 +201,12 @@ func TestPrivilegedTurnsReadOnly(t *testing.T) {
 		config := func(c *delivery.Config) { c.Runtime = release }
 		h.install(t, config)
 		readOnly(t, h)
-		m := h.manager(t, config)
-		steps, err := m.Plan(t.Context())
-		if d := m.Decision(); err != nil || len(steps) > 0 || d.Delivery != name || !d.InForce || d.Problem != "" || !strings.Contains(d.Warning, "read-only file system") {
-			t.Errorf("%s: %v, %v, decision %+v, want it as it was, and a warning", name, steps, err, d)
+		for _, asked := range []profiles.Delivery{delivery.Auto, name} {
+			m := h.manager(t, func(c *delivery.Config) { config(c); c.Delivery = asked })
+			steps, err := m.Plan(t.Context())
+			if d := m.Decision(); err != nil || len(steps) > 0 || d.Delivery != name || !d.InForce || d.Problem != "" || !strings.Contains(d.Warning, "read-only file system") {
+				t.Errorf("%s, asked for %s: %v, %v, decision %+v, want it as it was, and a warning", name, asked, steps, err, d)
+			}
 		}
 	}
 }
