@@ -570,6 +570,14 @@ func deviceNotices() []notice {
 			then: []string{"DEGRADED", "u32 filter at preference 1", "!DIFFERS", "!NOT LIMITED"},
 		},
 		{
+			name: "a BPF filter that ends the chain came ahead of the redirect", conf: onIFB, needs: []string{"tcx"},
+			make:  func(t *testing.T, n *noticed) { t.Helper(); filterOn(t, n.pod, "eth0", "hostile") },
+			truth: limited + ", " + unlimited, check: []string{"hostile"},
+			status: []string{"NOT LIMITED default/web", "hostile (program ", "ends the chain for every packet", "!DIFFERS"}, doctor: "PW506 PW602",
+			dry: []string{"would repair ingress", "policing instead"}, repair: []string{"repaired ingress"}, after: same,
+			then: []string{"DEGRADED", "hostile", "!DIFFERS", "!NOT LIMITED"},
+		},
+		{
 			name: "a filter that accepts every packet stood ahead of the redirect, and went again", conf: onIFB, needs: []string{"tcx"},
 			make: func(t *testing.T, n *noticed) {
 				t.Helper()

@@ -385,8 +385,8 @@ func renderNotices(all []notice) string {
 
 States of a limited pod, and what each command says of them. A test makes each of these %d states, sends a flood in both directions,
 runs every command, repairs, sends the floods again, and repairs once more: a second repair finds nothing to do. This page is
-written from that test: `+"`go test ./plugin/cmd/podweir -run TestNoticesPage -update`"+`. The test runs without Kubernetes, on the kernel of the
-machine that runs it, and on 6.1, 6.12 and the newest in `+"`make test-all`"+`. The agent does what `+"`podweir repair`"+` does, by itself.
+written from that test: `+"`go test ./plugin/cmd/podweir -run TestNoticesPage -update`"+`. It runs on Linux 6.1, 6.12 and
+the newest. The agent does what `+"`podweir repair`"+` does, by itself.
 
 Traffic is what becomes of a flood: egress first, then ingress. *Limited* means that the limit holds, *outage* that nothing passes.
 Quotes are parts of what the command prints. "In order" means that no difference and no error is shown. Codes are those of
