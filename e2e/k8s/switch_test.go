@@ -62,6 +62,9 @@ func TestPrivilegedDeliveryChanged(t *testing.T) {
 			t.Errorf("%s: a pod from afterwards starts without a limit", what)
 		}
 		measure(t, made, peer).holds(t, what+": a pod from afterwards", 10_000_000, 20_000_000)
+		if c.delivery == "watch" {
+			killAgent(t, p, peer)
+		}
 		green(t, node)
 		from = c.delivery
 	}
