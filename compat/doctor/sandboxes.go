@@ -61,9 +61,9 @@ func (s *Sandbox) String() string {
 
 // In says that a network namespace is the pod's: by its path or, where the runtime does not tell
 // that, by the addresses in it.
-func (s *Sandbox) In(path string, addresses []netip.Addr) bool {
+func (s *Sandbox) In(netns string, addresses []netip.Addr) bool {
 	if s.NetNS != "" {
-		return path == s.NetNS
+		return netns == s.NetNS
 	}
 	return slices.ContainsFunc(s.Addresses, func(a netip.Addr) bool { return slices.Contains(addresses, a) })
 }
