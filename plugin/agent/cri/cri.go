@@ -261,13 +261,13 @@ func (r *Runtime) Knows(ctx context.Context, id string) (bool, error) {
 	return c.Knows(ctx, id)
 }
 
-// Running is [Client.Running].
-func (r *Runtime) Running(ctx context.Context) ([]string, error) {
+// Strangers is [Client.Running].
+func (r *Runtime) Strangers(ctx context.Context, uids []string) (known bool, count int, err error) {
 	c, err := r.Open()
 	if err != nil {
-		return nil, err
+		return false, 0, err
 	}
-	return c.Running(ctx)
+	return c.Strangers(ctx, uids)
 }
 
 // Close closes the client if there is one.

@@ -83,7 +83,7 @@ func (a *agentParts) apiProblem() error {
 }
 
 // strangersEvery is the time between two looks for pods that the API server has on the node, until
-// one is found. Each answer of the runtime has the annotations of all pods.
+// one is found.
 const strangersEvery = 10 * time.Second
 
 // strangersFirst is the time between two looks whether the API server told of the pods: until then,
@@ -96,12 +96,16 @@ func (a *agentParts) findStrangers(ctx context.Context) error {
 	for pause := strangersFirst; ; {
 		if a.watch.Current() {
 			pause = strangersEvery
-			uids, err := a.runtime.Running(ctx) // a runtime that does not answer is told elsewhere
-			known := slices.ContainsFunc(a.watch.List(), func(p kube.Pod) bool { return slices.Contains(uids, p.RuntimeUID) })
-			a.mu.Lock()
-			if a.strangers = len(uids); known || err != nil {
-				a.strangers = 0
+			var uids []string
+			for _, p := range a.watch.List() {
+				uids = append(uids, p.RuntimeUID)
 			}
+			known, count, err := a.runtime.Strangers(ctx, uids) // a runtime that does not answer is told elsewhere
+			if err != nil {
+				count = 0
+			}
+			a.mu.Lock()
+			a.strangers = count
 			a.mu.Unlock()
 			if known {
 				<-ctx.Done() // one of them is enough
