@@ -369,9 +369,9 @@ func (o *Observed) OtherBuild() bool {
 }
 
 // Uses says whether a program on the devices uses a slot. The slot of a program in the pod is told by its
-// instructions, and not known if the program is of another build.
+// instructions, and not known if the program is of another build. The guard has the number of a slot and reads none.
 func (o *Observed) Uses(slot uint32) bool {
-	uses := func(h HookProgram) bool { return h.Ours && h.Slot == slot }
+	uses := func(h HookProgram) bool { return h.Ours && h.Name != guardName && h.Slot == slot }
 	for side, dev := range o.Devices {
 		if dev.Classifier != nil && uses(*dev.Classifier) {
 			return true

@@ -580,10 +580,17 @@ func TestPrivilegedGC(t *testing.T) {
 		wantState(t, pods[i], fmt.Sprintf("pod %d after GC", i), want)
 	}
 	wantState(t, other, "the pod of another network", shapedBoth(t))
+	holders := 0
 	for _, pin := range n.pinned(t) {
-		if !strings.HasPrefix(pin, "net/"+pods[1].container+",") && !strings.HasPrefix(pin, "other/") {
+		switch {
+		case strings.HasPrefix(pin, "holders,/"):
+			holders++
+		case !strings.HasPrefix(pin, "net/"+pods[1].container+",") && !strings.HasPrefix(pin, "other/"):
 			t.Errorf("GC left %s", pin)
 		}
+	}
+	if holders != 2 {
+		t.Errorf("GC left the holders of %d interfaces, want two", holders)
 	}
 	if f, err := n.paths.Mail().Failures(); err != nil || len(f) != 0 {
 		t.Errorf("GC left the failure records %v, %v", f, err)

@@ -44,7 +44,9 @@ func TestPrivilegedTakenOver(t *testing.T) {
 	testutil.RequireQdisc(t, "tbf", "clsact", "ifb")
 	for name, first := range map[string]conf{
 		"queues": both(nil), "ifb": inIFB(nil), "policing": both(conf{"mode": "clsact-podside", "queue": "none"}),
-		"tcx": both(conf{"mode": "tcx-podside", "queue": "none"}), "flat": {"ingressRate": "10M", "policy": "flat"},
+		"tcx": both(conf{"mode": "tcx-podside", "queue": "none"}),
+		// Its egress has a guard, which carries the number of the first slot.
+		"elephants": both(conf{"policy": "elephants"}), "flat": {"ingressRate": "10M", "policy": "flat"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if name == "tcx" {

@@ -272,7 +272,11 @@ func (k *kernel) observe(r *apply.Record) (*attach.Observed, error) {
 			continue
 		}
 		p.bare = p.bare && len(r.Choices) == 0 // else podweir was there before
-		if obs.Devices[s], err = k.observeDevice(p, obs.Dataplanes); err != nil {
+		dev, err := k.observeDevice(p, obs.Dataplanes)
+		if errors.Is(err, hostif.ErrNoDevice) {
+			continue // it went just now
+		}
+		if obs.Devices[s] = dev; err != nil {
 			return nil, fmt.Errorf("%s (ifindex %d) in %s: %w", p.link.Name, p.index, p.handle.Where(), err)
 		}
 	}

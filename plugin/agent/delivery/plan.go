@@ -237,9 +237,6 @@ func (m *Manager) planUsed(p *pass) error {
 		return err
 	}
 	called := m.called(p.view)
-	if len(called) == 0 {
-		return nil
-	}
 	for _, own := range p.view.conf.Own() {
 		if !slices.Contains(called, own.Name) || !machineMade(&own) {
 			continue
@@ -253,7 +250,7 @@ func (m *Manager) planUsed(p *pass) error {
 			return err
 		}
 	}
-	return nil
+	return m.peace(p)
 }
 
 func (m *Manager) planBinary(p *pass) error {
