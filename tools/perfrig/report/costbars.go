@@ -98,6 +98,9 @@ func (b *barred) memory(c *spec.Cell) {
 	if c.Phase.Keys["ingressPlace"] == "ifb" {
 		most += memoryIFB
 	}
+	if counted := b.mean(c, "memory_slots_bytes"); !(counted > 0) {
+		return // of a rig that did not count slots where an earlier pod had made the slab
+	}
 	total := b.mean(c, "memory_total_bytes")
 	b.add(total <= most, c, "kernel memory per pod", fmt.Sprintf("%.1f KiB", total/1024), fmt.Sprintf("at most %.0f KiB", most/1024)).
 		of(memoryKind, total)
