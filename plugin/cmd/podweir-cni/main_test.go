@@ -91,8 +91,12 @@ func TestPrivilegedBinary(t *testing.T) {
 	}
 	works("GC")
 	works("DEL")
-	// What all pods share stays for the next one.
-	if left, err := os.ReadDir(filepath.Join(pins, "podweir")); err != nil || len(left) != 1 || !strings.HasPrefix(left[0].Name(), "node,") {
+	// What all pods share stays for the next one, and the directory of holders, which is empty.
+	left, err := os.ReadDir(filepath.Join(pins, "podweir"))
+	if err != nil || len(left) != 2 || left[0].Name() != "holders," || !strings.HasPrefix(left[1].Name(), "node,") {
 		t.Errorf("after DEL %v are pinned, %v", left, err)
+	}
+	if held, err := os.ReadDir(filepath.Join(pins, "podweir", "holders,")); err != nil || len(held) > 0 {
+		t.Errorf("after DEL %v are held, %v", held, err)
 	}
 }
