@@ -48,8 +48,8 @@ type Store interface {
 	// Records returns the records of an attachment; none is not an error. A
 	// record that cannot be read comes with its interface name and an error.
 	Records(id attach.ID) ([]*Record, error)
-	// Another returns the record of the attachment that has an interface. It is nil if no attachment
-	// has it, or the one named than.
+	// Another returns the record of the attachment, other than one, that has an interface; nil if
+	// there is none.
 	Another(than attach.ID, i *attach.Interface) (*Record, error)
 	// Write pins a record, replacing the one that is there. From then on its attachment has the
 	// interface, whoever had it.

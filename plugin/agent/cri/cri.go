@@ -261,7 +261,7 @@ func (r *Runtime) Knows(ctx context.Context, id string) (bool, error) {
 	return c.Knows(ctx, id)
 }
 
-// Strangers is [Client.Running].
+// Strangers is [Client.Strangers].
 func (r *Runtime) Strangers(ctx context.Context, uids []string) (known bool, count int, err error) {
 	c, err := r.Open()
 	if err != nil {
