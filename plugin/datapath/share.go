@@ -32,17 +32,11 @@ func (n *Slab) Share(dir string, d terms.Direction) (*Share, error) {
 	return &Share{slot: s, whose: n.owner(dir, d)}, nil
 }
 
-// Counts is where the programs count the packets of a slot. It is valid as long as the slot's memory is mapped.
-type Counts [image.Dispositions]image.Count
-
-// Counts returns that of the slot.
-func (s *Share) Counts() *Counts { return (*Counts)(&s.State.Counts) }
-
 // Bytes is what the programs let into the queue, or past it where there is none, in wire bytes.
-func (c *Counts) Bytes() uint64 {
+func (s *Share) Bytes() uint64 {
 	sum := uint64(0)
 	for _, d := range [...]image.Disposition{image.Light, image.Conforming, image.Paced, image.Marked, image.FailopenConfig} {
-		sum += atomic.LoadUint64(&c[d].Bytes)
+		sum += atomic.LoadUint64(&s.State.Counts[d].Bytes)
 	}
 	return sum
 }

@@ -779,8 +779,8 @@ func TestShareConvertsTheMeters(t *testing.T) {
 	must.OK(t, err)
 	state := &share.State
 	state.Counts[image.Paced].Bytes, state.Counts[image.DropEarly].Bytes = 30, 12
-	if !share.Changed() || share.Lost() || share.Counts().Bytes() != 30 {
-		t.Errorf("changed %v, lost %v, %d bytes, want a share that nobody wrote yet, of 30 bytes", share.Changed(), share.Lost(), share.Counts().Bytes())
+	if !share.Changed() || share.Lost() || share.Bytes() != 30 {
+		t.Errorf("changed %v, lost %v, %d bytes, want a share that nobody wrote yet, of 30 bytes", share.Changed(), share.Lost(), share.Bytes())
 	}
 	const level = 100 * time.Second
 	want := level

@@ -13,7 +13,7 @@
 //     One that sends in bursts of a tick or two, with pauses as brief, gets what it needs on
 //     average: shares that follow such bursts always come too late.
 //   - A member that sends nothing keeps a small share, so that its next packet does not wait
-//     for a tick. These shares come on top, a tenth to a fifth of the limit for all members together.
+//     for a tick. These shares come on top, a tenth of the limit for all members together.
 //   - A ledger holds what the limit allowed and was not sent. What was sent beyond the limit
 //     is taken off the next shares, what was not is added to them, up to a bound.
 package share
@@ -33,8 +33,8 @@ const (
 	// Credit is what a group may send beyond its limit after it sent less, in time at the
 	// limit: 0.4 % of a second.
 	Credit = 4 * time.Millisecond
-	// parkedPart of the limit is what all members are given together while they send nothing; each may keep up to twice
-	// as much. All of them can begin at once, and exceed the limit by as much for a tick.
+	// parkedPart of the limit is what all members have together while they send nothing. All
+	// of them can begin at once, and exceed the limit by as much for a tick.
 	parkedPart = 10
 	// settling is how long the ledger takes to come to zero. The longer, the less a credit is
 	// seen in a tenth of a second, and the longer the group pays for what it had too much.
@@ -57,14 +57,12 @@ const (
 	drainingPart = 3
 	// headroomPart of what comes to a member is added, so that it can send more.
 	headroomPart = 4
-	// halving is the time after which the rate of a member that sends less counts half as much. Until then
+	// halving is the time after which the rate of a member that stopped counts half as much. Until then
 	// a part of its share is unused.
 	halving = 10 * time.Millisecond
 	// averaged is the time constant of a member's average. Bursts and pauses of at most briefly are brief: two ticks and a
 	// half. A member pauses while at most a littlePart-th of its average comes, or of its share if that is less.
 	averaged, briefly, littlePart = 100 * time.Millisecond, 50 * time.Millisecond, 4
-	// wholeTick is the time from which on a tick without a packet says that a member has stopped.
-	wholeTick = Tick * 3 / 4
 	// longestTick bounds the time between two ticks in what is computed.
 	longestTick = time.Minute
 )
@@ -77,10 +75,8 @@ const endless = units.ByteRate(math.MaxInt64)
 type Group struct {
 	limit   units.ByteRate
 	members []*Member
-	// awake are the members that do not rest.
-	awake []*Member
-	begun bool
-	last  time.Duration
+	begun   bool
+	last    time.Duration
 	// balance is what may be sent beyond the limit, in bytes; less than 0 if too much was.
 	balance int64
 }
@@ -119,10 +115,7 @@ func New(limit units.BitRate) *Group {
 
 // SetLimit changes the group's limit from the next tick on. What is in the ledger stays, as
 // far as the new limit allows it.
-func (g *Group) SetLimit(limit units.BitRate) {
-	g.limit = max(limit, units.MinRate).ByteRate()
-	g.wakeAll()
-}
+func (g *Group) SetLimit(limit units.BitRate) { g.limit = max(limit, units.MinRate).ByteRate() }
 
 // Join adds a member. A member without a share gets the parked share. Any other keeps its share
 // until the next tick, but no more than its own limit, which may be lower by now.
@@ -132,36 +125,11 @@ func (g *Group) Join(m *Member) {
 		m.Share = g.Parked()
 	}
 	m.Share = m.atMost(m.Share)
-	g.wakeAll()
 }
 
 // Leave removes a member. What it had the others have from the next tick on.
 func (g *Group) Leave(m *Member) {
 	g.members = slices.DeleteFunc(g.members, func(other *Member) bool { return other == m })
-	g.wakeAll()
-}
-
-// wakeAll ends the rest of all members: the parked share is another one.
-func (g *Group) wakeAll() { g.awake = append(g.awake[:0], g.members...) }
-
-// Rest leaves a member that sends nothing out of the ticks, and says whether it did: its share must be about the parked one. Its
-// rest ends with [Group.Wake], with another limit, and when a member joins or leaves.
-func (g *Group) Rest(m *Member) bool {
-	parked := g.Parked()
-	about := m.Share <= 2*parked && m.atMost(parked) <= m.Share+m.Share/tooLittlePart
-	if m.waiting > 0 || m.sent != m.sentBefore || m.recent > 0 || !about && !m.Outside {
-		return false
-	}
-	m.average, m.brief, m.phase = 0, false, -longestTick // nobody counts how long it pauses
-	g.awake = slices.DeleteFunc(g.awake, func(other *Member) bool { return other == m })
-	return true
-}
-
-// Wake ends a member's rest: it saw something since.
-func (g *Group) Wake(m *Member) {
-	if !slices.Contains(g.awake, m) {
-		g.awake = append(g.awake, m)
-	}
 }
 
 // Parked is the share of a member that sends nothing.
@@ -178,7 +146,7 @@ func (g *Group) Equal() units.ByteRate {
 // Saw takes what has left the member's queue since the queue was made, and what waits in it. If
 // sent fell, the queue is a new one.
 func (m *Member) Saw(sent, waiting units.Bytes) {
-	if !m.seen { // a queue that was there before may send its share: if anything comes to it, a quarter of recent counts
+	if !m.seen { // a queue that was there before may send its share: after a tick a quarter of recent counts
 		m.recent = 4 * m.Share
 	}
 	if !m.seen || sent < m.sentBefore {
@@ -202,7 +170,7 @@ func (m *Member) atMost(rate units.ByteRate) units.ByteRate {
 func (g *Group) Divide(now time.Duration) []*Member {
 	passed := min(now-g.last, longestTick)
 	if !g.begun || passed <= 0 {
-		for _, m := range g.awake {
+		for _, m := range g.members {
 			m.sentBefore, m.waitedBefore = m.sent, m.waiting
 		}
 		g.begun, g.last = true, now
@@ -218,18 +186,15 @@ func (g *Group) Divide(now time.Duration) []*Member {
 func (g *Group) enter(passed time.Duration) {
 	var sent units.Bytes
 	halved := max((passed+halving/2)/halving, 1)
-	for _, m := range g.awake {
+	for _, m := range g.members {
 		bytes := m.sent - m.sentBefore
 		came := bytes + m.waiting
 		came -= min(came, m.waitedBefore)
 		m.sentBefore, m.waitedBefore = m.sent, m.waiting
 		sent += bytes
-		// The highest rate of late, and less with each tick. A member that sent nothing for a whole tick has stopped, and
-		// what it had changes once, not tick by tick. A tick that follows a late one is short: a packet may come after it.
+		// The highest rate of late, and less with each tick: a member that pauses for a tick is
+		// not parked at once, and one that stops is soon.
 		m.recent = max(rateOf(came, passed), m.recent>>halved)
-		if came == 0 && m.waiting == 0 && passed >= wholeTick {
-			m.recent = 0
-		}
 		m.single = came <= frame
 		if !m.Outside {
 			m.recent = min(m.recent, g.limit)
@@ -287,7 +252,6 @@ func (m *Member) want() {
 func Would(limit units.BitRate, members []*Member, sends func(i int) units.ByteRate) {
 	g := New(limit)
 	g.members = members
-	g.wakeAll()
 	for i, m := range members {
 		m.recent = sends(i)
 		m.want()
@@ -300,7 +264,7 @@ func Would(limit units.BitRate, members []*Member, sends func(i int) units.ByteR
 // take, but never less than what is parked.
 func (g *Group) budget() units.ByteRate {
 	budget := max(int64(g.limit)+g.balance*int64(time.Second/settling), int64(g.limit)/leastBudgetPart)
-	for _, m := range g.awake {
+	for _, m := range g.members {
 		if m.Outside {
 			budget -= int64(m.recent)
 		}
@@ -313,7 +277,7 @@ func (g *Group) budget() units.ByteRate {
 // part. What no member wants stays with those that have it: a member that pauses can go on with it.
 func (g *Group) divide(left units.ByteRate) {
 	count := units.ByteRate(0)
-	for _, m := range g.awake {
+	for _, m := range g.members {
 		if m.settled = m.Outside; !m.Outside {
 			count++
 		}
@@ -321,7 +285,7 @@ func (g *Group) divide(left units.ByteRate) {
 	for more := true; more && count > 0; {
 		more = false
 		equal := left / count
-		for _, m := range g.awake {
+		for _, m := range g.members {
 			if !m.settled && m.demand <= equal {
 				m.settled, more = true, true
 				left -= m.demand
@@ -329,7 +293,7 @@ func (g *Group) divide(left units.ByteRate) {
 			}
 		}
 	}
-	for _, m := range g.awake {
+	for _, m := range g.members {
 		switch {
 		case !m.settled:
 			m.demand = left / count
@@ -345,7 +309,7 @@ func (g *Group) divide(left units.ByteRate) {
 func (g *Group) changed() []*Member {
 	var changed []*Member
 	parked := g.Parked()
-	for _, m := range g.awake {
+	for _, m := range g.members {
 		want := m.atMost(max(m.demand, parked))
 		// A share at the member's own limit is set exactly in the end: no later change would add the rest.
 		// A share is not changed for a member that has enough, and at most a parked share too much. What waits leaves

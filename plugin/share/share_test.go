@@ -5,7 +5,6 @@ package share_test
 
 import (
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
@@ -544,164 +543,6 @@ func TestOwnLimitIsReached(t *testing.T) {
 	}
 }
 
-// A member that rests is left out of the ticks. What the others have is the same as if it were not.
-func TestRest(t *testing.T) {
-	t.Parallel()
-	const last = 5 * time.Second
-	loads := func() []load {
-		return []load{
-			bulk(0, time.Hour), bursts(60*time.Millisecond, 400*time.Millisecond, 1), bursts(15*time.Millisecond, 45*time.Millisecond, 2),
-			bulk(time.Second, 2*time.Second), bulk(4*time.Second, time.Hour), steady(0),
-		}
-	}
-	var shares [2][]units.ByteRate
-	rested := 0
-	for i, rests := range []bool{false, true} {
-		g := share.New(limit)
-		queues := make([]*queue, len(loads()))
-		resting, still, sent := make([]bool, len(queues)), make([]int, len(queues)), make([]float64, len(queues))
-		for q, load := range loads() {
-			queues[q] = &queue{Member: &share.Member{}, offered: load}
-			g.Join(queues[q].Member)
-		}
-		for n := range int(last / step) {
-			if n%perTick == 0 {
-				for at, q := range queues {
-					if still[at]++; q.sent != sent[at] || q.waiting > 0 {
-						g.Wake(q.Member)
-						resting[at], still[at] = false, 0
-					}
-					if sent[at] = q.sent; resting[at] {
-						rested++
-						continue
-					}
-					q.Saw(units.Bytes(q.sent), units.Bytes(q.waiting))
-					resting[at] = rests && still[at] >= 10 && g.Rest(q.Member)
-				}
-				g.Divide(time.Hour + time.Duration(n)*step)
-				for _, q := range queues {
-					shares[i] = append(shares[i], q.Share)
-				}
-			}
-			for _, q := range queues {
-				q.step(time.Duration(n) * step)
-			}
-		}
-	}
-	if !slices.Equal(shares[0], shares[1]) {
-		t.Error("other shares with members that rest")
-	}
-	if least := int(last/tick) * 2; rested < least {
-		t.Errorf("members rested for %d ticks, want at least %d: one never sends, and others seldom do", rested, least)
-	}
-}
-
-// Nobody rests who sent just now, in whose queue packets wait, or who has more or less than the parked share.
-func TestWhoDoesNotRest(t *testing.T) {
-	t.Parallel()
-	g := share.New(limit)
-	m, other := &share.Member{}, &share.Member{}
-	g.Join(m)
-	g.Join(other)
-	at := time.Duration(0)
-	saw := func(sent, waiting units.Bytes) {
-		m.Saw(sent, waiting)
-		other.Saw(0, long)
-		at += tick
-		g.Divide(at)
-		m.Saw(sent, waiting)
-	}
-	saw(0, 0)
-	if saw(0, 0); !g.Rest(m) {
-		t.Error("a member that never sent does not rest")
-	}
-	g.Wake(m)
-	if saw(5000, 0); g.Rest(m) {
-		t.Error("a member rests that sent in the last tick")
-	}
-	if saw(5000, 3000); g.Rest(m) {
-		t.Error("a member rests in whose queue packets wait")
-	}
-	if m.Saw(6000, 0); g.Rest(m) {
-		t.Error("a member rests that sends")
-	}
-	saw(8000, 0)
-	if saw(8000, 0); !g.Rest(m) {
-		t.Errorf("a member with the share %v does not rest after a tick without a packet", m.Share)
-	}
-	g.SetLimit(4 * limit) // the parked share is four times as large
-	if g.Rest(m) {
-		t.Error("a member rests that is to have more")
-	}
-	if saw(8000, 0); m.Share != g.Parked() {
-		t.Errorf("share %v of a member that rested before, want the parked one, %v", m.Share, g.Parked())
-	}
-	g.SetLimit(limit)
-	if g.Rest(m) {
-		t.Error("a member rests that has four times the parked share")
-	}
-}
-
-// Who sends nothing for a tick has stopped: its share falls once, and another one's rises once.
-func TestWhoStopsTakesTwoChanges(t *testing.T) {
-	t.Parallel()
-	g := share.New(limit)
-	m, other := &share.Member{}, &share.Member{Most: limit.ByteRate()}
-	g.Join(m)
-	g.Join(other)
-	var sent [2]units.Bytes
-	changes := 0
-	for n := range 60 {
-		if sends := n < 30; sends {
-			sent[0] += m.Share.Bytes(tick)
-		}
-		waiting := long
-		if n >= 30 {
-			waiting = 0
-		}
-		sent[1] += other.Share.Bytes(tick)
-		m.Saw(sent[0], waiting)
-		other.Saw(sent[1], long)
-		if changed := g.Divide(time.Duration(n) * tick); n >= 30 {
-			changes += len(changed)
-		}
-	}
-	if changes != 2 || m.Share > 2*g.Parked() {
-		t.Errorf("%d changes, and share %v, when one of two stopped; want two, and the parked share", changes, m.Share)
-	}
-}
-
-// A tick that follows a late one is short. Who sends nothing in it has not stopped.
-func TestShortTickStopsNobody(t *testing.T) {
-	t.Parallel()
-	g := share.New(limit)
-	m, other := &share.Member{}, &share.Member{}
-	g.Join(m)
-	g.Join(other)
-	var sent [2]units.Bytes
-	now := time.Duration(0)
-	saw := func(passed time.Duration, sends bool) {
-		now += passed
-		if sends {
-			sent[0] += units.BitRate(20_000_000).ByteRate().Bytes(passed)
-		}
-		sent[1] += other.Share.Bytes(passed)
-		m.Saw(sent[0], 0)
-		other.Saw(sent[1], long)
-		g.Divide(now)
-	}
-	for range 30 {
-		saw(tick, true)
-	}
-	before := m.Share
-	if saw(3*time.Millisecond, false); m.Share < before*9/20 {
-		t.Errorf("share %v after 3 ms without a packet, %v before: want at least half", m.Share, before)
-	}
-	if saw(tick, false); m.Share > 2*g.Parked() {
-		t.Errorf("share %v after a tick without a packet, want the parked one", m.Share)
-	}
-}
-
 func FuzzDivide(f *testing.F) {
 	f.Add(uint64(200_000_000), []byte{0, 1, 2, 3, 4, 5, 250, 251})
 	f.Add(uint64(1), []byte{255, 255, 0, 0})
@@ -727,11 +568,6 @@ func FuzzDivide(f *testing.F) {
 					sent[i] = units.Bytes(look) << (at % 60)
 				}
 				m.Saw(sent[i], units.Bytes(look&1)*units.Bytes(look)*1000)
-				if look == 0 {
-					g.Rest(m)
-				} else {
-					g.Wake(m)
-				}
 			}
 			now += time.Duration(looks[at%len(looks)]) * time.Millisecond / 5
 			g.Divide(now)

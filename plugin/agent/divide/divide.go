@@ -26,11 +26,8 @@ const (
 	// asksPerTick is how many of the queues that are [Queue.Unsure] the kernel is asked about at
 	// each tick, in turns. With 40 such queues each has its turn every 400 ms.
 	asksPerTick = 2
-	// idleTicks is after how many ticks (one second) without a packet there are half as many. In so many ticks it is seen once of
-	// each idle queue whether another process changed it.
-	idleTicks = 50
-	// restLooks is after how many looks without a packet a queue rests, if its share is the parked one.
-	restLooks = 10
+	// idleLooks is after how many looks (one second) without a packet a queue is idle.
+	idleLooks = 50
 )
 
 // Queue is one direction of a pod.
@@ -38,11 +35,8 @@ type Queue interface {
 	// Look returns how many bytes have left the queue since it was found, and how many wait in it,
 	// at the time now. If ask is true, it asks the kernel.
 	Look(now time.Duration, ask bool) (sent, waiting units.Bytes, err error)
-	// Still says that Look will return the same as long as Counts does. It needs no look then, and Rested stands for those
-	// that were left out until a time.
-	Still() bool
-	Counts() *engine.Counts
-	Rested(until time.Duration)
+	// Still says that Look would return the same as before. It stands for a look.
+	Still(now time.Duration) bool
 	// Unsure says that the kernel should be asked now and then.
 	Unsure() bool
 	// Set changes its share to a rate, in bytes per second. The error wraps [engine.ErrBusy] if it is to
@@ -66,22 +60,13 @@ type member struct {
 	seen, told     units.Bytes
 	seenAt, toldAt time.Duration
 	looked         bool
-	// idle counts the looks since anything left the queue or waited in it.
-	idle int
+	// idle counts the looks since anything left the queue or waited in it. still says that nothing did since the last one.
+	idle  int
+	still bool
 	// lost says that the queue cannot be looked at or changed any more, changed that it is to be set again, ask
 	// that the next look asks the kernel.
 	lost, changed, ask bool
 	group              *group
-}
-
-// place is that of a member in the ring. A tick reads no more than that, and the counter, of a member that rests: all else is in no
-// cache of the processor.
-type place struct {
-	*member
-	counts *engine.Counts
-	// rests says that the queue has about the parked share, and nothing came since it had counted so much.
-	rests   bool
-	counted uint64
 }
 
 type group struct {
@@ -96,14 +81,12 @@ type Loop struct {
 	groups  map[string]*group
 	members map[string]*member
 	// ring has all members, in the order in which the kernel is asked about them. next is the index of
-	// the one that was considered last, and checked of the one of which it was seen last whether another process changed it.
-	ring          []place
-	next, checked int
-	// awake are the members that a tick looks at, and changed those whose share it changes. now is when it was.
-	awake, changed []*member
-	now            time.Duration
-	// idle counts the ticks since anything went through any queue.
-	idle int
+	// the one that was considered last.
+	ring []*member
+	next int
+	// changed are the members whose share a tick changes. idle says that nothing went through any queue for a second.
+	changed []*member
+	idle    bool
 }
 
 // New returns a loop without groups.
@@ -132,10 +115,9 @@ func (l *Loop) join(name string, limit units.BitRate, id string, q Queue, as *sh
 	m := &member{Member: as, queue: q, id: id, limit: limit, group: g, set: as.Share}
 	g.members = append(g.members, m)
 	l.members[id] = m
-	l.ring = append(l.ring, place{member: m, counts: q.Counts()})
+	l.ring = append(l.ring, m)
 	g.limit()
 	g.shares.Join(m.Member)
-	l.wakeAll(g)
 }
 
 // limit sets the group's limit.
@@ -151,7 +133,7 @@ func (l *Loop) Leave(id string) {
 		return
 	}
 	delete(l.members, id)
-	l.ring = slices.DeleteFunc(l.ring, func(p place) bool { return p.member == m })
+	l.ring = slices.DeleteFunc(l.ring, func(other *member) bool { return other == m })
 	m.group.shares.Leave(m.Member)
 	m.group.members = slices.DeleteFunc(m.group.members, func(other *member) bool { return other == m })
 	if len(m.group.members) == 0 {
@@ -159,25 +141,6 @@ func (l *Loop) Leave(id string) {
 		return
 	}
 	m.group.limit()
-	l.wakeAll(m.group)
-}
-
-// wakeAll has all members of a group looked at: the parked share is another one.
-func (l *Loop) wakeAll(g *group) {
-	for i := range l.ring {
-		if p := &l.ring[i]; p.group == g {
-			l.wake(p)
-		}
-	}
-}
-
-// wake ends the rest of a member.
-func (l *Loop) wake(p *place) {
-	if p.rests {
-		p.rests, p.seenAt = false, l.now
-		p.queue.Rested(l.now)
-		p.group.shares.Wake(p.Member)
-	}
 }
 
 // Has says whether a queue joined.
@@ -203,12 +166,8 @@ func (s Sent) bitsPerSecond() float64 {
 // Sent returns what has left each queue since it was asked for last, by the queues' names.
 func (l *Loop) Sent() map[string]Sent {
 	all := make(map[string]Sent, len(l.members))
-	for i := range l.ring {
-		m := l.ring[i].member
-		if l.ring[i].rests {
-			m.seenAt = l.now
-		}
-		all[m.id] = Sent{m.seen - m.told, m.seenAt - m.toldAt}
+	for id, m := range l.members {
+		all[id] = Sent{m.seen - m.told, m.seenAt - m.toldAt}
 		m.told, m.toldAt = m.seen, m.seenAt
 	}
 	return all
@@ -217,22 +176,16 @@ func (l *Loop) Sent() map[string]Sent {
 // Divide does one tick. now is of any monotonic clock.
 func (l *Loop) Divide(now time.Duration) {
 	l.takeTurns()
-	l.awake, l.changed, l.idle = l.awake[:0], l.changed[:0], l.idle+1
-	for i := range l.ring {
-		p := &l.ring[i]
-		if p.rests && p.counts.Bytes() == p.counted {
-			continue
-		}
-		l.wake(p)
-		l.look(p, now)
+	for _, m := range l.ring { // one after the other: the processor waits for the memory of several at once
+		m.still = m.idle > 0 && !m.ask && !m.lost && m.queue.Still(now)
 	}
-	l.now = now
+	l.changed, l.idle = l.changed[:0], true
 	for _, g := range l.groups {
-		g.shares.Divide(now)
-	}
-	for _, m := range l.awake {
-		if !m.Outside && (!m.written || m.set != m.Share || m.changed) {
-			l.changed = append(l.changed, m)
+		l.divide(g, now)
+		for _, m := range g.members {
+			if !m.lost && !m.Outside && (!m.written || m.set != m.Share || m.changed) {
+				l.changed = append(l.changed, m)
+			}
 		}
 	}
 	l.apply(l.changed, int(mostChanges*Tick/time.Second))
@@ -241,67 +194,63 @@ func (l *Loop) Divide(now time.Duration) {
 // Next returns the time until Divide is to be called again: a tick, or two if nothing went through any queue for a
 // second.
 func (l *Loop) Next() time.Duration {
-	if l.idle > idleTicks {
+	if l.idle {
 		return 2 * Tick
 	}
 	return Tick
 }
 
-// takeTurns chooses the queues that the kernel is asked about at this tick, and those of which it is seen whether another
-// process changed them.
+// takeTurns chooses the queues that the kernel is asked about at this tick.
 func (l *Loop) takeTurns() {
 	asks := 0
 	for range l.ring {
 		if l.next++; l.next >= len(l.ring) {
 			l.next = 0
 		}
-		if p := &l.ring[l.next]; !p.rests && !p.lost && p.queue.Unsure() {
-			p.ask = true
+		if m := l.ring[l.next]; !m.lost && m.queue.Unsure() {
+			m.ask = true
 			if asks++; asks == asksPerTick {
-				break
+				return
 			}
-		}
-	}
-	for range (len(l.ring) + idleTicks - 1) / idleTicks {
-		if l.checked++; l.checked >= len(l.ring) {
-			l.checked = 0
-		}
-		if p := &l.ring[l.checked]; !p.lost && p.queue.Changed() {
-			p.changed = true
-			l.wake(p)
 		}
 	}
 }
 
-// look looks at a queue, if it is there.
-func (l *Loop) look(p *place, now time.Duration) {
-	m := p.member
-	if m.lost {
-		return
+// divide looks at the queues of a group and divides its limit.
+func (l *Loop) divide(g *group, now time.Duration) {
+	for _, m := range g.members {
+		if m.lost {
+			continue
+		}
+		if m.idle++; !m.still && !l.look(m, now) {
+			continue
+		}
+		m.seenAt = now
+		l.idle = l.idle && m.idle > idleLooks
+		if m.idle%idleLooks == 0 {
+			m.changed = m.queue.Changed()
+		}
 	}
-	m.idle++
-	rests := m.idle >= restLooks && (m.Outside || m.written && m.set == m.Share) && !m.changed && !m.ask
-	if rests { // before the look: what comes after it ends the rest
-		p.counted = p.counts.Bytes()
-	}
+	g.shares.Divide(now)
+}
+
+// look looks at a queue, and says whether it is there.
+func (l *Loop) look(m *member, now time.Duration) bool {
 	sent, waiting, err := m.queue.Look(now, m.ask)
 	m.ask = false
 	if err != nil {
 		l.lose(m, err)
-		return
+		return false
 	}
 	m.Saw(sent, waiting)
 	if sent != m.seen || waiting > 0 {
-		m.idle, l.idle = 0, 0
-		m.changed = m.changed || m.queue.Changed()
+		m.idle = 0
 	}
 	if !m.looked || sent < m.seen { // what a queue sent before, and what one in its place did
 		m.told, m.toldAt = sent, now
 	}
-	m.seen, m.seenAt, m.looked = sent, now, true
-	if p.rests = rests && m.idle > 0 && m.queue.Still() && m.group.shares.Rest(m.Member); !p.rests {
-		l.awake = append(l.awake, m)
-	}
+	m.seen, m.looked = sent, true
+	return true
 }
 
 // apply changes so many shares at most, those that become smaller first.
@@ -324,7 +273,6 @@ func (l *Loop) lose(m *member, err error) {
 	l.log.Info("a queue left its group", "id", m.id, "error", err)
 	m.lost = true
 	m.group.shares.Leave(m.Member)
-	l.wakeAll(m.group)
 }
 
 // End gives every queue an equal part of its group's limit: nobody divides from now on.

@@ -126,8 +126,8 @@ func (r *running) look() {
 	looks := make(map[attach.ID]int)
 	for id, was := range r.known {
 		if was.looks++; marks[id] != was.mark || was.lost(r.loop) || was.again() {
-			if marks[id] == was.mark && was.again() { // of one that was well until now, the first try comes at once
-				looks[id] = was.looks
+			if looks[id] = was.looks; marks[id] != was.mark {
+				looks[id] = 0
 			}
 			r.leave(id, was)
 		}

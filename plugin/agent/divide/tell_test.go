@@ -142,6 +142,4 @@ func (failing) Look(time.Duration, bool) (sent, waiting units.Bytes, err error) 
 func (failing) Set(units.ByteRate) error { return nil }
 func (failing) Changed() bool            { return false }
 func (failing) Unsure() bool             { return false }
-func (failing) Still() bool              { return false }
-func (failing) Counts() *engine.Counts   { return new(engine.Counts) }
-func (failing) Rested(time.Duration)     {}
+func (failing) Still(time.Duration) bool { return false }
