@@ -177,8 +177,6 @@ func (f *flooder) open() error {
 	switch f.args.Way {
 	case Past, PastSpoofed, PastTagged:
 		return f.openPast()
-	case ByXDP:
-		return f.openXDP()
 	case BySocket, Prioritised, Stamped:
 	}
 	family, level, tos := unix.AF_INET, unix.IPPROTO_IP, unix.IP_TOS

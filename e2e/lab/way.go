@@ -24,15 +24,15 @@ const (
 	Prioritised Way = "priority"
 	// Stamped is a UDP socket that says when its packets shall leave (SO_TXTIME): now.
 	Stamped Way = "stamped"
-	// Past is a packet socket past the queue (packet(7), PACKET_QDISC_BYPASS).
+	// Past is a packet socket past the queue (packet(7), PACKET_QDISC_BYPASS). AF_XDP in
+	// copy mode, which is all that a veth has, sends by the same function of the kernel
+	// (__dev_direct_xmit).
 	Past Way = "past"
 	// PastSpoofed is Past from a MAC address that is not the sender's.
 	PastSpoofed Way = "past spoofed"
 	// PastTagged is Past with an 802.1Q tag. Its VLAN is 0, which is none but a
 	// priority, so that a receiver without VLAN devices takes the packets.
 	PastTagged Way = "past tagged"
-	// ByXDP is an AF_XDP socket in copy mode, which every device has.
-	ByXDP Way = "xdp"
 )
 
 // firstBand is a priority that any process may ask for, and that queues with

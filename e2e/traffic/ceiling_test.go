@@ -6,14 +6,11 @@ package traffic
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
@@ -54,7 +51,6 @@ func TestPrivilegedCeiling(t *testing.T) {
 		{name: "packet socket, MAC of another pod", way: lab.PastSpoofed, variant: true},
 		{name: "packet socket, VLAN tag", way: lab.PastTagged},
 		{name: "packet socket, VLAN tag, ceiling by TCX", keys: map[string]any{"hostHook": "tcx"}, way: lab.PastTagged, variant: true},
-		{name: "AF_XDP in copy mode", way: lab.ByXDP},
 		{name: "SO_PRIORITY", way: lab.Prioritised, held: true},
 		{name: "SO_TXTIME", way: lab.Stamped, held: true},
 		{
@@ -66,7 +62,9 @@ func TestPrivilegedCeiling(t *testing.T) {
 			if tt.variant {
 				mark.Nightly(t, "it differs from other cases by one setting")
 			}
-			requireFor(t, tt.way, tt.keys)
+			if tt.keys["hostHook"] == "tcx" && !datapath.HaveTCX() {
+				testutil.SkipFeature(t, "tcx")
+			}
 			beside(t, capacity)
 			// Both send at once, each to a client of its own.
 			r := newRig(t)
@@ -93,23 +91,6 @@ func TestPrivilegedCeiling(t *testing.T) {
 			}
 		})
 	}
-}
-
-// requireFor skips what this kernel cannot have.
-func requireFor(t *testing.T, way lab.Way, keys map[string]any) {
-	t.Helper()
-	if keys["hostHook"] == "tcx" && !datapath.HaveTCX() {
-		testutil.SkipFeature(t, "tcx")
-	}
-	if way != lab.ByXDP {
-		return
-	}
-	fd, err := unix.Socket(unix.AF_XDP, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
-	if errors.Is(err, unix.EAFNOSUPPORT) {
-		testutil.SkipFeature(t, "AF_XDP")
-	}
-	must.OK(t, err)
-	must.OK(t, unix.Close(fd))
 }
 
 // No packet that the queue let out is dropped by the ceiling, whatever waits in the
