@@ -30,8 +30,6 @@ type session struct {
 	dir   string
 	about row.Result
 	keep  func(row.Result) error
-	// memory is that of all runners' clusters.
-	memory meter
 
 	mu     sync.Mutex // of the errors, of keep and of the output
 	failed []error
@@ -63,7 +61,7 @@ func newRun(r *row.Row) (*scenario.Run, error) {
 // when the row has ended; one that fails does not stop the others. A row that was
 // interrupted has none.
 func runRows(ctx context.Context, o *options, chosen []*row.Row, keep func(row.Result) error) error {
-	s := &session{o: o, dir: o.logs, keep: keep, memory: meter{now: map[*cluster.Cluster]uint64{}}}
+	s := &session{o: o, dir: o.logs, keep: keep}
 	var err error
 	if s.dir == "" {
 		s.dir, err = os.MkdirTemp("", "podweir-matrix-")
@@ -80,7 +78,7 @@ func runRows(ctx context.Context, o *options, chosen []*row.Row, keep func(row.R
 		all.Go(func() { s.work(ctx, q) })
 	}
 	all.Wait()
-	fmt.Printf("%d rows in %.1f min; clusters took at most %d MiB together\n", len(chosen), time.Since(began).Minutes(), s.memory.most>>20)
+	fmt.Printf("%d rows in %.1f min\n", len(chosen), time.Since(began).Minutes())
 	if err := errors.Join(append(s.failed, ctx.Err())...); err != nil {
 		return err
 	}
@@ -177,10 +175,7 @@ func (u *runner) row(ctx context.Context, r *row.Row) (res row.Result, err error
 	if res.Versions, err = u.versions(ctx); err != nil {
 		return res, err
 	}
-	peak := u.memory.watch(u.cluster)
 	res.Steps, err = run.All(ctx, scenario.Steps(r))
-	res.PeakMiB = peak()
-	u.say("  %-28s %5d MiB", "most memory", res.PeakMiB)
 	if err != nil || u.o.logs != "" {
 		err = errors.Join(err, run.KeepLogs(context.WithoutCancel(ctx)))
 	}
@@ -285,7 +280,6 @@ func (u *runner) close() error {
 	}
 	c := u.cluster
 	u.cluster = nil
-	u.memory.forget(c)
 	return c.Close()
 }
 

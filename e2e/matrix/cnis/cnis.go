@@ -93,13 +93,6 @@ type Batch interface {
 	Batch() int
 }
 
-// Settings is implemented by CNIs that know values of podweir's chart only when
-// the cluster runs.
-type Settings interface {
-	// Settings are further --set arguments.
-	Settings(c *cluster.Cluster) []string
-}
-
 // Shaper is implemented by CNIs that enforce the standard annotations by themselves.
 type Shaper interface {
 	// Shaper is the name by which podweir knows it.

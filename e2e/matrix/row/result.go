@@ -40,10 +40,7 @@ type Result struct {
 	Versions string
 	// Lacks is the kernel feature for want of which the row did not run.
 	Lacks string `json:",omitempty"`
-	// PeakMiB is the most memory that the cluster took, in MiB, without the cache of
-	// files; 0 if nobody looked.
-	PeakMiB uint64 `json:",omitempty"`
-	Steps   []Step
+	Steps []Step
 }
 
 // Failure is the step that failed, or nil.

@@ -82,7 +82,7 @@ func TestPage(t *testing.T) {
 		[]row.Result{{Row: "gone"}, {Row: "a.1", Date: "2001-01-01"}},
 		[]row.Result{
 			{Row: "a-2", Lacks: "ipvlan"},
-			{Row: "a.1", Version: "v0", Date: "2026-11-22", Commit: "c0ffee", PeakMiB: 3000, Steps: []row.Step{
+			{Row: "a.1", Version: "v0", Date: "2026-11-22", Commit: "c0ffee", Steps: []row.Step{
 				{Name: "limits", Outcome: row.Passed, Seconds: 1.25, Notes: []string{"20.00 | <none>", "two\nlines"}},
 				{Name: "policy", Outcome: row.Skipped},
 			}},

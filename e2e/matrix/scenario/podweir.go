@@ -33,9 +33,6 @@ func eventually(ctx context.Context, try func(context.Context) error) error {
 // an agent takes ten seconds to go.
 func (r *Run) values(more ...string) []string {
 	set := append(slices.Clone(r.Row.Set), "updateStrategy.rollingUpdate.maxUnavailable=100%")
-	if s, ok := r.CNI.(cnis.Settings); ok {
-		set = append(set, s.Settings(r.Cluster)...)
-	}
 	return append(set, more...)
 }
 
