@@ -84,7 +84,8 @@ for said in "$dir"/said.*; do
 	name=${said##*said.}
 	if [ -e "$dir/$name" ] && grep -q '^FAILED' "$dir/$name"; then
 		printf '\n%s failed:\n' "$name"
-		{ grep -E -A6 -- '--- FAIL|^FAIL|panic:|fatal error:' "$said" || tail -n 10 "$said"; } | awk '!seen[$0]++' | tail -n 30
+		# What a test says stands before its "FAIL" with -v, and after it without.
+		{ grep -E -B8 -A6 -- '--- FAIL|^FAIL|panic:|fatal error:' "$said" || tail -n 10 "$said"; } | awk '!seen[$0]++' | tail -n 40
 	fi
 done
 

@@ -171,6 +171,9 @@ func (c *counts) trace(pid int) error {
 func (c *counts) note(thread int, under map[int]uint64) error {
 	var info callInfo
 	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_GET_SYSCALL_INFO, uintptr(thread), unsafe.Sizeof(info), uintptr(unsafe.Pointer(&info)), 0, 0)
+	if errno == unix.ESRCH {
+		return nil // another thread ended the process meanwhile
+	}
 	if errno != 0 {
 		return errno
 	}
