@@ -16,7 +16,7 @@ var advice = []struct{ part, do string }{
 	{"not on a BPF file system", "mount -t bpf bpf /sys/fs/bpf"},
 	{"root qdisc is not podweir's", "decide who shapes the device: replaceQdisc: true gives it to podweir (PW505)"},
 	{"ends the chain for every packet", "ask the owner of that program to let packets on (-1), or take it off (PW506)"},
-	{"hook is held by another party", "leave the mode to auto, or take the other side (PW507)"},
+	{"hook is held by another party", "leave the mode to auto, or take the other side"},
 	{"netfilter ingress chain", "leave mode and queue to auto: podweir then polices"},
 	{"prevResult is missing", "put podweir-cni behind the plugin that makes the interface (PW202)"},
 	{"this kernel has no ", "leave mode, queue and place to auto, or take a kernel that has it; PW106 says what it has"},

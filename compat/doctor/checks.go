@@ -51,7 +51,6 @@ var runs = map[string]func(*Facts) Finding{
 	"PW504": checkVerdicts,
 	"PW505": checkRootQdiscs,
 	"PW506": checkAhead,
-	"PW507": checkMode,
 	"PW601": checkFailures,
 	"PW602": checkAttached,
 	"PW603": checkPolicing,

@@ -210,7 +210,7 @@ type kernel struct {
 
 func healthy() *kernel {
 	return &kernel{
-		features: &doctor.Features{TCX: profiles.Yes, Queues: map[string]profiles.Answer{"tbf": profiles.Yes, "prio": profiles.Yes}},
+		features: &doctor.Features{Queues: map[string]profiles.Answer{"tbf": profiles.Yes, "prio": profiles.Yes}},
 		devices: []doctor.Device{{
 			Name: "eni0123456789a", Pod: 1,
 			In:     judge.Chain{Hook: terms.HookIngress, Programs: []judge.Program{{Kind: terms.HookKindClsact, ProgramID: 1, Name: "handle_egress", Pref: 1, FilterHandle: 1}}},

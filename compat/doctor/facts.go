@@ -54,8 +54,6 @@ var ErrNotAsked = errors.New("the kernel is not asked in this mode")
 
 // Features is what the kernel can do.
 type Features struct {
-	// TCX says whether a program can be attached by TCX.
-	TCX profiles.Answer
 	// Queues lists kinds of queue, as the plugin's configuration names them,
 	// with whether the kernel makes them.
 	Queues map[string]profiles.Answer

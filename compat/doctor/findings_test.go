@@ -594,7 +594,7 @@ func hookFindings() []finding {
 
 // TestFindings breaks one thing at a time.
 func TestFindings(t *testing.T) {
-	all := slices.Concat(nodeFindings(), chainFindings(), deliveryFindings(), neighbourFindings(), shaperFindings(), modeFindings(), hookFindings(),
+	all := slices.Concat(nodeFindings(), chainFindings(), deliveryFindings(), neighbourFindings(), shaperFindings(), hookFindings(),
 		machineFindings(), besideFindings())
 	bad := map[string]bool{}
 	for _, tc := range all {

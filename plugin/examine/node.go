@@ -108,7 +108,6 @@ func (n *Node) Features(context.Context) (*doctor.Features, error) {
 		return nil, err
 	}
 	return &doctor.Features{
-		TCX: profiles.Is(datapath.HaveTCX()),
 		Queues: map[string]profiles.Answer{
 			"tbf": profiles.Is(f.TBF), "prio": profiles.Is(f.Prio), "htb": profiles.Is(f.HTB), "fq": profiles.Is(f.FQ),
 		},
