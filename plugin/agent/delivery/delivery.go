@@ -21,8 +21,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
-
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/compat/profiles"
@@ -111,9 +109,8 @@ type Manager struct {
 	config Config
 	log    *slog.Logger
 	root   fs.FS
-	// notify makes a watcher of files.
-	notify          func() (*fsnotify.Watcher, error)
-	tick, blindTick time.Duration
+	// poll and tick are the times of the same name.
+	poll, tick time.Duration
 
 	mu       sync.Mutex
 	decision Decision
@@ -175,7 +172,7 @@ func New(config Config) (*Manager, error) {
 		return nil, err
 	}
 	return &Manager{
-		config: config, log: config.Log, root: detect.HostRoot(config.Root), notify: fsnotify.NewWatcher, tick: tick, blindTick: blindTick,
+		config: config, log: config.Log, root: detect.HostRoot(config.Root), poll: poll, tick: tick,
 		runtime: config.Runtime, defaults: merge(nil, config.Defaults),
 		decision: Decision{Asked: config.Delivery, Problem: "nothing is decided yet"},
 	}, nil

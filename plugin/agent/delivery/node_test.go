@@ -35,9 +35,11 @@ const (
 // host is the root of a node with a primary CNI.
 type host struct {
 	root, binary string
-	// blind says that no notice of changed files comes: the agent looks often instead.
-	blind bool
-	// tick is how often the agent looks although it has notice, 0 for as often as it does.
+	// bubble says that the clock is one of testing/synctest; by another the agent looks
+	// often, so that no test waits for it.
+	bubble bool
+	// tick is how often the agent reads the files although none seems changed, 0 for as
+	// often as it does.
 	tick time.Duration
 }
 
@@ -66,12 +68,12 @@ func newHost(t *testing.T, files map[string]string) *host {
 	return h
 }
 
-// newBlindHost is for a bubble of testing/synctest, whose clock stands still while a goroutine
+// newBubbleHost is for a bubble of testing/synctest, whose clock stands still while a goroutine
 // waits for the kernel.
-func newBlindHost(t *testing.T, files map[string]string) *host {
+func newBubbleHost(t *testing.T, files map[string]string) *host {
 	t.Helper()
 	h := newHost(t, files)
-	h.blind = true
+	h.bubble = true
 	return h
 }
 
@@ -108,11 +110,11 @@ func (h *host) manager(t *testing.T, with func(*delivery.Config)) *delivery.Mana
 	}
 	m, err := delivery.New(c)
 	must.OK(t, err)
-	if h.blind {
-		m.Blind()
+	if !h.bubble {
+		m.Poll(5 * time.Millisecond)
 	}
 	if h.tick > 0 {
-		m.Look(h.tick)
+		m.Tick(h.tick)
 	}
 	return m
 }
