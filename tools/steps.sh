@@ -8,7 +8,9 @@
 # what the failed ones said of it: whoever sees only the last lines of a run sees the cause.
 # Those joined by + run side by side, those joined by a comma one after the other: a,b+c
 # runs c beside both. -k goes on after a failure, -m names the program that runs a target,
-# and -r writes date, commit and result into PAGE, from which release.sh reads them.
+# and -r writes date, commit and result into PAGE, from which release.sh reads them; what
+# has passed at this commit by PAGE does not run again, so that a run of hours may be
+# interrupted.
 set -euo pipefail
 
 go_on='' make=make page='' ended=''
@@ -35,6 +37,7 @@ exec 3>&1
 chain() {
 	local name outcome all=passed
 	for name in ${1//,/ }; do
+		[ ! -e "$dir/$name" ] || continue
 		outcome=passed
 		if [ -n "${2:-}" ]; then
 			{ time "$make" "$name" 2>&1 | tee -i "$dir/said.$name" | sed -u -e "s/^/$name: /" -e "\$a\\" >&3; } 2>"$dir/time.$name" || outcome=FAILED
@@ -48,6 +51,19 @@ chain() {
 	done
 	[ $all = passed ]
 }
+
+if [ -n "$page" ]; then
+	# A checkout with changes has no commit, so its run counts for no release.
+	commit=$(git rev-parse HEAD)
+	git diff --quiet HEAD -- . ":!$page" || commit='none: changed files in the checkout'
+	sed -n '/^<!-- run: begin/,/^<!-- run: end/p' "$page" >"$dir/before"
+	if [[ $commit != none* ]] && grep -qF "| commit | \`$commit\` |" "$dir/before"; then
+		while read -r name took used; do
+			echo "passed $took $used" >"$dir/$name"
+			echo "step $name: passed before"
+		done < <(awk '$4 == "passed," { print substr($2, 2, length($2) - 2), $5, $7 }' "$dir/before")
+	fi
+fi
 
 began=$SECONDS result=passed
 for group; do
@@ -90,9 +106,6 @@ for said in "$dir"/said.*; do
 done
 
 if [ -n "$page" ]; then
-	# A checkout with changes has no commit, so its run counts for no release.
-	commit=$(git rev-parse HEAD)
-	git diff --quiet HEAD || commit='none: changed files in the checkout'
 	{
 		printf '| %s |\n' 'what | value' '--- | ---' "date | $(date -u +%F)" "commit | \`$commit\`" "result | $result"
 		cat "$dir/record"
