@@ -70,7 +70,7 @@ func bulkThrough(t *testing.T, burst uint64) *wiremeter.Series {
 	must.OK(t, err)
 	client, err := l.Client("client")
 	must.OK(t, err)
-	meter, err := wiremeter.Attach(client.Netns, client.IfName, wiremeter.Received)
+	meter, err := wiremeter.Attach(client.Netns, client.IfName, wiremeter.Delivered)
 	must.OK(t, err)
 	defer func() {
 		if err := meter.Close(); err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
 	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
@@ -37,7 +38,7 @@ func TestPrivilegedExemptSubnetsAreNotCharged(t *testing.T) {
 	pod := shaped(t, r, capacity, map[string]any{
 		"unshapedSubnets": []string{other.V4.String() + "/32"},
 	})
-	meter, err := wiremeter.Attach(other.Netns, other.IfName, wiremeter.Received)
+	meter, err := wiremeter.Attach(other.Netns, other.IfName, wiremeter.Delivered)
 	must.OK(t, err)
 	t.Cleanup(func() { _ = meter.Close() })
 	processors, err := lab.WatchProcessors()
@@ -199,6 +200,9 @@ func TestPrivilegedSetLosesNothingThatWaits(t *testing.T) {
 // The queue on an ifb in the pod's namespace holds the cap, too.
 func TestPrivilegedIngressByIFBHoldsTheCap(t *testing.T) {
 	testutil.RequireQdisc(t, "ifb")
+	if !datapath.HaveTCX() {
+		testutil.SkipFeature(t, "tcx") // the meter before the ifb
+	}
 	const capacity = 20 * mbit
 	for _, load := range []Load{TCP1, UDP} {
 		t.Run(load.Name, func(t *testing.T) {

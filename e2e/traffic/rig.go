@@ -117,11 +117,8 @@ func (t *Target) freshMeters() error {
 	if err := t.closeMeters(); err != nil {
 		return err
 	}
-	for d, m := range map[Direction]struct {
-		host *lab.Host
-		at   wiremeter.Direction
-	}{Egress: {t.rig.Client, wiremeter.Received}, Ingress: {&t.Host, wiremeter.Delivered}} {
-		meter, err := wiremeter.Attach(m.host.Netns, m.host.IfName, m.at)
+	for d, host := range map[Direction]*lab.Host{Egress: t.rig.Client, Ingress: &t.Host} {
+		meter, err := wiremeter.Attach(host.Netns, host.IfName, wiremeter.Delivered)
 		if err != nil {
 			return err
 		}

@@ -38,10 +38,8 @@ type Direction int
 
 // The places of a meter.
 const (
-	// Received counts what arrives from the device, at its ingress hook.
+	// Received counts what arrives from the device, at its ingress hook, which needs TCX.
 	Received Direction = iota
-	// Transmitted counts what is sent to the device, before its qdisc.
-	Transmitted
 	// Delivered counts the IPv4 and IPv6 packets that a namespace's own stack
 	// gets from the device, behind every hook and behind an ifb that they are
 	// redirected to.
@@ -52,21 +50,15 @@ const (
 type Meter struct {
 	buckets *ebpf.Map
 	prog    *ebpf.Program
-	legacy  bool          // clsact even where there is TCX
 	detach  func() error  // nil if it is not attached
 	start   time.Duration // CLOCK_MONOTONIC
 }
 
 // Attach starts counting on a device of a namespace. It needs CAP_BPF,
-// CAP_NET_ADMIN and, for Delivered, CAP_NET_RAW. On the hooks the program
-// stands last in the chain of TCX, or, where the kernel has no TCX, behind all
-// clsact filters but podweir's redirect; its verdict is always "next". Close
+// CAP_NET_ADMIN and, for Delivered, CAP_NET_RAW. On the hook the program
+// stands last; its verdict is always "next". Close
 // ends it, and must come before the end of the namespace.
 func Attach(ns Namespace, ifName string, dir Direction) (*Meter, error) {
-	return newMeter(ns, ifName, dir, false)
-}
-
-func newMeter(ns Namespace, ifName string, dir Direction, legacy bool) (*Meter, error) {
 	buckets, err := ebpf.NewMap(&ebpf.MapSpec{
 		Name: "pwlab_wire", Type: ebpf.Array,
 		KeySize: 4, ValueSize: sizeofBucket, MaxEntries: bucketCount,
@@ -74,7 +66,7 @@ func newMeter(ns Namespace, ifName string, dir Direction, legacy bool) (*Meter, 
 	if err != nil {
 		return nil, fmt.Errorf("make the wire meter's map: %w", err)
 	}
-	m := &Meter{buckets: buckets, legacy: legacy}
+	m := &Meter{buckets: buckets}
 	if err := m.attach(ns, ifName, dir); err != nil {
 		return nil, errors.Join(fmt.Errorf("attach the wire meter to %s: %w", ifName, err), m.Close())
 	}

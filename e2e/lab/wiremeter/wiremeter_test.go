@@ -10,6 +10,7 @@ import (
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/lab/labtest"
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
+	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/testutil/mark"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
@@ -27,15 +28,11 @@ func TestMain(m *testing.M) {
 func attach(tb testing.TB, h *lab.Host) map[string]*wiremeter.Meter {
 	tb.Helper()
 	meters := map[string]*wiremeter.Meter{}
-	for name, a := range map[string]struct {
-		attach func(wiremeter.Namespace, string, wiremeter.Direction) (*wiremeter.Meter, error)
-		dir    wiremeter.Direction
-	}{
-		"received":            {wiremeter.Attach, wiremeter.Received},
-		"received, by clsact": {wiremeter.AttachLegacy, wiremeter.Received},
-		"delivered":           {wiremeter.Attach, wiremeter.Delivered},
-	} {
-		m, err := a.attach(h.Netns, h.IfName, a.dir)
+	for name, dir := range map[string]wiremeter.Direction{"received": wiremeter.Received, "delivered": wiremeter.Delivered} {
+		if dir == wiremeter.Received && !datapath.HaveTCX() {
+			continue
+		}
+		m, err := wiremeter.Attach(h.Netns, h.IfName, dir)
 		must.OK(tb, err)
 		meters[name] = m
 		tb.Cleanup(func() {
