@@ -6,7 +6,6 @@ package lab
 import (
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -56,23 +55,11 @@ func (l *Lab) StartCalls(ctx context.Context, c Calls) (*RequestsRun, error) {
 		return nil, fmt.Errorf("%d calls with packets of %d bytes, %g per second: at least 1 and %d bytes, and more than 0, are needed",
 			c.Flows, c.PacketBytes, c.PerSecond, least)
 	}
-	server, err := l.startWorker(ctx, c.To, "call-server", args, &args.Addr)
-	if err != nil {
-		return nil, err
-	}
-	client, err := l.startWorker(ctx, c.From, "call-client", args, nil)
-	if err != nil {
-		return nil, errors.Join(err, server.proc.kill())
-	}
-	return &RequestsRun{client: client, server: server}, nil
+	return startBoth[Latencies](ctx, l, end{c.To, "call-server", &args}, &args.Addr, end{c.From, "call-client", &args})
 }
 
 // runCallServer sends the first bytes of each datagram back.
-func runCallServer(raw json.RawMessage, ready func(any) error, _ <-chan struct{}) (any, error) {
-	var args callsArgs
-	if err := json.Unmarshal(raw, &args); err != nil {
-		return nil, err
-	}
+func runCallServer(args callsArgs, ready func(any) error, _ <-chan struct{}) (any, error) {
 	runtime.LockOSThread()
 	fd, at, err := openSink(args.Addr)
 	if err != nil {
@@ -100,11 +87,8 @@ type caller struct {
 	fds []int
 }
 
-func runCallClient(raw json.RawMessage, ready func(any) error, quit <-chan struct{}) (any, error) {
-	c := &caller{}
-	if err := json.Unmarshal(raw, &c.callsArgs); err != nil {
-		return nil, err
-	}
+func runCallClient(args callsArgs, ready func(any) error, quit <-chan struct{}) (any, error) {
+	c := &caller{callsArgs: args}
 	runtime.LockOSThread()
 	if err := preciseSleep(); err != nil {
 		return nil, err
@@ -125,20 +109,25 @@ func (c *caller) open() (epoll int, err error) {
 		return 0, err
 	}
 	for range c.Flows {
-		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-		if err != nil {
-			return 0, fmt.Errorf("socket: %w", err)
+		fd, err := openUDP(c.Addr)
+		if err == nil {
+			err = unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)})
 		}
-		if err := errors.Join(
-			unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 4<<20),
-			unix.Connect(fd, sockaddr(c.Addr)),
-			unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}),
-		); err != nil {
+		if err != nil {
 			return 0, err
 		}
 		c.fds = append(c.fds, fd)
 	}
 	return epoll, nil
+}
+
+// openUDP opens a socket to an address that never waits, with room for more than a queue has.
+func openUDP(to netip.AddrPort) (int, error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return 0, fmt.Errorf("socket: %w", err)
+	}
+	return fd, errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 4<<20), unix.Connect(fd, sockaddr(to)))
 }
 
 // run sends on this thread and takes the answers on another.

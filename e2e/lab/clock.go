@@ -9,15 +9,12 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/e2e/lab/wiremeter"
 )
 
 // monotonic is CLOCK_MONOTONIC, the clock of bpf_ktime_get_ns.
-func monotonic() time.Duration {
-	var ts unix.Timespec
-	// CLOCK_MONOTONIC with a valid pointer cannot be refused.
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
-	return time.Duration(ts.Nano())
-}
+var monotonic = wiremeter.Now
 
 // preciseSleep makes clock_nanosleep of the calling thread precise: Linux lets
 // it oversleep by 50 µs otherwise. The thread must be locked.

@@ -5,7 +5,6 @@ package lab
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -54,15 +53,7 @@ type echoArgs struct {
 // StartEcho starts a server, connects to it and starts the load.
 func (l *Lab) StartEcho(ctx context.Context, load EchoLoad) (*RequestsRun, error) {
 	args := echoArgs{EchoLoad: load, CongestionControl: l.opts.CongestionControl, Addr: netip.AddrPortFrom(load.To.Addr(load.IPv6), 0)}
-	server, err := l.startWorker(ctx, load.To, "echo-server", args, &args.Addr)
-	if err != nil {
-		return nil, err
-	}
-	client, err := l.startWorker(ctx, load.From, "echo-client", args, nil)
-	if err != nil {
-		return nil, errors.Join(err, server.proc.kill())
-	}
-	return &RequestsRun{client: client, server: server}, nil
+	return startBoth[Latencies](ctx, l, end{load.To, "echo-server", &args}, &args.Addr, end{load.From, "echo-client", &args})
 }
 
 // tcpSocket makes a blocking socket: the echo pair stays out of Go's poller,
@@ -89,11 +80,7 @@ func setCongestionControl(fd int, name string) error {
 	return nil
 }
 
-func runEchoServer(raw json.RawMessage, ready func(any) error, _ <-chan struct{}) (any, error) {
-	var args echoArgs
-	if err := json.Unmarshal(raw, &args); err != nil {
-		return nil, err
-	}
+func runEchoServer(args echoArgs, ready func(any) error, _ <-chan struct{}) (any, error) {
 	runtime.LockOSThread()
 	fd, sa, err := tcpSocket(args.Addr, args.CongestionControl)
 	if err != nil {
@@ -161,11 +148,7 @@ func readFull(fd int, buf []byte) error {
 	return nil
 }
 
-func runEchoClient(raw json.RawMessage, ready func(any) error, quit <-chan struct{}) (any, error) {
-	var args echoArgs
-	if err := json.Unmarshal(raw, &args); err != nil {
-		return nil, err
-	}
+func runEchoClient(args echoArgs, ready func(any) error, quit <-chan struct{}) (any, error) {
 	runtime.LockOSThread()
 	if err := preciseSleep(); err != nil {
 		return nil, err

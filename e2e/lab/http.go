@@ -5,7 +5,6 @@ package lab
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -39,55 +38,27 @@ type HTTPLoad struct {
 	Timeout time.Duration
 }
 
-type httpServerArgs struct {
-	Addr              netip.Addr
-	Bytes             int
-	CongestionControl string
-}
-
-type httpClientArgs struct {
+type httpArgs struct {
 	HTTPLoad
 
-	URL, CongestionControl string
+	Addr              netip.AddrPort
+	CongestionControl string
 }
 
 // StartHTTP starts a server and the load on it.
 func (l *Lab) StartHTTP(ctx context.Context, load HTTPLoad) (*RequestsRun, error) {
-	var addr netip.AddrPort
-	server, err := l.startWorker(ctx, load.To, "http-server",
-		httpServerArgs{
-			Addr: load.To.Addr(load.IPv6), Bytes: load.ResponseBytes,
-			CongestionControl: l.opts.CongestionControl,
-		}, &addr)
-	if err != nil {
-		return nil, err
-	}
-	kind := "http-open"
-	if load.PerSecond == 0 {
-		kind = "http-closed"
-	}
-	client, err := l.startWorker(ctx, load.From, kind, httpClientArgs{
-		HTTPLoad: load, URL: "http://" + addr.String() + "/", CongestionControl: l.opts.CongestionControl,
-	}, nil)
-	if err != nil {
-		return nil, errors.Join(err, server.proc.kill())
-	}
-	return &RequestsRun{client: client, server: server}, nil
+	args := httpArgs{HTTPLoad: load, Addr: netip.AddrPortFrom(load.To.Addr(load.IPv6), 0), CongestionControl: l.opts.CongestionControl}
+	return startBoth[Latencies](ctx, l, end{load.To, "http-server", &args}, &args.Addr, end{load.From, "http-client", &args})
 }
 
-func runHTTPServer(raw json.RawMessage, ready func(any) error, quit <-chan struct{}) (any, error) {
-	var args httpServerArgs
-	if err := json.Unmarshal(raw, &args); err != nil {
-		return nil, err
-	}
+func runHTTPServer(args httpArgs, ready func(any) error, quit <-chan struct{}) (any, error) {
 	config := net.ListenConfig{Control: controlOf(args.CongestionControl)}
-	listener, err := config.Listen(context.Background(), "tcp",
-		netip.AddrPortFrom(args.Addr, 0).String())
+	listener, err := config.Listen(context.Background(), "tcp", args.Addr.String())
 	if err != nil {
 		return nil, err
 	}
-	body := make([]byte, args.Bytes)
-	length := strconv.Itoa(args.Bytes)
+	body := make([]byte, args.ResponseBytes)
+	length := strconv.Itoa(args.ResponseBytes)
 	server := &http.Server{
 		ReadHeaderTimeout: time.Minute,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -146,7 +117,7 @@ func reason(err error) string {
 	return err.Error()
 }
 
-func freshClient(args httpClientArgs) *http.Client {
+func freshClient(args *httpArgs) *http.Client {
 	dialer := net.Dialer{Control: controlOf(args.CongestionControl)}
 	return &http.Client{
 		Transport: &http.Transport{
@@ -183,66 +154,55 @@ func get(client *http.Client, url string) error {
 	return errors.Join(err, resp.Body.Close())
 }
 
-func runHTTPOpen(raw json.RawMessage, ready func(any) error, quit <-chan struct{}) (any, error) {
-	var args httpClientArgs
-	if err := json.Unmarshal(raw, &args); err != nil {
-		return nil, err
-	}
-	if args.PerSecond <= 0 {
-		return nil, fmt.Errorf("open loop of %v requests per second", args.PerSecond)
-	}
+func runHTTPClient(args httpArgs, ready func(any) error, quit <-chan struct{}) (any, error) {
 	runtime.LockOSThread()
-	if err := preciseSleep(); err != nil {
+	if err := errors.Join(preciseSleep(), ready(nil)); err != nil {
 		return nil, err
 	}
-	if err := ready(nil); err != nil {
-		return nil, err
+	load, rec := args.openLoop, &recorder{}
+	if args.PerSecond == 0 {
+		load = args.closedLoop
 	}
-	client := freshClient(args)
-	var rec recorder
+	client, url := freshClient(&args), "http://"+args.Addr.String()+"/"
+	return rec.result(load(rec, quit, func() error { return get(client, url) })), nil
+}
+
+// openLoop makes requests when they are due, and returns how long it did.
+func (a *httpArgs) openLoop(rec *recorder, quit <-chan struct{}, request func() error) time.Duration {
 	var pending sync.WaitGroup
 	start := monotonic()
-	gap := float64(time.Second) / args.PerSecond
+	gap := float64(time.Second) / a.PerSecond
 	for i := 0; ; i++ {
 		due := start + time.Duration(float64(i)*gap)
-		if due >= start+args.Duration || closed(quit) {
+		if due >= start+a.Duration || closed(quit) {
 			break
 		}
 		sleepUntil(due)
 		pending.Go(func() {
-			err := get(client, args.URL)
+			err := request()
 			rec.add(monotonic()-due, err)
 		})
 	}
-	sleepUntil(start + args.Duration)
+	sleepUntil(start + a.Duration)
 	elapsed := monotonic() - start
 	pending.Wait()
-	return rec.result(elapsed), nil
+	return elapsed
 }
 
-func runHTTPClosed(raw json.RawMessage, ready func(any) error, quit <-chan struct{}) (any, error) {
-	var args httpClientArgs
-	if err := json.Unmarshal(raw, &args); err != nil {
-		return nil, err
-	}
-	if err := ready(nil); err != nil {
-		return nil, err
-	}
-	client := freshClient(args)
-	var rec recorder
+func (a *httpArgs) closedLoop(rec *recorder, quit <-chan struct{}, request func() error) time.Duration {
 	var clients sync.WaitGroup
 	start := monotonic()
-	for range args.Concurrency {
+	for range a.Concurrency {
 		clients.Go(func() {
-			for monotonic() < start+args.Duration && !closed(quit) {
+			for monotonic() < start+a.Duration && !closed(quit) {
 				sent := monotonic()
-				err := get(client, args.URL)
+				err := request()
 				rec.add(monotonic()-sent, err)
 			}
 		})
 	}
 	clients.Wait()
-	return rec.result(monotonic() - start), nil
+	return monotonic() - start
 }
 
 func closed(c <-chan struct{}) bool {

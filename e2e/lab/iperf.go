@@ -57,7 +57,7 @@ type ElephantRun struct {
 	// Started is when the sender was started, in CLOCK_MONOTONIC.
 	Started        time.Duration
 	client, server *process
-	quic           *RequestsRun // instead of both
+	quic           *Run[Bulk] // instead of both
 }
 
 // BulkInterval is half a second of iperf3's report.
@@ -177,9 +177,8 @@ func (r *ElephantRun) Stop(ctx context.Context) (*Bulk, error) {
 
 // Wait returns the reports when the transfer has ended.
 func (r *ElephantRun) Wait(ctx context.Context) (*Bulk, error) {
-	var bulk Bulk
 	if r.quic != nil {
-		return &bulk, r.quic.result(ctx, &bulk)
+		return r.quic.Wait(ctx)
 	}
 	// Interrupted runs exit with 1 and a complete report, which decides.
 	clientErr := r.client.wait(ctx)
@@ -202,10 +201,10 @@ func (r *ElephantRun) Wait(ctx context.Context) (*Bulk, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("report of the receiver: %w", err), serverErr)
 	}
-	bulk.Sent, bulk.MSS = sender.intervals(), sender.Start.MSS
-	bulk.HeadBytes = ethernetHeaderBytes + ipv4HeaderBytes + tcpHeaderBytes
-	bulk.Received = receiver.intervals()
-	return &bulk, nil
+	return &Bulk{
+		Sent: sender.intervals(), Received: receiver.intervals(),
+		MSS: sender.Start.MSS, HeadBytes: ethernetHeaderBytes + ipv4HeaderBytes + tcpHeaderBytes,
+	}, nil
 }
 
 // iperfReport is the part of iperf3's JSON that the lab reads.

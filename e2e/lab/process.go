@@ -73,14 +73,7 @@ func (p *process) wait(ctx context.Context) error {
 }
 
 // running says whether the process has not ended yet.
-func (p *process) running() bool {
-	select {
-	case <-p.done:
-		return false
-	default:
-		return true
-	}
-}
+func (p *process) running() bool { return !closed(p.done) }
 
 // signal sends a signal; a process that is gone is no error.
 func (p *process) signal(sig syscall.Signal) error {

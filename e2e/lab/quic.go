@@ -6,9 +6,7 @@ package lab
 import (
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"net/netip"
 	"runtime"
 	"slices"
@@ -40,23 +38,12 @@ const (
 // startQUIC starts who acknowledges, and the senders.
 func (l *Lab) startQUIC(ctx context.Context, e *Elephant) (*ElephantRun, error) {
 	args := callsArgs{Calls: Calls{Flows: max(e.Flows, 1), Duration: e.Duration}, Addr: netip.AddrPortFrom(e.To.V4, 0)}
-	server, err := l.startWorker(ctx, e.To, "call-server", args, &args.Addr)
-	if err != nil {
-		return nil, err
-	}
-	client, err := l.startWorker(ctx, e.From, "quic-client", args, nil)
-	if err != nil {
-		return nil, errors.Join(err, server.proc.kill())
-	}
-	return &ElephantRun{Started: monotonic(), quic: &RequestsRun{client: client, server: server}}, nil
+	run, err := startBoth[Bulk](ctx, l, end{e.To, "call-server", &args}, &args.Addr, end{e.From, "quic-client", &args})
+	return &ElephantRun{Started: monotonic(), quic: run}, err
 }
 
 // runQUICClient has each flow on a thread of its own.
-func runQUICClient(raw json.RawMessage, ready func(any) error, quit <-chan struct{}) (any, error) {
-	var args callsArgs
-	if err := json.Unmarshal(raw, &args); err != nil {
-		return nil, err
-	}
+func runQUICClient(args callsArgs, ready func(any) error, quit <-chan struct{}) (any, error) {
 	if err := ready(nil); err != nil {
 		return nil, err
 	}
@@ -187,14 +174,11 @@ func (f *quicFlow) run(to netip.AddrPort, start, until time.Duration, quit <-cha
 	if err := preciseSleep(); err != nil {
 		return err
 	}
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	fd, err := openUDP(to)
 	if err != nil {
-		return fmt.Errorf("socket: %w", err)
-	}
-	defer func() { _ = unix.Close(fd) }()
-	if err := errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 4<<20), unix.Connect(fd, sockaddr(to))); err != nil {
 		return err
 	}
+	defer func() { _ = unix.Close(fd) }()
 	packet, answer := make([]byte, quicPayload), make([]byte, callHead)
 	due := time.Duration(0)
 	for now := monotonic(); now < until && !closed(quit); now = monotonic() {

@@ -5,11 +5,9 @@ package lab
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
-	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -99,17 +97,12 @@ func openSink(addr netip.AddrPort) (fd int, at netip.AddrPort, err error) {
 // same flow.
 const spreadPort = 4000
 
-type spreadArgs struct {
-	To           []netip.AddrPort
-	PayloadBytes int
-	Duration     time.Duration
-}
-
 // Spread sends and returns what was sent; packets of Ethernet are not in its
 // bytes, headers of IP are.
 func (l *Lab) Spread(ctx context.Context, load Spread) (*FloodResult, error) {
-	w, err := l.startWorker(ctx, load.From, "udp-spread", spreadArgs{
-		To: load.To.addrs, PayloadBytes: load.PayloadBytes, Duration: load.Duration,
+	w, err := l.startWorker(ctx, load.From, "udp-flood", floodArgs{
+		UDPFlood: UDPFlood{PayloadBytes: load.PayloadBytes, Segments: 1, Duration: load.Duration},
+		To:       load.To.addrs[0], All: load.To.addrs,
 	}, nil)
 	if err != nil {
 		return nil, err
@@ -118,53 +111,21 @@ func (l *Lab) Spread(ctx context.Context, load Spread) (*FloodResult, error) {
 	return &out, w.result(ctx, &out)
 }
 
-func runUDPSpread(raw json.RawMessage, ready func(any) error, quit <-chan struct{}) (any, error) {
-	var args spreadArgs
-	if err := json.Unmarshal(raw, &args); err != nil {
-		return nil, err
+// spread has datagrams go to all receivers in turns.
+func (f *flooder) spread() error {
+	if f.args.All == nil {
+		return nil
 	}
-	if len(args.To) == 0 {
-		return nil, errors.New("nobody to send to")
-	}
-	runtime.LockOSThread()
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("socket: %w", err)
-	}
-	if err := unix.Bind(fd, &unix.SockaddrInet4{Port: spreadPort}); err != nil {
-		return nil, fmt.Errorf("bind: %w", err)
-	}
-	dests := make([]unix.Sockaddr, len(args.To))
-	for i, to := range args.To {
+	dests, next := make([]unix.Sockaddr, len(f.args.All)), 0
+	for i, to := range f.args.All {
 		dests[i] = sockaddr(to)
 	}
-	if err := ready(nil); err != nil {
-		return nil, err
-	}
-	return spread(fd, dests, &args, quit), unix.Close(fd)
-}
-
-func spread(fd int, dests []unix.Sockaddr, args *spreadArgs, quit <-chan struct{}) *FloodResult {
-	const batch = 64 // packets between two looks at the clock
-	out, payload := &FloodResult{}, make([]byte, args.PayloadBytes)
-	size := uint64(20 + udpHeaderBytes + args.PayloadBytes)
-	next := 0
-	start := monotonic()
-	for !closed(quit) {
-		for range batch {
-			if unix.Sendto(fd, payload, 0, dests[next]) != nil {
-				out.Refused++
-			} else {
-				out.Packets++
-				out.Bytes += size
-			}
-			if next++; next == len(dests) {
-				next = 0
-			}
+	f.offer = func() error {
+		err := unix.Sendto(f.fd, f.packet, 0, dests[next])
+		if next++; next == len(dests) {
+			next = 0
 		}
-		if out.Elapsed = monotonic() - start; out.Elapsed >= args.Duration {
-			break
-		}
+		return err
 	}
-	return out
+	return unix.Bind(f.fd, &unix.SockaddrInet4{Port: spreadPort})
 }

@@ -6,7 +6,6 @@ package lab
 import (
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -77,14 +76,13 @@ func (r *FloodResult) BitsPerSec() float64 {
 	return float64(r.Bytes) * 8 / r.Elapsed.Seconds()
 }
 
-// FloodRun is a flood in progress.
-type FloodRun struct{ sink, flood *worker }
-
 type floodArgs struct {
 	UDPFlood
 
 	From netip.Addr
 	To   netip.AddrPort
+	// All, if there are any, get a datagram each in turns, instead of To.
+	All []netip.AddrPort
 }
 
 // StartFlood opens a sink and starts a flood to it.
@@ -100,23 +98,8 @@ func (l *Lab) StartFlood(ctx context.Context, load UDPFlood) (*FloodRun, error) 
 	}
 	args := floodArgs{UDPFlood: load, From: load.From.Addr(load.IPv6)}
 	args.Segments = max(load.Segments, 1)
-	bind := netip.AddrPortFrom(load.To.Addr(load.IPv6), 0)
-	sink, err := l.startWorker(ctx, load.To, "udp-sink", bind, &args.To)
-	if err != nil {
-		return nil, err
-	}
-	flood, err := l.startWorker(ctx, load.From, "udp-flood", args, nil)
-	if err != nil {
-		return nil, errors.Join(err, sink.proc.kill())
-	}
-	return &FloodRun{sink: sink, flood: flood}, nil
-}
-
-// Wait returns the result when the flood has ended.
-func (r *FloodRun) Wait(ctx context.Context) (*FloodResult, error) {
-	var out FloodResult
-	err := r.flood.result(ctx, &out)
-	return &out, errors.Join(err, r.sink.proc.kill())
+	args.To = netip.AddrPortFrom(load.To.Addr(load.IPv6), 0)
+	return startBoth[FloodResult](ctx, l, end{load.To, "udp-sink", &args}, &args.To, end{load.From, "udp-flood", &args})
 }
 
 func sockaddr(addr netip.AddrPort) unix.Sockaddr {
@@ -126,12 +109,8 @@ func sockaddr(addr netip.AddrPort) unix.Sockaddr {
 	return &unix.SockaddrInet6{Port: int(addr.Port()), Addr: addr.Addr().As16()}
 }
 
-func runUDPSink(raw json.RawMessage, ready func(any) error, quit <-chan struct{}) (any, error) {
-	var addr netip.AddrPort
-	if err := json.Unmarshal(raw, &addr); err != nil {
-		return nil, err
-	}
-	fd, at, err := openSink(addr)
+func runUDPSink(args floodArgs, ready func(any) error, quit <-chan struct{}) (any, error) {
+	fd, at, err := openSink(args.To)
 	if err != nil {
 		return nil, err
 	}
@@ -153,11 +132,8 @@ type flooder struct {
 	offer func() error
 }
 
-func runUDPFlood(raw json.RawMessage, ready func(any) error, quit <-chan struct{}) (any, error) {
-	f := &flooder{sport: firstRotatingPort}
-	if err := json.Unmarshal(raw, &f.args); err != nil {
-		return nil, err
-	}
+func runUDPFlood(args floodArgs, ready func(any) error, quit <-chan struct{}) (any, error) {
+	f := &flooder{args: args, sport: firstRotatingPort}
 	runtime.LockOSThread()
 	if err := preciseSleep(); err != nil {
 		return nil, err
@@ -224,7 +200,7 @@ func (f *flooder) open() error {
 			return fmt.Errorf("set hop limit 255: %w", err)
 		}
 	}
-	if err := f.goes(); err != nil {
+	if err := errors.Join(f.goes(), f.spread()); err != nil {
 		return err
 	}
 	// Deep enough that the shaper's queue fills before the socket's budget.

@@ -22,17 +22,26 @@ const workerEnv = "PODWEIR_LAB_WORKER"
 type workerFunc func(args json.RawMessage, ready func(any) error, quit <-chan struct{}) (any, error)
 
 var workerKinds = map[string]workerFunc{
-	"http-server": runHTTPServer,
-	"http-open":   runHTTPOpen,
-	"http-closed": runHTTPClosed,
-	"echo-server": runEchoServer,
-	"echo-client": runEchoClient,
-	"udp-sink":    runUDPSink,
-	"udp-flood":   runUDPFlood,
-	"udp-spread":  runUDPSpread,
-	"call-server": runCallServer,
-	"call-client": runCallClient,
-	"quic-client": runQUICClient,
+	"http-server": with(runHTTPServer),
+	"http-client": with(runHTTPClient),
+	"echo-server": with(runEchoServer),
+	"echo-client": with(runEchoClient),
+	"udp-sink":    with(runUDPSink),
+	"udp-flood":   with(runUDPFlood),
+	"call-server": with(runCallServer),
+	"call-client": with(runCallClient),
+	"quic-client": with(runQUICClient),
+}
+
+// with gives a worker its arguments.
+func with[A any](run func(args A, ready func(any) error, quit <-chan struct{}) (any, error)) workerFunc {
+	return func(raw json.RawMessage, ready func(any) error, quit <-chan struct{}) (any, error) {
+		var args A
+		if err := json.Unmarshal(raw, &args); err != nil {
+			return nil, err
+		}
+		return run(args, ready, quit)
+	}
 }
 
 // workerMessage is a line from the worker to its parent.
@@ -163,4 +172,41 @@ func (w *worker) result(ctx context.Context, v any) error {
 		return err
 	}
 	return json.Unmarshal(msg.Result, v)
+}
+
+// Run is a load in progress with both of its ends. The client knows what came of it.
+type Run[Result any] struct{ client, server *worker }
+
+// RequestsRun is a load of requests, and FloodRun one of datagrams that nobody answers.
+type (
+	RequestsRun = Run[Latencies]
+	FloodRun    = Run[FloodResult]
+)
+
+// end is a worker to be started on a host; args is a pointer to what it is told.
+type end struct {
+	on   *Host
+	kind string
+	args any
+}
+
+// startBoth starts the server, which says in at where it listens, and then the client.
+func startBoth[Result any](ctx context.Context, l *Lab, server end, at any, client end) (*Run[Result], error) {
+	r := &Run[Result]{}
+	var err error
+	if r.server, err = l.startWorker(ctx, server.on, server.kind, server.args, at); err != nil {
+		return nil, err
+	}
+	if r.client, err = l.startWorker(ctx, client.on, client.kind, client.args, nil); err != nil {
+		return nil, errors.Join(err, r.server.proc.kill())
+	}
+	return r, nil
+}
+
+// Wait returns the result when the load has ended. What was not answered is a failed
+// request.
+func (r *Run[Result]) Wait(ctx context.Context) (*Result, error) {
+	var out Result
+	err := r.client.result(ctx, &out)
+	return &out, errors.Join(err, r.server.proc.kill())
 }

@@ -146,11 +146,6 @@ func runCommand(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	restore, err := lab.GoFirst()
-	if err != nil {
-		return err
-	}
-	defer restore()
 	here := netns.New(".")
 	machine, err := here.Machine(ctx)
 	if err != nil {
