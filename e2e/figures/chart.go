@@ -72,48 +72,22 @@ func series(class, name string) string {
 	return class
 }
 
-// scale maps numbers between two ends to pixels between two others.
+// scale maps numbers between two ends, by their logarithms, to pixels between two others.
 type scale struct {
 	from, to           float64
 	pixelFrom, pixelTo float64
-	logarithmic        bool
 }
 
 func (s *scale) at(v float64) float64 {
-	from, to := s.from, s.to
-	if s.logarithmic {
-		from, to, v = math.Log10(from), math.Log10(to), math.Log10(v)
-	}
-	return s.pixelFrom + (v-from)/(to-from)*(s.pixelTo-s.pixelFrom)
+	from := math.Log10(s.from)
+	return s.pixelFrom + (math.Log10(v)-from)/(math.Log10(s.to)-from)*(s.pixelTo-s.pixelFrom)
 }
 
-// widen moves the ends out to numbers that are easy to read, and returns those of the
-// grid: powers of ten, or some five steps of 1, 2 or 5 times one.
+// widen moves the ends out to powers of ten, and returns those of the grid.
 func (s *scale) widen() (ticks []float64) {
-	if s.logarithmic {
-		first, last := math.Floor(math.Log10(s.from)), math.Ceil(math.Log10(s.to))
-		last = max(last, first+1)
-		for e := first; e <= last; e++ {
-			ticks = append(ticks, math.Pow(10, e))
-		}
-		s.from, s.to = ticks[0], ticks[len(ticks)-1]
-		return ticks
-	}
-	const about = 5
-	if s.to <= s.from {
-		s.to = s.from + 1
-	}
-	raw := (s.to - s.from) / about
-	step := math.Pow(10, math.Floor(math.Log10(raw)))
-	for _, m := range []float64{1, 2, 5, 10} {
-		if m*step >= raw {
-			step *= m
-			break
-		}
-	}
-	first, last := math.Floor(s.from/step), math.Ceil(s.to/step)
-	for i := first; i <= last; i++ {
-		ticks = append(ticks, i*step)
+	first, last := math.Floor(math.Log10(s.from)), math.Ceil(math.Log10(s.to))
+	for e := first; e <= max(last, first+1); e++ {
+		ticks = append(ticks, math.Pow(10, e))
 	}
 	s.from, s.to = ticks[0], ticks[len(ticks)-1]
 	return ticks

@@ -57,8 +57,8 @@ const scatterStyle = ".mark{stroke:#57606a;stroke-dasharray:4 3}\n"
 
 // WriteSVG fails if there is nothing to draw.
 func (c *Scatter) WriteSVG(out io.Writer) error {
-	x := scale{from: math.Inf(1), pixelFrom: scatterLeft, pixelTo: scatterRight, logarithmic: true}
-	y := scale{from: math.Inf(1), logarithmic: true}
+	x := scale{from: math.Inf(1), pixelFrom: scatterLeft, pixelTo: scatterRight}
+	y := scale{from: math.Inf(1)}
 	for _, p := range c.Panels {
 		for _, d := range p.Dots {
 			if d.drawable() {

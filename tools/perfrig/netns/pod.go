@@ -58,18 +58,18 @@ func (r *run) chain() (*lab.Bandwidth, []lab.Entry) {
 		if rate == 0 {
 			bw = nil // the pod has no annotation
 		}
-		return bw, []lab.Entry{lab.PodweirEntry(podweirKeys(p))}
+		return bw, []lab.Entry{podweirEntry(p.Keys)}
 	default:
 		return nil, nil
 	}
 }
 
-func podweirKeys(p *spec.Phase) map[string]any {
-	keys := map[string]any{}
-	for k, v := range p.Keys {
-		keys[k] = v
+func podweirEntry(keys map[string]string) lab.Entry {
+	e := lab.PodweirEntry(nil)
+	for k, v := range keys {
+		e[k] = v
 	}
-	return keys
+	return e
 }
 
 // end is a device at an end of the pod's veth.

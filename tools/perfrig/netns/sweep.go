@@ -106,13 +106,11 @@ func (r *run) result(got *traffic.CapResult) {
 	r.set(d.String()+"_used_share", got.Used)
 	r.set(d.String()+"_wire_bits_per_second", got.Used*float64(got.Cap))
 	r.set("carried_bits_per_second", got.Carried)
-	if got.Load.Flows > 0 {
-		r.set(d.String()+"_goodput_bits_per_second", got.Goodput)
-		r.set("early_retransmits_count", got.Early)
-		r.set("late_retransmits_count", got.Late)
-		if got.Segments > 0 {
-			r.set("late_retransmits_percent", 100*got.Late/got.Segments)
-		}
+	r.set(d.String()+"_goodput_bits_per_second", got.Goodput)
+	r.set("early_retransmits_count", got.Early)
+	r.set("late_retransmits_count", got.Late)
+	if got.Segments > 0 {
+		r.set("late_retransmits_percent", 100*got.Late/got.Segments)
 	}
 }
 
@@ -133,9 +131,7 @@ func (r *run) sweepUncapped(ctx context.Context, pod *traffic.Target) error {
 	}
 	r.set(d.String()+"_wire_bits_per_second", wire.BitsPerSec())
 	r.set("carried_bits_per_second", wire.BitsPerSec())
-	if bulk != nil {
-		late := lab.Between(bulk.Received, 1.5, r.bulkDuration().Seconds()+0.5)
-		r.set(d.String()+"_goodput_bits_per_second", late.BitsPerSec())
-	}
+	late := lab.Between(bulk.Received, 1.5, r.bulkDuration().Seconds()+0.5)
+	r.set(d.String()+"_goodput_bits_per_second", late.BitsPerSec())
 	return nil
 }

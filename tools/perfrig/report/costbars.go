@@ -17,7 +17,6 @@ const (
 	addMost     = 10.0 // ms, median
 	addOver     = 1.2  // by the reference plugin's
 	crowdOver   = 1.0  // all done, by the reference plugin's
-	firstMost   = 50.0 // ms, the first ADD of a boot
 	addDrift    = 1.5  // last 20 by first 20
 	rssOver     = 1.2  // by the reference plugin's
 	memoryMost  = 80 << 10
@@ -62,10 +61,6 @@ func (b *barred) addition(c *spec.Cell) {
 	b.relative(c, b.shipped(), addOverKind, "median relative to the reference plugin", "add_p50_ms", addOver)
 	b.relative(c, b.shipped(), crowdKind, "50 at once, all done, relative to the reference plugin", "add_at_once_whole_ms", crowdOver)
 	b.relative(c, b.shipped(), crowdKind, "100 at once, all done, relative to the reference plugin", "add_at_once_100_whole_ms", crowdOver)
-	if first := b.mean(c, "add_first_p50_ms"); !math.IsNaN(first) {
-		b.add(first <= firstMost, c, "first ADD of a boot", fmt.Sprintf("%.1f ms", first), fmt.Sprintf("at most %.0f ms", firstMost)).
-			of(firstKind, first)
-	}
 	if drift := b.mean(c, "add_last_by_first_ratio"); !math.IsNaN(drift) {
 		b.add(drift <= addDrift, c, "last 20 pods relative to the first 20", fmt.Sprintf("%.2f", drift), fmt.Sprintf("at most %.1f", addDrift)).
 			of(addDriftKind, drift)

@@ -24,7 +24,6 @@ var (
 	addKind         = Kind{Name: "ADD, median", Asked: fmt.Sprintf("at most %.0f ms", addMost)}
 	addOverKind     = Kind{Name: "ADD, median relative to the reference plugin", Asked: fmt.Sprintf("at most %.1f", addOver)}
 	crowdKind       = Kind{Name: "ADD of many at once, until all are done, relative to the reference plugin", Asked: fmt.Sprintf("at most %.1f", crowdOver)}
-	firstKind       = Kind{Name: "first ADD of a boot", Asked: fmt.Sprintf("at most %.0f ms", firstMost)}
 	addDriftKind    = Kind{Name: "ADD, median of the last 20 pods relative to the first 20", Asked: fmt.Sprintf("at most %.1f", addDrift)}
 	rssKind         = Kind{Name: "peak memory of ADD, relative to the reference plugin", Asked: fmt.Sprintf("at most %.1f", rssOver)}
 	memoryKind      = Kind{Name: "kernel memory per pod, both directions", Asked: fmt.Sprintf("at most %d KiB, with an ifb %d", memoryMost>>10, (memoryMost+memoryIFB)>>10)}
@@ -41,7 +40,7 @@ var (
 func Kinds() []Kind {
 	return []Kind{
 		capKind, useKind, lostKind, keptKind, keptShippedKind, lightKind, lightTunedKind, answersKind,
-		addKind, addOverKind, crowdKind, firstKind, addDriftKind, rssKind, memoryKind, packetKind, packetOverKind, processorKind, agentKind, driftKind, turnsKind,
+		addKind, addOverKind, crowdKind, addDriftKind, rssKind, memoryKind, packetKind, packetOverKind, processorKind, agentKind, driftKind, turnsKind,
 	}
 }
 

@@ -78,12 +78,10 @@ type Workload struct {
 	Seconds float64 `json:"seconds"`
 	// Direction is "ingress" or "egress", from the pod's point of view.
 	Direction string `json:"direction,omitempty"`
-	// Streams is the number of TCP connections, or that of UDP flows if below 0.
+	// Streams is the number of TCP connections.
 	Streams int `json:"streams,omitempty"`
 	// Congestion is the TCP congestion control, cubic if empty.
 	Congestion string `json:"congestion,omitempty"`
-	// Variant tells workloads of one kind apart where the above does not.
-	Variant string `json:"variant,omitempty"`
 	// Pods is how many pods there are.
 	Pods int `json:"pods,omitempty"`
 	// Mix is what an [Ordinary] workload has beside each other.
