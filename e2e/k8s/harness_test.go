@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { suite.Main(m) }
 
 // start starts a cluster with ptp as its primary CNI.
 func start(ctx context.Context, dir string) (*cluster.Cluster, error) {
-	o, err := cluster.Prepare(ctx, ".", dir, "n1", "n2")
+	o, err := cluster.Prepare(ctx, ".", dir, "", "n1", "n2")
 	if err != nil {
 		return nil, err
 	}
@@ -194,7 +194,7 @@ func install(t *testing.T, set ...string) {
 // upgrade does not wait for agents.
 func upgrade(t *testing.T, set ...string) {
 	t.Helper()
-	must.OK(t, suite.Upgrade(t.Context(), chart, set...))
+	must.OK(t, suite.Upgrade(t.Context(), chart, "generic", set...))
 }
 
 func uninstall(t *testing.T) {

@@ -37,7 +37,7 @@ func TestPrivilegedHelmUpgrade(t *testing.T) {
 	uninstall(t)
 	install(t)
 	editByHand(t)
-	err := suite.Upgrade(t.Context(), chart, mostAway+"50%")
+	err := suite.Upgrade(t.Context(), chart, "generic", mostAway+"50%")
 	if err == nil || !strings.Contains(err.Error(), "conflict") {
 		t.Errorf("Helm 4 upgrades a release with a field that was edited by hand: %v", err)
 	}

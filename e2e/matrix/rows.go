@@ -219,7 +219,7 @@ func (u *runner) start(ctx context.Context, run *scenario.Run) error {
 	if err := errors.Join(os.RemoveAll(u.clusterDir), os.MkdirAll(u.clusterDir, 0o755)); err != nil {
 		return err
 	}
-	o, err := cluster.PrepareRelease(ctx, filepath.Join(u.o.root, "e2e/k8s"), u.clusterDir, run.Row.Kubernetes, "n1", "n2")
+	o, err := cluster.Prepare(ctx, filepath.Join(u.o.root, "e2e/k8s"), u.clusterDir, run.Row.Kubernetes, "n1", "n2")
 	if err != nil {
 		return err
 	}

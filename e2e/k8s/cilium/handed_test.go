@@ -37,7 +37,7 @@ func TestPrivilegedHanded(t *testing.T) {
 	handed.ConfigMap = handedMap
 	r, err := workload.Load{Pod: p.shaped, Peer: p.far}.While(t.Context(), func(ctx context.Context) error {
 		for _, step := range []func() error{
-			func() error { return suite.UpgradeWith(ctx, chart, "cilium", "delivery=handed") },
+			func() error { return suite.Upgrade(ctx, chart, "cilium", "delivery=handed") },
 			func() error { return suite.Rollout(ctx) },
 			func() error { return p.handOver(t) },
 			func() error { return release.Install(ctx, handed) },

@@ -48,7 +48,7 @@ func start(ctx context.Context, dir string) (*cluster.Cluster, error) {
 		}
 		made[version], images = m, append(images, m.Archive())
 	}
-	o, err := cluster.Prepare(ctx, "..", dir, "n1", "n2")
+	o, err := cluster.Prepare(ctx, "..", dir, "", "n1", "n2")
 	if err != nil {
 		return nil, err
 	}

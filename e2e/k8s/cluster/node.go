@@ -206,3 +206,13 @@ func (n *Node) saveLogs() error {
 	}
 	return err
 }
+
+// Node is the node of a name.
+func (c *Cluster) Node(name string) (*Node, error) {
+	for _, n := range c.Members {
+		if n.Name == name {
+			return n, nil
+		}
+	}
+	return nil, fmt.Errorf("there is no node %q", name)
+}

@@ -14,15 +14,9 @@ import (
 )
 
 // Prepare runs setup.sh, which builds what is missing, and returns the options
-// of a cluster made of it, with the newest Kubernetes. here is the directory of
-// e2e/k8s, dir is [Options.Dir].
-func Prepare(ctx context.Context, here, dir string, nodes ...string) (Options, error) {
-	return PrepareRelease(ctx, here, dir, "", nodes...)
-}
-
-// PrepareRelease is [Prepare] with an older release of Kubernetes, such as "1.34";
-// "" is the newest.
-func PrepareRelease(ctx context.Context, here, dir, kubernetes string, nodes ...string) (Options, error) {
+// of a cluster made of it. here is the directory of e2e/k8s, dir is [Options.Dir], and
+// kubernetes an older release of it, such as "1.34"; "" is the newest.
+func Prepare(ctx context.Context, here, dir, kubernetes string, nodes ...string) (Options, error) {
 	here, err := filepath.Abs(here)
 	if err != nil {
 		return Options{}, err

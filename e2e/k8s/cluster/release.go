@@ -24,15 +24,9 @@ const (
 	healthPort  = 9478
 )
 
-// Upgrade brings podweir's release to the values for any cluster and these,
-// from whatever it is; chart is the directory of the chart. It does not wait for
-// agents.
-func (c *Cluster) Upgrade(ctx context.Context, chart string, set ...string) error {
-	return c.UpgradeWith(ctx, chart, "generic", set...)
-}
-
-// UpgradeWith is [Cluster.Upgrade] with the chart's values of another name.
-func (c *Cluster) UpgradeWith(ctx context.Context, chart, values string, set ...string) error {
+// Upgrade brings podweir's release to the chart's values of a name and these, from
+// whatever it is; chart is the directory of the chart. It does not wait for agents.
+func (c *Cluster) Upgrade(ctx context.Context, chart, values string, set ...string) error {
 	args := []string{
 		"upgrade", "--install", "podweir", chart, "-n", Namespace, "-f", chart + "/values/" + values + ".yaml",
 		// What the nodes have imported is all there is. A rollout that goes wrong stops at

@@ -60,7 +60,7 @@ func Ready(t *testing.T, c *cluster.Cluster, name string) *workload.Pod {
 // its values, and waits for the agents.
 func Install(t *testing.T, c *cluster.Cluster, chart, values string, set ...string) {
 	t.Helper()
-	must.OK(t, c.UpgradeWith(t.Context(), chart, values, set...))
+	must.OK(t, c.Upgrade(t.Context(), chart, values, set...))
 	err := c.Rollout(t.Context())
 	if err == nil {
 		return

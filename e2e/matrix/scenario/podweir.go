@@ -37,7 +37,7 @@ func (r *Run) values(more ...string) []string {
 }
 
 func (r *Run) upgrade(ctx context.Context, more ...string) error {
-	return r.Cluster.UpgradeWith(ctx, r.Chart, r.Row.Values, r.values(more...)...)
+	return r.Cluster.Upgrade(ctx, r.Chart, r.Row.Values, r.values(more...)...)
 }
 
 func install(ctx context.Context, r *Run) error {
