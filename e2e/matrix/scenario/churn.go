@@ -13,6 +13,7 @@ import (
 	"github.com/podweir/podweir/e2e/k8s/cluster"
 	"github.com/podweir/podweir/e2e/k8s/workload"
 	"github.com/podweir/podweir/e2e/matrix/cnis"
+	"github.com/podweir/podweir/e2e/step"
 )
 
 const (
@@ -26,23 +27,16 @@ const (
 // churn makes pods on the first node and deletes them, while its doctor is asked
 // again and again, and looks for what they left; the other node's doctor is asked
 // then.
-func churn(ctx context.Context, r *Run) error {
-	before, err := counts(ctx, r.Cluster.Members[0])
-	if err != nil {
-		return err
-	}
+func churn(ctx context.Context, r *Run) {
+	before := step.Get(counts(ctx, r.Cluster.Members[0]))
 	asking, stop := context.WithCancel(ctx)
 	asked := make(chan error, 1)
 	go func() { asked <- r.asking(asking) }()
-	err = r.churned(ctx)
+	err := r.churned(ctx)
 	stop()
-	if err := errors.Join(err, <-asked); err != nil {
-		return err
-	}
-	if err := r.nothingLeft(ctx, before); err != nil {
-		return err
-	}
-	return r.content(ctx, r.Cluster.Members[1])
+	step.OK(errors.Join(err, <-asked))
+	r.nothingLeft(ctx, before)
+	r.content(ctx, r.Cluster.Members[1])
 }
 
 // churned deletes a batch while the next one starts, as a node sees it when a
@@ -85,7 +79,8 @@ func (r *Run) startBatch(ctx context.Context, from, to int) ([]string, error) {
 	if err != nil {
 		return nil, expect("pods start", err)
 	}
-	return names, r.capsOf(ctx, pods[len(pods)-1], capIn, capOut)
+	r.capsOf(ctx, pods[len(pods)-1], capIn, capOut)
+	return names, nil
 }
 
 // asking asks the first node's doctor until ctx ends. A finding that is there twice
@@ -112,16 +107,16 @@ func (r *Run) asking(ctx context.Context) error {
 }
 
 // content wants no other findings of a node than the row's.
-func (r *Run) content(ctx context.Context, n *cluster.Node) error {
+func (r *Run) content(ctx context.Context, n *cluster.Node) {
 	err := cluster.Eventually(ctx, 20*time.Second, func(ctx context.Context) error {
 		found, err := r.findings(ctx, n)
 		return errors.Join(err, undeclared(found, r.Row.Doctor))
 	})
-	return expect("the doctor of "+n.Name+" is content after pods started and stopped", err)
+	step.OK(expect("the doctor of "+n.Name+" is content after pods started and stopped", err))
 }
 
 // nothingLeft wants no trace of pods that are gone.
-func (r *Run) nothingLeft(ctx context.Context, before string) error {
+func (r *Run) nothingLeft(ctx context.Context, before string) {
 	node := r.Cluster.Members[0]
 	err := cluster.Eventually(ctx, 30*time.Second, func(ctx context.Context) error {
 		// Pins, records and metrics name pods; devices and qdiscs go with them.
@@ -145,7 +140,7 @@ func (r *Run) nothingLeft(ctx context.Context, before string) error {
 		}
 		return err
 	})
-	return expect("nothing is left of pods that are gone", err)
+	step.OK(expect("nothing is left of pods that are gone", err))
 }
 
 // counts are how many pins of podweir, namespaces, devices and queues a node has. What

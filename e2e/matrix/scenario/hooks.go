@@ -15,6 +15,7 @@ import (
 
 	"github.com/podweir/podweir/e2e/k8s/cluster"
 	"github.com/podweir/podweir/e2e/k8s/snapshot"
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // device is one end of the interface of the pod that stays.
@@ -42,11 +43,9 @@ func (d device) hooks() ([]snapshot.Hook, error) {
 
 // order notes the TCX hooks, on the node, of the pod that stays. No program may run before
 // podweir's.
-func (r *Run) order(ctx context.Context, when string) error {
+func (r *Run) order(ctx context.Context, when string) {
 	host, _, err := r.ends(ctx)
-	if err != nil {
-		return err
-	}
+	step.OK(err)
 	found, err := host.hooks()
 	for _, h := range found {
 		seen := fmt.Sprintf("TCX %s of %s %s: %s, revision %d", h.Way, h.Device, when, strings.Join(h.Programs, ", "), h.Revision)
@@ -55,7 +54,7 @@ func (r *Run) order(ctx context.Context, when string) error {
 			err = errors.Join(err, expect("podweir's program runs first", errors.New(seen)))
 		}
 	}
-	return err
+	step.OK(err)
 }
 
 // ourFilter is a filter with a program of podweir's as tc shows it.
@@ -108,21 +107,16 @@ func (r *Run) programs(ctx context.Context) ([]string, error) {
 // disturbed does something to podweir's agents under load. Afterwards the pod has the same
 // programs of podweir's in the same places. A load does not show that the ceiling is gone: the
 // queue alone holds the limits of a pod that leaves it in place.
-func (r *Run) disturbed(ctx context.Context, f func(context.Context) error) error {
-	before, err := r.programs(ctx)
-	if err != nil {
-		return err
-	}
-	if err := r.underLoad(ctx, "meanwhile", f); err != nil {
-		return err
-	}
+func (r *Run) disturbed(ctx context.Context, f func(context.Context)) {
+	before := step.Get(r.programs(ctx))
+	r.underLoad(ctx, "meanwhile", f)
 	r.note("%d programs of podweir's compared", len(before))
-	err = cluster.Eventually(ctx, 20*time.Second, func(ctx context.Context) error {
+	err := cluster.Eventually(ctx, 20*time.Second, func(ctx context.Context) error {
 		after, err := r.programs(ctx)
 		if err == nil && !slices.Equal(before, after) {
 			err = fmt.Errorf("%q", after)
 		}
 		return err
 	})
-	return expect(fmt.Sprintf("podweir's programs are %q again", before), err)
+	step.OK(expect(fmt.Sprintf("podweir's programs are %q again", before), err))
 }

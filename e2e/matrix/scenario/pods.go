@@ -15,44 +15,37 @@ import (
 	"github.com/podweir/podweir/e2e/k8s/snapshot"
 	"github.com/podweir/podweir/e2e/k8s/workload"
 	"github.com/podweir/podweir/e2e/matrix/cnis"
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // Names of pods have no hyphens: some policy engines take pods for one that are
 // named alike up to the last hyphen.
-func (r *Run) run(ctx context.Context, name string, node int, annotations map[string]string) (*workload.Pod, error) {
+func (r *Run) run(ctx context.Context, name string, node int, annotations map[string]string) *workload.Pod {
 	r.guests = append(r.guests, name)
 	p, err := workload.Run(ctx, r.Cluster, name, r.Cluster.Members[node], annotations)
-	if err != nil {
-		return nil, expect("pod "+name+" starts", err)
-	}
-	if err := r.admit(ctx, p); err != nil {
-		return nil, err
-	}
-	return p, r.reaches(ctx, r.far, p)
+	step.OK(expect("pod "+name+" starts", err))
+	r.admit(ctx, p)
+	r.reaches(ctx, r.far, p)
+	return p
 }
 
 // admit lets pods talk under a CNI where new ones may not.
-func (r *Run) admit(ctx context.Context, pods ...*workload.Pod) error {
-	strict, ok := r.CNI.(cnis.Admission)
-	if !ok {
-		return nil
-	}
-	for _, p := range pods {
-		if err := strict.Admit(ctx, p); err != nil {
-			return err
+func (r *Run) admit(ctx context.Context, pods ...*workload.Pod) {
+	if strict, ok := r.CNI.(cnis.Admission); ok {
+		for _, p := range pods {
+			step.OK(strict.Admit(ctx, p))
 		}
 	}
-	return nil
 }
 
 // reaches waits until one pod reaches another.
-func (r *Run) reaches(ctx context.Context, from, to *workload.Pod) error {
+func (r *Run) reaches(ctx context.Context, from, to *workload.Pod) {
 	err := cluster.Eventually(ctx, 20*time.Second, func(ctx context.Context) error { return from.Reach(ctx, to) })
-	return expect(fmt.Sprintf("%s on %s reaches %s on %s", from.Name, from.Node.Name, to.Name, to.Node.Name), err)
+	step.OK(expect(fmt.Sprintf("%s on %s reaches %s on %s", from.Name, from.Node.Name, to.Name, to.Node.Name), err))
 }
 
 // pods makes those that stay.
-func (r *Run) pods(ctx context.Context) error {
+func (r *Run) pods(ctx context.Context) {
 	limits := workload.Limits(capInText, capOutText)
 	stay := []struct {
 		into        **workload.Pod
@@ -76,77 +69,53 @@ func (r *Run) pods(ctx context.Context) error {
 		manifests = append(manifests, m)
 		names = append(names, p.name)
 	}
-	if err := workload.Create(ctx, r.Cluster, manifests...); err != nil {
-		return err
-	}
+	step.OK(workload.Create(ctx, r.Cluster, manifests...))
 	pods, err := workload.AllReady(ctx, r.Cluster, names...)
-	if err != nil {
-		return expect("pods start", err)
-	}
+	step.OK(expect("pods start", err))
 	for i, p := range stay {
 		*p.into = pods[i]
 	}
 	if _, strict := r.CNI.(cnis.Admission); strict && r.far.Reach(ctx, r.early) == nil {
-		return expect("nobody reaches a new pod", errors.New(r.far.Name+" reaches "+r.early.Name))
+		step.OK(expect("nobody reaches a new pod", errors.New(r.far.Name+" reaches "+r.early.Name)))
 	}
-	return r.admit(ctx, pods...)
+	r.admit(ctx, pods...)
 }
 
 // podsBefore makes the pods, and sees what they get without podweir, policy too.
-func podsBefore(ctx context.Context, r *Run) error {
-	if err := r.pods(ctx); err != nil {
-		return err
-	}
-	if err := r.reachable(ctx); err != nil {
-		return err
-	}
+func podsBefore(ctx context.Context, r *Run) {
+	r.pods(ctx)
+	r.reachable(ctx)
 	if !r.shapedBefore() {
-		if err := r.unlimited(ctx, r.early); err != nil {
-			return err
-		}
+		r.unlimited(ctx, r.early)
 	}
-	if err := policyHolds(ctx, r); err != nil {
-		return err
-	}
+	policyHolds(ctx, r)
 	// Nothing of an earlier row may be taken for the node's own.
 	node := r.Cluster.Members[0]
-	if _, err := node.Exec(ctx, "rm", "-rf", "/run/podweir", "/var/lib/podweir"); err != nil {
-		return err
-	}
-	var err error
-	r.before, err = snapshot.Take(ctx, node)
-	return err
+	step.Get(node.Exec(ctx, "rm", "-rf", "/run/podweir", "/var/lib/podweir"))
+	r.before = step.Get(snapshot.Take(ctx, node))
 }
 
 // shapedBefore says whether a plugin of the CNI's own limits pods.
 func (r *Run) shapedBefore() bool { return strings.Contains(r.Row.Variant, "bandwidth") }
 
 // reachable wants pods to reach one another, on a node and across.
-func (r *Run) reachable(ctx context.Context) error {
-	if err := r.reaches(ctx, r.near, r.early); err != nil {
-		return err
-	}
-	return r.reaches(ctx, r.far, r.early)
+func (r *Run) reachable(ctx context.Context) {
+	r.reaches(ctx, r.near, r.early)
+	r.reaches(ctx, r.far, r.early)
 }
 
 // unlimited wants a pod without a cap, with limits in its annotations or not.
-func (r *Run) unlimited(ctx context.Context, p *workload.Pod) error {
-	t, err := workload.Load{Pod: p, Peer: r.far}.For(ctx, 2*time.Second)
-	if err != nil {
-		return err
-	}
+func (r *Run) unlimited(ctx context.Context, p *workload.Pod) {
+	t := step.Get(workload.Load{Pod: p, Peer: r.far}.For(ctx, 2*time.Second))
 	r.note("%s without podweir: %s in, %s out Mbit/s", p.Name, mbit(t.In.BitsPerSec()), mbit(t.Out.BitsPerSec()))
-	return expect(p.Name+" has no limit", t.Err(0, 0))
+	step.OK(expect(p.Name+" has no limit", t.Err(0, 0)))
 }
 
 // limited holds a pod to its caps.
-func (r *Run) limited(ctx context.Context, what string, l workload.Load, in, out uint64) error {
+func (r *Run) limited(ctx context.Context, what string, l workload.Load, in, out uint64) {
 	named := &load{what: what, Load: l, in: in, out: out}
-	t, err := r.measure(ctx, named, looked)
-	if err != nil {
-		return err
-	}
-	return r.judge(named, t)
+	t := step.Get(r.measure(ctx, named, looked))
+	step.OK(r.judge(named, t))
 }
 
 // measure loads a pod. Too little, and a little more than is promised, is measured
@@ -181,69 +150,54 @@ func (r *Run) judge(l *load, t workload.Traffic) error {
 }
 
 // podsBehind makes the pods that stay where podweir was first.
-func podsBehind(ctx context.Context, r *Run) error {
-	if err := r.pods(ctx); err != nil {
-		return err
-	}
-	return errors.Join(r.reachable(ctx), r.capsOf(ctx, r.early, capIn, capOut))
+func podsBehind(ctx context.Context, r *Run) {
+	r.pods(ctx)
+	r.reachable(ctx)
+	r.capsOf(ctx, r.early, capIn, capOut)
 }
 
 // limitedFromBefore: the chart was installed over pods that ran.
-func limitedFromBefore(ctx context.Context, r *Run) error {
+func limitedFromBefore(ctx context.Context, r *Run) {
 	for _, p := range []*workload.Pod{r.early, r.remote} {
-		if err := r.capsOf(ctx, p, capIn, capOut); err != nil {
-			return err
-		}
+		r.capsOf(ctx, p, capIn, capOut)
 	}
-	return r.limited(ctx, "a pod from before", workload.Load{Pod: r.early, Peer: r.far}, capIn, capOut)
+	r.limited(ctx, "a pod from before", workload.Load{Pod: r.early, Peer: r.far}, capIn, capOut)
 }
 
 // worksAsBefore makes pods without podweir, and sees policy enforced again.
-func worksAsBefore(ctx context.Context, r *Run) error {
-	if err := r.restart(ctx); err != nil {
-		return err
-	}
-	if err := policyHolds(ctx, r); err != nil {
-		return err
-	}
-	late, err := r.run(ctx, "behind", 0, workload.Limits(capInText, capOutText))
-	if err != nil {
-		return err
-	}
+func worksAsBefore(ctx context.Context, r *Run) {
+	r.restart(ctx)
+	policyHolds(ctx, r)
+	late := r.run(ctx, "behind", 0, workload.Limits(capInText, capOutText))
 	if !r.shapedBefore() {
-		return r.unlimited(ctx, late)
+		r.unlimited(ctx, late)
+		return
 	}
 	found, err := stockQueue(ctx, late)
 	r.note("the CNI's own plugin limits again: %s", found)
-	return err
+	step.OK(err)
 }
 
 // restart finds the pods again, which may have other addresses.
-func (r *Run) restart(ctx context.Context) error {
+func (r *Run) restart(ctx context.Context) {
 	stay := []**workload.Pod{&r.early, &r.remote, &r.control, &r.near, &r.far, &r.free}
 	var names []string
 	for _, p := range stay {
 		names = append(names, (*p).Name)
 	}
 	pods, err := workload.AllReady(ctx, r.Cluster, names...)
-	if err != nil {
-		return expect("pods run", err)
-	}
+	step.OK(expect("pods run", err))
 	for i, p := range stay {
 		*p = pods[i]
 	}
-	if err := r.admit(ctx, pods...); err != nil {
-		return err
-	}
-	return r.reachable(ctx)
+	r.admit(ctx, pods...)
+	r.reachable(ctx)
 }
 
 // deleteAll removes every pod of the row, and waits until the runtime has taken their
 // networks down: the API forgets pods before.
-func (r *Run) deleteAll(ctx context.Context) error {
-	if _, err := r.Cluster.Kubectl(ctx, "", "delete", "pods", "--all", "-n", "default", "--wait", "--timeout=100s"); err != nil {
-		return err
-	}
+func (r *Run) deleteAll(ctx context.Context) {
+	step.Get(r.Cluster.Kubectl(ctx, "", "delete", "pods", "--all", "-n", "default", "--wait", "--timeout=100s"))
 	err := eventually(ctx, func(ctx context.Context) error {
 		for _, n := range r.Cluster.Members {
 			left, err := n.Exec(ctx, "bash", "-c", "ls /run/netns | grep ^cni-; true")
@@ -256,5 +210,5 @@ func (r *Run) deleteAll(ctx context.Context) error {
 		}
 		return nil
 	})
-	return expect("no pod has a network", err)
+	step.OK(expect("no pod has a network", err))
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/podweir/podweir/e2e/k8s/snapshot"
 	"github.com/podweir/podweir/e2e/k8s/workload"
 	"github.com/podweir/podweir/e2e/matrix/cnis"
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // eventually tries for as long as the step may take.
@@ -36,55 +37,46 @@ func (r *Run) values(more ...string) []string {
 	return append(set, more...)
 }
 
-func (r *Run) upgrade(ctx context.Context, more ...string) error {
-	return r.Cluster.Upgrade(ctx, r.Chart, r.Row.Values, r.values(more...)...)
+func (r *Run) upgrade(ctx context.Context, more ...string) {
+	step.OK(r.Cluster.Upgrade(ctx, r.Chart, r.Row.Values, r.values(more...)...))
 }
 
-func install(ctx context.Context, r *Run) error {
-	if err := r.upgrade(ctx); err != nil {
-		return err
-	}
-	return agentsReady(ctx, r)
+func install(ctx context.Context, r *Run) {
+	r.upgrade(ctx)
+	agentsReady(ctx, r)
 }
 
 // upgradeOnly does not wait for agents.
-func upgradeOnly(ctx context.Context, r *Run) error { return r.upgrade(ctx) }
+func upgradeOnly(ctx context.Context, r *Run) { r.upgrade(ctx) }
 
-func agentsReady(ctx context.Context, r *Run) error {
+func agentsReady(ctx context.Context, r *Run) {
 	err := r.Cluster.Rollout(ctx)
 	if err == nil {
-		return nil
+		return
 	}
 	errs := []error{err}
 	for _, n := range r.Cluster.Members {
 		_, notReady := n.Fetch(ctx, "/readyz")
 		errs = append(errs, notReady)
 	}
-	return expect("every agent becomes ready", errors.Join(errs...))
+	step.OK(expect("every agent becomes ready", errors.Join(errs...)))
 }
 
 // delivery holds the agents' choice to the row's.
-func delivery(ctx context.Context, r *Run) error {
+func delivery(ctx context.Context, r *Run) {
 	for _, n := range r.Cluster.Members {
-		rep, err := r.Cluster.Doctor(ctx, n)
-		if err != nil {
-			return err
-		}
-		page, err := n.Fetch(ctx, "/metrics")
-		if err != nil {
-			return err
-		}
+		rep := step.Get(r.Cluster.Doctor(ctx, n))
+		page := step.Get(n.Fetch(ctx, "/metrics"))
 		if want := fmt.Sprintf("podweir_delivery_info{delivery=%q} 1", r.Row.Delivery); !strings.Contains(page, want) {
-			return expect("delivery "+r.Row.Delivery, fmt.Errorf("the metrics of %s have no %s", n.Name, want))
+			step.OK(expect("delivery "+r.Row.Delivery, fmt.Errorf("the metrics of %s have no %s", n.Name, want)))
 		}
 		if r.Row.Profile != "" && rep.Profile != r.Row.Profile {
-			return expect("profile "+r.Row.Profile, fmt.Errorf("%s has %q (%s)", n.Name, rep.Profile, rep.Why))
+			step.OK(expect("profile "+r.Row.Profile, fmt.Errorf("%s has %q (%s)", n.Name, rep.Profile, rep.Why)))
 		}
 		if n == r.Cluster.Members[0] {
 			r.note("delivery %s, profile %s", r.Row.Delivery, rep.Profile)
 		}
 	}
-	return nil
 }
 
 // findings are the checks of nodes that are neither ok nor skipped, with what they
@@ -104,7 +96,7 @@ func (r *Run) findings(ctx context.Context, nodes ...*cluster.Node) (map[string]
 }
 
 // doctor wants exactly the findings that the row declares.
-func doctor(ctx context.Context, r *Run) error {
+func doctor(ctx context.Context, r *Run) {
 	var found map[string]string
 	// A finding may be about what has just changed.
 	err := cluster.Eventually(ctx, 20*time.Second, func(ctx context.Context) error {
@@ -127,7 +119,7 @@ func doctor(ctx context.Context, r *Run) error {
 	} else {
 		r.note("all green")
 	}
-	return expect("exactly the declared findings", err)
+	step.OK(expect("exactly the declared findings", err))
 }
 
 // undeclared are findings that the row does not have.
@@ -143,7 +135,7 @@ func undeclared(found, declared map[string]string) error {
 
 // capsOf waits until the agent says that a pod has these caps, in bits per
 // second; 0 is none.
-func (r *Run) capsOf(ctx context.Context, p *workload.Pod, ingress, egress uint64) error {
+func (r *Run) capsOf(ctx context.Context, p *workload.Pod, ingress, egress uint64) {
 	want := map[string]uint64{"ingress": ingress, "egress": egress}
 	err := cluster.Eventually(ctx, 20*time.Second, func(ctx context.Context) error {
 		page, err := p.Node.Fetch(ctx, "/metrics")
@@ -157,7 +149,7 @@ func (r *Run) capsOf(ctx context.Context, p *workload.Pod, ingress, egress uint6
 		}
 		return nil
 	})
-	return expect(fmt.Sprintf("caps of %d in and %d out in force", ingress, egress), err)
+	step.OK(expect(fmt.Sprintf("caps of %d in and %d out in force", ingress, egress), err))
 }
 
 // capInForce is a cap in the metrics; 0 is none.
@@ -176,22 +168,15 @@ func capInForce(page, pod, direction string) uint64 {
 
 // uninstalled compares the first node with what it was before podweir, and looks
 // for traces on the second, which was restarted meanwhile.
-func uninstalled(ctx context.Context, r *Run) error {
-	if err := workload.Delete(ctx, r.Cluster, r.guests...); err != nil {
-		return err
-	}
+func uninstalled(ctx context.Context, r *Run) {
+	step.OK(workload.Delete(ctx, r.Cluster, r.guests...))
 	r.keepWords(ctx, "podweir", r.agentLog)
-	if err := r.Cluster.Uninstall(ctx); err != nil {
-		return expect("the agents go", err)
-	}
+	step.OK(expect("the agents go", r.Cluster.Uninstall(ctx)))
 	accept := func(line string) bool {
 		own, ok := r.CNI.(cnis.Unchanged)
 		return ok && own.Own(line)
 	}
-	after, err := snapshots(ctx, r.Cluster.Members)
-	if err != nil {
-		return err
-	}
+	after := step.Get(snapshots(ctx, r.Cluster.Members))
 	var errs []error
 	for i, n := range r.Cluster.Members {
 		if i == 0 && r.before != nil {
@@ -206,7 +191,7 @@ func uninstalled(ctx context.Context, r *Run) error {
 			errs = append(errs, fmt.Errorf("%s: is left: %s", n.Name, line))
 		}
 	}
-	return expect("nodes are as they were before podweir", errors.Join(errs...))
+	step.OK(expect("nodes are as they were before podweir", errors.Join(errs...)))
 }
 
 // snapshots looks at nodes at the same time.

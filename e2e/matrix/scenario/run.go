@@ -17,6 +17,7 @@ import (
 	"github.com/podweir/podweir/e2e/k8s/workload"
 	"github.com/podweir/podweir/e2e/matrix/cnis"
 	"github.com/podweir/podweir/e2e/matrix/row"
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // Run is one run of a row.
@@ -63,28 +64,16 @@ type Step struct {
 	Part Part
 	// Needs says why a row leaves the step out; it may be nil.
 	Needs func(*Run) string
-	Do    func(context.Context, *Run) error
+	// Do is a [step.Run].
+	Do func(context.Context, *Run)
 }
 
-// ExpectationError is a failure: what should be, and what was seen.
-type ExpectationError struct {
-	Want string
-	Seen error
-}
-
-func (e *ExpectationError) Error() string {
-	return fmt.Sprintf("expected: %s; seen: %v", e.Want, e.Seen)
-}
-
-// Unwrap is what was seen.
-func (e *ExpectationError) Unwrap() error { return e.Seen }
-
-// expect makes an error one of an expectation.
+// expect makes an error one of an expectation: what should be, and what was seen.
 func expect(want string, seen error) error {
 	if seen == nil {
 		return nil
 	}
-	return &ExpectationError{want, seen}
+	return fmt.Errorf("expected: %s; seen: %w", want, seen)
 }
 
 // note keeps something that was measured for the page.
@@ -125,7 +114,7 @@ func (r *Run) All(ctx context.Context, steps []Step) ([]row.Step, error) {
 		}
 		r.taken()
 		began := time.Now()
-		err := within(ctx, s.Limit, func(ctx context.Context) error { return s.Do(ctx, r) })
+		err := within(ctx, s.Limit, func(ctx context.Context) error { return step.Run(func() { s.Do(ctx, r) }) })
 		res.Seconds, res.Notes = time.Since(began).Seconds(), r.taken()
 		if err != nil {
 			res.Outcome, res.Notes = row.Failed, append(res.Notes, err.Error())

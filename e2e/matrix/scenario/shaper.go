@@ -13,6 +13,7 @@ import (
 	"github.com/podweir/podweir/e2e/k8s/cluster"
 	"github.com/podweir/podweir/e2e/k8s/workload"
 	"github.com/podweir/podweir/e2e/matrix/cnis"
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // Beside a CNI that enforces the standard annotations, too, pods have two limits unless
@@ -32,7 +33,7 @@ const (
 )
 
 // ownLimits waits until the CNI's own limits of a pod are as they should be.
-func (r *Run) ownLimits(ctx context.Context, p *workload.Pod, want string, fits func(in, out uint64) bool) error {
+func (r *Run) ownLimits(ctx context.Context, p *workload.Pod, want string, fits func(in, out uint64) bool) {
 	err := cluster.Eventually(ctx, 20*time.Second, func(ctx context.Context) error {
 		in, out, err := r.CNI.(cnis.Shaper).OwnLimits(ctx, p)
 		if err == nil && !fits(in, out) {
@@ -40,11 +41,11 @@ func (r *Run) ownLimits(ctx context.Context, p *workload.Pod, want string, fits 
 		}
 		return err
 	})
-	return expect(fmt.Sprintf("the CNI's own limits of %s: %s", p.Name, want), err)
+	step.OK(expect(fmt.Sprintf("the CNI's own limits of %s: %s", p.Name, want), err))
 }
 
-func (r *Run) liftedFrom(ctx context.Context, p *workload.Pod) error {
-	return r.ownLimits(ctx, p, "none that holds anything back", func(in, out uint64) bool { return in > endless && out > endless })
+func (r *Run) liftedFrom(ctx context.Context, p *workload.Pod) {
+	r.ownLimits(ctx, p, "none that holds anything back", func(in, out uint64) bool { return in > endless && out > endless })
 }
 
 // ownRates are annotations that only podweir reads.
@@ -55,37 +56,20 @@ func ownRates(ingress, egress string) map[string]string {
 // ownLimitsLifted: a pod from before has the CNI's limit in front of podweir's until its
 // next change, which the doctor says; pods from after, and those with podweir's own
 // annotations, never have it.
-func ownLimitsLifted(ctx context.Context, r *Run) error {
-	found, err := r.findings(ctx, r.Cluster.Members[0])
-	if err != nil {
-		return err
-	}
+func ownLimitsLifted(ctx context.Context, r *Run) {
+	found := step.Get(r.findings(ctx, r.Cluster.Members[0]))
 	if found[twoShapers] == "" {
-		return expect("the doctor says that pods from before have two limits ("+twoShapers+")", fmt.Errorf("findings %v", found))
+		step.OK(expect("the doctor says that pods from before have two limits ("+twoShapers+")", fmt.Errorf("findings %v", found)))
 	}
 	for _, p := range []*workload.Pod{r.early, r.remote} {
-		if _, err := r.Cluster.Kubectl(ctx, "", "label", "--overwrite", "pod", p.Name, "changed=once"); err != nil {
-			return err
-		}
-		if err := r.liftedFrom(ctx, p); err != nil {
-			return err
-		}
+		step.Get(r.Cluster.Kubectl(ctx, "", "label", "--overwrite", "pod", p.Name, "changed=once"))
+		r.liftedFrom(ctx, p)
 	}
-	lifted, err := r.run(ctx, "lifted", 0, workload.Limits(capInText, capOutText))
-	if err != nil {
-		return err
-	}
-	if err := r.liftedFrom(ctx, lifted); err != nil {
-		return err
-	}
-	own, err := r.run(ctx, "own", 0, ownRates(capInText, capOutText))
-	if err != nil {
-		return err
-	}
-	if err := r.ownLimits(ctx, own, "none", func(in, out uint64) bool { return in == 0 && out == 0 }); err != nil {
-		return err
-	}
-	return r.together(
+	lifted := r.run(ctx, "lifted", 0, workload.Limits(capInText, capOutText))
+	r.liftedFrom(ctx, lifted)
+	own := r.run(ctx, "own", 0, ownRates(capInText, capOutText))
+	r.ownLimits(ctx, own, "none", func(in, out uint64) bool { return in == 0 && out == 0 })
+	r.together(
 		ctx, measured,
 		load{"standard annotations", workload.Load{Pod: lifted, Peer: r.far}, capIn, capOut, true},
 		load{"podweir's annotations", workload.Load{Pod: own, Peer: r.near}, capIn, capOut, true},
@@ -95,54 +79,43 @@ func ownLimitsLifted(ctx context.Context, r *Run) error {
 // endpointChanged changes a pod's labels again and again in a flood, and kills the CNI's
 // agent meanwhile: each time that agent looks at the queues of the pod's host side. The
 // limit holds, small requests do not wait, and podweir has nothing to mend.
-func endpointChanged(ctx context.Context, r *Run) error {
-	before, err := r.mended(ctx)
-	if err != nil {
-		return err
-	}
+func endpointChanged(ctx context.Context, r *Run) {
+	before := step.Get(r.mended(ctx))
 	for _, l := range []load{
 		{"TCP while labels change", workload.Load{Pod: r.early, Peer: r.far}, capIn, capOut, true},
 		{"datagrams while labels change", workload.Load{Pod: r.early, Peer: r.far, UDP: true, Bits: datagramOffered}, capIn, capOut, true},
 	} {
-		t, err := l.While(ctx, func(ctx context.Context) error {
+		t := step.Get(l.While(ctx, func(ctx context.Context) error {
 			light := make(chan error, 1)
 			go func() { light <- r.askBoth(ctx) }()
-			return errors.Join(r.changeLabels(ctx), <-light, workload.Wait(time.Second)(ctx))
-		})
-		if err != nil {
-			return err
-		}
+			changed := step.Run(func() { r.changeLabels(ctx) })
+			return errors.Join(changed, <-light, workload.Wait(time.Second)(ctx))
+		}))
 		r.note("%s", l.seen(t))
-		if err := l.aboveErr(t); err != nil {
-			return expect(l.what+": the limit is held", err)
-		}
+		step.OK(expect(l.what+": the limit is held", l.aboveErr(t)))
 	}
 	after, err := r.mended(ctx)
 	if err == nil && after > before+1 {
 		err = expect("podweir mends at most once what the CNI's agent does", fmt.Errorf("%.0f times", after-before))
 	}
 	r.note("mended %.0f times", after-before)
-	return err
+	step.OK(err)
 }
 
 // changeLabels changes the labels of a pod, and kills the CNI's agent on its node on the way.
-func (r *Run) changeLabels(ctx context.Context) error {
+func (r *Run) changeLabels(ctx context.Context) {
 	const killAt = 4
 	killed := make(chan error, 1)
 	changes := 0
 	for end := time.Now().Add(changing); changes <= killAt || time.Now().Before(end); changes++ {
-		if _, err := r.Cluster.Kubectl(ctx, "", "label", "--overwrite", "pod", r.early.Name, fmt.Sprintf("changed=n%d", changes)); err != nil {
-			return err
-		}
+		step.Get(r.Cluster.Kubectl(ctx, "", "label", "--overwrite", "pod", r.early.Name, fmt.Sprintf("changed=n%d", changes)))
 		if changes == killAt {
 			go func() { killed <- r.CNI.(cnis.Agent).KillAgent(ctx, r.Cluster, r.early.Node) }()
 		}
-		if err := workload.Wait(betweenChanges)(ctx); err != nil {
-			return err
-		}
+		step.OK(workload.Wait(betweenChanges)(ctx))
 	}
 	r.note("%d changes", changes)
-	return <-killed
+	step.OK(<-killed)
 }
 
 // mended is how often the agent of the first node put something back.
@@ -157,44 +130,24 @@ func (r *Run) mended(ctx context.Context) (times float64, err error) {
 }
 
 // leftToTheCNI has podweir leave the standard annotations to the CNI, and takes them back.
-func leftToTheCNI(ctx context.Context, r *Run) error {
+func leftToTheCNI(ctx context.Context, r *Run) {
 	shaper := r.CNI.(cnis.Shaper).Shaper()
-	if err := r.upgrade(ctx, "defaults.shaper="+shaper, "liftCalicoLimits.enabled=false"); err != nil {
-		return err
-	}
-	if err := agentsReady(ctx, r); err != nil {
-		return err
-	}
-	left, err := r.run(ctx, "left", 0, workload.Limits(capInText, capOutText))
-	if err != nil {
-		return err
-	}
-	if err := r.ownLimits(ctx, left, "those of the pod", func(in, out uint64) bool { return in == capIn && out == capOut }); err != nil {
-		return err
-	}
+	r.upgrade(ctx, "defaults.shaper="+shaper, "liftCalicoLimits.enabled=false")
+	agentsReady(ctx, r)
+	left := r.run(ctx, "left", 0, workload.Limits(capInText, capOutText))
+	r.ownLimits(ctx, left, "those of the pod", func(in, out uint64) bool { return in == capIn && out == capOut })
 	// Overridden in one direction, as a user does by hand who misses the other.
 	limits := workload.Limits(capInText, capOutText)
 	limits["qos.projectcalico.org/egressBandwidth"] = "1P"
-	half, err := r.run(ctx, "half", 0, limits)
-	if err != nil {
-		return err
-	}
-	if err := r.ownLimits(ctx, half, "one of ingress alone", func(in, out uint64) bool { return in == capIn && out > endless }); err != nil {
-		return err
-	}
-	own, err := r.run(ctx, "own2", 0, ownRates(capInText, capOutText))
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(r.capsOf(ctx, left, 0, 0), r.capsOf(ctx, own, capIn, capOut)); err != nil {
-		return err
-	}
-	if err := r.limited(ctx, "podweir's annotations", workload.Load{Pod: own, Peer: r.far}, capIn, capOut); err != nil {
-		return err
-	}
+	half := r.run(ctx, "half", 0, limits)
+	r.ownLimits(ctx, half, "one of ingress alone", func(in, out uint64) bool { return in == capIn && out > endless })
+	own := r.run(ctx, "own2", 0, ownRates(capInText, capOutText))
+	r.capsOf(ctx, left, 0, 0)
+	r.capsOf(ctx, own, capIn, capOut)
+	r.limited(ctx, "podweir's annotations", workload.Load{Pod: own, Peer: r.far}, capIn, capOut)
 	// The pod from before has both of Calico's numbers overridden, so that nobody limits it.
 	unlimited := []string{r.early.Name + " egress", r.early.Name + " ingress", half.Name + " egress"}
-	err = cluster.Eventually(ctx, 20*time.Second, func(ctx context.Context) error {
+	err := cluster.Eventually(ctx, 20*time.Second, func(ctx context.Context) error {
 		found, err := r.findings(ctx, r.Cluster.Members[0])
 		if err != nil {
 			return err
@@ -211,15 +164,10 @@ func leftToTheCNI(ctx context.Context, r *Run) error {
 		}
 		return nil
 	})
-	if err != nil {
-		return expect(fmt.Sprintf("the doctor says that nobody limits %v (%s)", unlimited, noShaper), err)
-	}
+	step.OK(expect(fmt.Sprintf("the doctor says that nobody limits %v (%s)", unlimited, noShaper), err))
 	// Otherwise they have two limits afterwards.
-	if err := errors.Join(workload.Delete(ctx, r.Cluster, left.Name), workload.Delete(ctx, r.Cluster, half.Name)); err != nil {
-		return err
-	}
-	if err := r.upgrade(ctx); err != nil {
-		return err
-	}
-	return errors.Join(agentsReady(ctx, r), r.capsOf(ctx, r.early, capIn, capOut))
+	step.OK(errors.Join(workload.Delete(ctx, r.Cluster, left.Name), workload.Delete(ctx, r.Cluster, half.Name)))
+	r.upgrade(ctx)
+	agentsReady(ctx, r)
+	r.capsOf(ctx, r.early, capIn, capOut)
 }

@@ -19,20 +19,22 @@ import (
 	"github.com/podweir/podweir/e2e/k8s/cluster"
 	"github.com/podweir/podweir/e2e/k8s/workload"
 	"github.com/podweir/podweir/e2e/matrix/cnis"
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // stock measures the reference plugin in podweir's place; nothing is expected
 // but that it is told.
-func stock(ctx context.Context, r *Run) error {
+func stock(ctx context.Context, r *Run) {
 	starting, give := context.WithCancelCause(ctx)
 	defer give(nil)
 	go r.watchRefusals(starting, give)
-	if err := r.pods(starting); err != nil {
+	if err := step.Run(func() { r.pods(starting) }); err != nil {
 		if refused := context.Cause(starting); refused != nil {
 			err = refused
 		}
 		r.note("pods do not start: %v", err)
-		return ctx.Err()
+		step.OK(ctx.Err())
+		return
 	}
 	// A bucket that begins full takes the first load.
 	for _, l := range []struct {
@@ -44,14 +46,10 @@ func stock(ctx context.Context, r *Run) error {
 		{"then, from the other node", r.far, r.noteAnswers},
 		{"on its node", r.near, r.noteAnswers},
 	} {
-		t, err := workload.Load{Pod: r.early, Peer: l.peer}.While(ctx, l.during)
-		if err != nil {
-			return err
-		}
+		t := step.Get(workload.Load{Pod: r.early, Peer: l.peer}.While(ctx, l.during))
 		d := t.Directions(capIn, capOut)
 		r.note("%s: worst second %.2f of %s in, %.2f of %s out", l.where, d[0].WorstSecond(), capInText, d[1].WorstSecond(), capOutText)
 	}
-	return nil
 }
 
 // watchRefusals gives up with what the runtime says when it could not make a pod
@@ -97,65 +95,41 @@ tc qdisc show dev "$(ip -o link | sed -nE "s/^$peer: ([^@:]+)[@:].*/\1/p")" root
 
 // cniInterfaces loads both interfaces that the CNI itself gives a pod: each has the whole
 // limit, and with interfaces=shared they have it together.
-func cniInterfaces(ctx context.Context, r *Run) error {
+func cniInterfaces(ctx context.Context, r *Run) {
 	cni := r.CNI.(cnis.TwoInterfaces)
 	name, annotations := cni.Second()
 	limits := workload.Limits(capInText, capOutText)
 	maps.Copy(limits, annotations)
-	p, err := r.run(ctx, "twofold", 0, limits)
-	if err != nil {
-		return err
-	}
-	second, err := r.interfaceOf(ctx, p, name)
-	if err != nil {
-		return err
-	}
+	p := r.run(ctx, "twofold", 0, limits)
+	second := step.Get(r.interfaceOf(ctx, p, name))
 	peer := r.free
 	if cni.Outbound() {
 		r.guests = append(r.guests, "outside")
-		if peer, err = workload.OnNode(ctx, r.Cluster, "outside", r.Cluster.Members[1]); err != nil {
-			return err
-		}
+		peer = step.Get(workload.OnNode(ctx, r.Cluster, "outside", r.Cluster.Members[1]))
 	} else {
 		second.Outbound = ""
 	}
-	loads := func(setting string, in, out uint64) error {
-		if err := r.capsOf(ctx, p, in, out); err != nil {
-			return fmt.Errorf("interfaces=%s: %w", setting, err)
-		}
-		return r.together(
+	loads := func(setting string, in, out uint64) {
+		r.capsOf(ctx, p, in, out)
+		r.together(
 			ctx, measured,
 			load{setting + ": eth0", workload.Load{Pod: p, Peer: r.far}, in, out, true},
 			load{name + " at the same time", workload.Load{Pod: p, Peer: peer, At: second}, in, out, true},
 		)
 	}
-	if err := loads("each", capIn, capOut); err != nil {
-		return err
-	}
-	if err := r.upgrade(ctx, "defaults.interfaces=shared"); err != nil {
-		return err
-	}
-	if err := agentsReady(ctx, r); err != nil {
-		return err
-	}
+	loads("each", capIn, capOut)
+	r.upgrade(ctx, "defaults.interfaces=shared")
+	agentsReady(ctx, r)
 	// If each interface keeps to its half in each second, both together keep to the limit.
-	if err := loads("shared", capIn/2, capOut/2); err != nil {
-		return err
-	}
-	err = cluster.Eventually(ctx, 20*time.Second, func(ctx context.Context) error {
+	loads("shared", capIn/2, capOut/2)
+	err := cluster.Eventually(ctx, 20*time.Second, func(ctx context.Context) error {
 		found, err := r.findings(ctx, r.Cluster.Members...)
 		return errors.Join(err, undeclared(found, nil))
 	})
-	if err != nil {
-		return expect("no finding about interfaces that share the limit", err)
-	}
-	if err := r.upgrade(ctx); err != nil {
-		return err
-	}
-	if err := agentsReady(ctx, r); err != nil {
-		return err
-	}
-	return r.capsOf(ctx, p, capIn, capOut)
+	step.OK(expect("no finding about interfaces that share the limit", err))
+	r.upgrade(ctx)
+	agentsReady(ctx, r)
+	r.capsOf(ctx, p, capIn, capOut)
 }
 
 // interfaceOf finds an interface of a pod.
@@ -196,64 +170,36 @@ const second = `{"cniVersion": "1.0.0", "name": "second", "plugins": [
 
 // secondNetwork attaches another interface to the pod that stays, with limits
 // of its own, loads both, and unplugs it under load.
-func secondNetwork(ctx context.Context, r *Run) error {
+func secondNetwork(ctx context.Context, r *Run) {
 	node := r.Cluster.Members[0]
-	if _, err := node.Exec(ctx, "mkdir", "-p", "/etc/cni/second.d"); err != nil {
-		return err
-	}
-	if err := node.WriteFile("/etc/cni/second.d/20-second.conflist", fmt.Sprintf(second, r.free.IP)); err != nil {
-		return err
-	}
+	step.Get(node.Exec(ctx, "mkdir", "-p", "/etc/cni/second.d"))
+	step.OK(node.WriteFile("/etc/cni/second.d/20-second.conflist", fmt.Sprintf(second, r.free.IP)))
 	net1, err := r.attach(ctx)
-	if err != nil {
-		return expect("a second interface is attached", err)
-	}
-	attached, err := r.attachments(ctx, node)
-	if err != nil {
-		return err
-	}
+	step.OK(expect("a second interface is attached", err))
+	attached := step.Get(r.attachments(ctx, node))
 	if !slices.ContainsFunc(attached, func(a attachment) bool { return a.Interface.PodName == net1.Name }) {
-		return expect("status shows net1 with its own limits", fmt.Errorf("attachments %+v", attached))
+		step.OK(expect("status shows net1 with its own limits", fmt.Errorf("attachments %+v", attached)))
 	}
-	err = r.together(
+	r.together(
 		ctx, measured,
 		load{"eth0", workload.Load{Pod: r.early, Peer: r.far}, capIn, capOut, true},
 		load{"net1 at the same time", workload.Load{Pod: r.early, Peer: r.free, At: net1}, otherIn, otherOut, true},
 	)
-	if err != nil {
-		return err
-	}
-	found, err := r.findings(ctx, r.Cluster.Members...)
-	if err != nil {
-		return err
-	}
+	found := step.Get(r.findings(ctx, r.Cluster.Members...))
 	for _, what := range found {
 		r.note("%s", what)
 	}
 	if found[severalInterfaces] == "" {
-		return expect("the doctor says that the pod has two limited interfaces ("+severalInterfaces+")", fmt.Errorf("findings %v", found))
+		step.OK(expect("the doctor says that the pod has two limited interfaces ("+severalInterfaces+")", fmt.Errorf("findings %v", found)))
 	}
-	if err := undeclared(found, map[string]string{severalInterfaces: "the pod has two"}); err != nil {
-		return expect("no other finding", err)
-	}
-	err = r.underLoad(ctx, "eth0 while net1 is unplugged", func(ctx context.Context) error {
-		_, err := r.second(ctx, "del")
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	if err := r.capsOf(ctx, r.early, capIn, capOut); err != nil {
-		return expect("eth0 keeps its limits without net1", err)
-	}
-	if attached, err = r.attachments(ctx, node); err != nil {
-		return err
-	}
+	step.OK(expect("no other finding", undeclared(found, map[string]string{severalInterfaces: "the pod has two"})))
+	r.underLoad(ctx, "eth0 while net1 is unplugged", func(ctx context.Context) { step.Get(r.second(ctx, "del")) })
+	step.OK(expect("eth0 keeps its limits without net1", step.Run(func() { r.capsOf(ctx, r.early, capIn, capOut) })))
+	attached = step.Get(r.attachments(ctx, node))
 	if slices.ContainsFunc(attached, func(a attachment) bool { return a.Interface.PodName == net1.Name }) {
-		return expect("nothing of net1 is left", fmt.Errorf("attachments %+v", attached))
+		step.OK(expect("nothing of net1 is left", fmt.Errorf("attachments %+v", attached)))
 	}
-	_, err = node.Exec(ctx, "rm", "-rf", "/etc/cni/second.d", "/var/lib/cni/networks/second")
-	return err
+	step.Get(node.Exec(ctx, "rm", "-rf", "/etc/cni/second.d", "/var/lib/cni/networks/second"))
 }
 
 // attach makes the second interface.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/podweir/podweir/e2e/matrix/cnis"
 	"github.com/podweir/podweir/e2e/matrix/row"
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // The caps of the pods that stay, in bits per second and as annotations.
@@ -137,29 +138,23 @@ func plugin(r *Run) string {
 }
 
 // installCNI returns when nodes are ready.
-func installCNI(ctx context.Context, r *Run) error {
-	if err := r.CNI.Install(ctx, r.Cluster); err != nil {
-		return err
-	}
-	return r.cniReady(ctx)
+func installCNI(ctx context.Context, r *Run) {
+	step.OK(r.CNI.Install(ctx, r.Cluster))
+	r.cniReady(ctx)
 }
 
-func (r *Run) cniReady(ctx context.Context) error {
+func (r *Run) cniReady(ctx context.Context) {
 	err := eventually(ctx, func(ctx context.Context) error { return r.CNI.Ready(ctx, r.Cluster) })
-	if err != nil {
-		return expect("the primary CNI is ready", err)
-	}
+	step.OK(expect("the primary CNI is ready", err))
 	_, err = r.Cluster.Kubectl(ctx, "", "wait", "--for=condition=Ready", "node", "--all", "--timeout=90s")
-	return expect("nodes are ready", err)
+	step.OK(expect("nodes are ready", err))
 }
 
 // removeCNI leaves the cluster as it was without a CNI.
-func removeCNI(ctx context.Context, r *Run) error {
-	if err := r.deleteAll(ctx); err != nil {
-		return err
-	}
+func removeCNI(ctx context.Context, r *Run) {
+	r.deleteAll(ctx)
 	r.keepWords(ctx, "cni", r.cniLog)
-	return r.CNI.Uninstall(ctx, r.Cluster)
+	step.OK(r.CNI.Uninstall(ctx, r.Cluster))
 }
 
 func mbit(bits float64) string { return fmt.Sprintf("%.2f", bits/1e6) }

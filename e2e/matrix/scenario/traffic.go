@@ -14,6 +14,7 @@ import (
 
 	"github.com/podweir/podweir/e2e/k8s/workload"
 	"github.com/podweir/podweir/e2e/matrix/cnis"
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // load is a load with its name and the pod's caps, in bits per second; 0 is none.
@@ -47,24 +48,18 @@ func (l *load) aboveErr(t workload.Traffic) error {
 // limits holds a pod from before the install and one from after it to their caps:
 // across nodes and on their node, TCP and datagrams, beside a pod without a limit.
 // Loads that share neither pod nor peer run at the same time.
-func limits(ctx context.Context, r *Run) error {
-	late, err := r.run(ctx, "late", 0, workload.Limits(capInText, capOutText))
-	if err != nil {
-		return err
-	}
+func limits(ctx context.Context, r *Run) {
+	late := r.run(ctx, "late", 0, workload.Limits(capInText, capOutText))
 	capped := func(what string, l workload.Load) load { return load{what, l, capIn, capOut, true} }
 	control := func(udp bool, bits uint64) load {
 		return load{what: "control pod beside them", Load: workload.Load{Pod: r.control, Peer: r.free, UDP: udp, Bits: bits}}
 	}
-	err = r.together(
+	r.together(
 		ctx, measured, control(false, controlOffered),
 		capped("TCP from the other node", workload.Load{Pod: late, Peer: r.far}),
 		capped("TCP on its node", workload.Load{Pod: r.early, Peer: r.near}),
 	)
-	if err != nil {
-		return err
-	}
-	return r.together(
+	r.together(
 		ctx, datagrams, control(true, controlDatagrams),
 		capped("UDP from the other node", workload.Load{Pod: r.early, Peer: r.far, UDP: true, Bits: datagramOffered}),
 		capped("UDP on its node", workload.Load{Pod: late, Peer: r.near, UDP: true, Bits: datagramOffered}),
@@ -72,7 +67,7 @@ func limits(ctx context.Context, r *Run) error {
 }
 
 // together measures at the same time and judges in order.
-func (r *Run) together(ctx context.Context, length time.Duration, loads ...load) error {
+func (r *Run) together(ctx context.Context, length time.Duration, loads ...load) {
 	traffic, errs := make([]workload.Traffic, len(loads)), make([]error, len(loads))
 	var all sync.WaitGroup
 	for i := range loads {
@@ -99,7 +94,7 @@ func (r *Run) together(ctx context.Context, length time.Duration, loads ...load)
 			errs[i] = r.judge(l, traffic[i])
 		}
 	}
-	return errors.Join(errs...)
+	step.OK(errors.Join(errs...))
 }
 
 // worstLight is how long 99 of 100 answers beside bulk may take: less than the
@@ -108,9 +103,8 @@ const worstLight = 20 * time.Millisecond
 
 // lightFlow asks questions beside bulk in both directions, and at the same time
 // those of a pod without a limit: what the machine itself needs.
-func lightFlow(ctx context.Context, r *Run) error {
-	_, err := workload.Load{Pod: r.early, Peer: r.far}.While(ctx, r.askBoth)
-	return err
+func lightFlow(ctx context.Context, r *Run) {
+	step.Get(workload.Load{Pod: r.early, Peer: r.far}.While(ctx, r.askBoth))
 }
 
 // askBoth holds the answers of the pod that stays to those of the one without a limit.
@@ -165,60 +159,42 @@ func ask(ctx context.Context, from, to *workload.Pod) (answers, error) {
 
 // policyHolds lets one pod connect and no other, for a moment, where the CNI has a
 // policy engine.
-func policyHolds(ctx context.Context, r *Run) error {
-	engine, ok := r.CNI.(cnis.Policy)
-	if !ok {
-		return nil
+func policyHolds(ctx context.Context, r *Run) {
+	if engine, ok := r.CNI.(cnis.Policy); ok {
+		step.OK(engine.Restrict(ctx, r.Cluster, r.early, r.far))
+		r.allows(ctx, r.early, []*workload.Pod{r.far}, []*workload.Pod{r.near, r.control})
+		step.OK(engine.Lift(ctx, r.Cluster, r.early))
 	}
-	if err := engine.Restrict(ctx, r.Cluster, r.early, r.far); err != nil {
-		return err
-	}
-	if err := r.allows(ctx, r.early, []*workload.Pod{r.far}, []*workload.Pod{r.near, r.control}); err != nil {
-		return err
-	}
-	return engine.Lift(ctx, r.Cluster, r.early)
 }
 
 // policyEnforced: one pod may connect, the other not; then nobody, then all.
-func policyEnforced(ctx context.Context, r *Run) error {
+func policyEnforced(ctx context.Context, r *Run) {
 	engine := r.CNI.(cnis.Policy)
-	if err := engine.Restrict(ctx, r.Cluster, r.early, r.far); err != nil {
-		return err
-	}
-	if err := r.allows(ctx, r.early, []*workload.Pod{r.far}, []*workload.Pod{r.near, r.control}); err != nil {
-		return err
-	}
-	return r.limited(ctx, "under policy", workload.Load{Pod: r.early, Peer: r.far}, capIn, capOut)
+	step.OK(engine.Restrict(ctx, r.Cluster, r.early, r.far))
+	r.allows(ctx, r.early, []*workload.Pod{r.far}, []*workload.Pod{r.near, r.control})
+	r.limited(ctx, "under policy", workload.Load{Pod: r.early, Peer: r.far}, capIn, capOut)
 }
 
 // policyChanged turns the policy round while the pod is under load by a pod that
 // stays allowed.
-func policyChanged(ctx context.Context, r *Run) error {
+func policyChanged(ctx context.Context, r *Run) {
 	engine := r.CNI.(cnis.Policy)
-	err := r.underLoad(ctx, "while policy changed", func(ctx context.Context) error {
+	r.underLoad(ctx, "while policy changed", func(ctx context.Context) {
 		for _, friend := range []*workload.Pod{r.near, r.control} {
-			if err := engine.Restrict(ctx, r.Cluster, r.early, r.far, friend); err != nil {
-				return err
-			}
+			step.OK(engine.Restrict(ctx, r.Cluster, r.early, r.far, friend))
 			stranger := r.control
 			if friend == r.control {
 				stranger = r.near
 			}
-			if err := r.allows(ctx, r.early, []*workload.Pod{friend}, []*workload.Pod{stranger}); err != nil {
-				return err
-			}
+			r.allows(ctx, r.early, []*workload.Pod{friend}, []*workload.Pod{stranger})
 		}
-		return nil
 	})
-	if err != nil {
-		return err
-	}
-	return engine.Lift(ctx, r.Cluster, r.early)
+	step.OK(engine.Lift(ctx, r.Cluster, r.early))
 }
 
 // allows waits until friends reach a server and strangers do not. All try at the
 // same time: what a policy denies is known after seconds.
-func (r *Run) allows(ctx context.Context, server *workload.Pod, friends, strangers []*workload.Pod) error {
+func (r *Run) allows(ctx context.Context, server *workload.Pod, friends, strangers []*workload.Pod) {
 	err := eventually(ctx, func(ctx context.Context) error {
 		pods := slices.Concat(friends, strangers)
 		errs := make([]error, len(pods))
@@ -240,22 +216,14 @@ func (r *Run) allows(ctx context.Context, server *workload.Pod, friends, strange
 	if err == nil {
 		r.note("%d allowed, %d denied", len(friends), len(strangers))
 	}
-	return expect("policy lets some connect and others not", err)
+	step.OK(expect("policy lets some connect and others not", err))
 }
 
 // annotationChanged changes the caps of a pod that runs, and back.
-func annotationChanged(ctx context.Context, r *Run) error {
-	if err := r.early.Annotate(ctx, workload.Limits(otherInText, otherOutText)); err != nil {
-		return err
-	}
-	if err := r.capsOf(ctx, r.early, otherIn, otherOut); err != nil {
-		return err
-	}
-	if err := r.limited(ctx, "with other caps", workload.Load{Pod: r.early, Peer: r.far}, otherIn, otherOut); err != nil {
-		return err
-	}
-	if err := r.early.Annotate(ctx, workload.Limits(capInText, capOutText)); err != nil {
-		return err
-	}
-	return r.capsOf(ctx, r.early, capIn, capOut)
+func annotationChanged(ctx context.Context, r *Run) {
+	step.OK(r.early.Annotate(ctx, workload.Limits(otherInText, otherOutText)))
+	r.capsOf(ctx, r.early, otherIn, otherOut)
+	r.limited(ctx, "with other caps", workload.Load{Pod: r.early, Peer: r.far}, otherIn, otherOut)
+	step.OK(r.early.Annotate(ctx, workload.Limits(capInText, capOutText)))
+	r.capsOf(ctx, r.early, capIn, capOut)
 }
