@@ -177,11 +177,11 @@ func (w *worker) result(ctx context.Context, v any) error {
 // Run is a load in progress with both of its ends. The client knows what came of it.
 type Run[Result any] struct{ client, server *worker }
 
-// RequestsRun is a load of requests, and FloodRun one of datagrams that nobody answers.
-type (
-	RequestsRun = Run[Latencies]
-	FloodRun    = Run[FloodResult]
-)
+// RequestsRun is a load of requests.
+type RequestsRun = Run[Latencies]
+
+// FloodRun is a load of datagrams that nobody answers.
+type FloodRun = Run[FloodResult]
 
 // end is a worker to be started on a host; args is a pointer to what it is told.
 type end struct {
