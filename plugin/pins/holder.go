@@ -14,6 +14,9 @@ import (
 // holdersName is the directory of the links of [Store.Hold]. No network can have its name.
 const holdersName = "holders" + separator
 
+// nextHolder ends the name under which a link waits to replace another.
+const nextHolder = "-next"
+
 // Hold notes that an attachment has a device, in place of the one that had it. The name of the device has only letters,
 // digits, '-' and '_', and no other device gets it before the next boot. The note is a link to the attachment's directory,
 // so that nobody reads the records of a whole node to find out whose a device is.
@@ -46,7 +49,7 @@ func (s *Store) Hold(device string, k Key) error {
 // replaceLink makes a link that is there one to target, so that there is no moment without one. The caller looks at what
 // came of it: another process may do the same.
 func replaceLink(path, target string) error {
-	next := path + "-next"
+	next := path + nextHolder
 	err := os.Symlink(target, next)
 	if errors.Is(err, os.ErrExist) { // an interrupted run left it
 		return unlink(next)
@@ -81,7 +84,8 @@ func (s *Store) LetGo(device string, k Key) error {
 	if now, found, err := s.Holder(device); err != nil || !found || now != k {
 		return err
 	}
-	return noted(unlink(s.holderPath(device)))
+	path := s.holderPath(device)
+	return noted(errors.Join(unlink(path), unlink(path+nextHolder))) // an interrupted run may have left the second
 }
 
 func (s *Store) holderPath(device string) string { return filepath.Join(s.root, holdersName, device) }

@@ -398,4 +398,9 @@ func TestPrivilegedHoldWithoutAGap(t *testing.T) {
 		}
 	}
 	wg.Wait()
+	must.OK(t, os.Symlink("left", filepath.Join(s.Root(), "holders,", "1-2-next")))
+	must.OK(t, s.LetGo("1-2", keys[1]))
+	if left, err := os.ReadDir(filepath.Join(s.Root(), "holders,")); err != nil || len(left) > 0 {
+		t.Errorf("left of a device that nobody has: %v, %v", left, err)
+	}
 }
