@@ -43,6 +43,8 @@ type node struct {
 	run     string
 	entry   func([]byte) error
 	fight   *doctor.Fight
+	// unwritable is [doctor.Options]'s.
+	unwritable error
 	// told is podweir's entry as the node's settings make it, "" if they are not known.
 	told string
 	// inUse is the root of the report that is made.
@@ -180,7 +182,7 @@ func (n *node) facts(t *testing.T) *doctor.Facts {
 	n.inUse = root
 	n.opts.Live = n.live
 	opts := doctor.Options{
-		Run: n.run, Version: "v0.0.0-test", Entry: n.entry, Fight: n.fight, Settle: time.Millisecond,
+		Run: n.run, Version: "v0.0.0-test", Entry: n.entry, Fight: n.fight, Unwritable: n.unwritable, Settle: time.Millisecond,
 		Handed: func(*detect.Node) string { return n.told },
 	}
 	if n.kernel != nil {

@@ -192,6 +192,7 @@ type Facts struct {
 
 	run          string
 	parseEntry   func(entry []byte) error
+	unwritable   error
 	fight        *Fight
 	Sandboxes    []Sandbox
 	SandboxesErr error
@@ -211,6 +212,8 @@ type Options struct {
 	// Handed returns podweir's entry for a chain that the primary CNI writes itself, with
 	// the settings of the node. Nil or "" says that they are not known.
 	Handed func(*detect.Node) string
+	// Unwritable says why podweir-cni cannot leave word of pods that it could not limit, nil if it can.
+	Unwritable error
 	// Fight is a file that the agent stopped writing, nil if there is none.
 	Fight *Fight
 	// Run is how podweir's program is run where the report is read, as [terms.OnPath]; ""
@@ -267,7 +270,7 @@ func Gather(ctx context.Context, root fs.FS, node *detect.Node, opts Options) *F
 	}
 	plugin := node.Binary(root, conflist.Type)
 	f.PluginBinary = readBinary(root, plugin)
-	f.parseEntry, f.fight, f.run = opts.Entry, opts.Fight, opts.Run
+	f.parseEntry, f.unwritable, f.fight, f.run = opts.Entry, opts.Unwritable, opts.Fight, opts.Run
 	f.NoExec = mountedWith(root, "noexec", node.BinDirs...)
 	f.Sandboxes, f.SandboxesErr = f.askedFor(ctx, opts.Kernel)
 	if k := opts.Kernel; k != nil {

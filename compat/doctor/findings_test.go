@@ -497,6 +497,9 @@ func hookFindings() []finding {
 		{name: "kernel's queue", code: "PW505", node: aws, change: func(n *node) {
 			n.kernel.devices[0].Qdiscs = []doctor.Qdisc{{Kind: "noqueue", Root: true}}
 		}, want: doctor.OK, seen: "none on 1"},
+		{name: "unshaped, and not told", code: "PW601", node: aws, change: func(n *node) {
+			n.kernel, n.unwritable = healthy(), errors.New("/run/podweir cannot be written: read-only file system")
+		}, want: doctor.Warn, seen: "read-only", fix: "file system"},
 		{name: "unshaped", code: "PW601", node: aws, change: failing("no bpffs"), want: doctor.Fail, seen: "default/web: no bpffs", fix: "errors.md); then recreate the pod"},
 		{name: "unshaped, agent", code: "PW601", node: aws, change: func(n *node) { failing("no bpffs")(n); agentOn(n) }, want: doctor.Fail, seen: "default/web: no bpffs", fix: "the pod need not be recreated"},
 		{name: "unshaped, no bpffs", code: "PW601", node: aws, change: failing("pins: /x: not on a BPF file system (mount -t bpf bpf /sys/fs/bpf)"), want: doctor.Fail, seen: "not on a BPF", fix: "mount -t bpf bpf /sys/fs/bpf; then"},

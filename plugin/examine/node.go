@@ -57,7 +57,7 @@ type Node struct {
 func (n *Node) Doctor(ctx context.Context, where detect.Options, how doctor.Options) *doctor.Report {
 	host := detect.HostRoot(n.Root)
 	where.Live = n
-	how.Version, how.Kernel, how.Entry = version.String(), n, checkEntry
+	how.Version, how.Kernel, how.Entry, how.Unwritable = version.String(), n, checkEntry, n.Paths.Mail().Unwritable()
 	return doctor.Run(doctor.Gather(ctx, host, detect.Read(ctx, host, where), how))
 }
 

@@ -199,8 +199,8 @@ func (m *Manager) chooseUpkeep(p *pass) {
 	} else if len(m.dropIns(p.view)) == 0 {
 		return
 	}
-	if _, vain := conflist.Objection(former, p.view.situation); vain && !p.view.inForce() {
-		return // they limit nobody, and of a new one others would make theirs
+	if _, vain := conflist.Objection(former, p.view.situation); vain && (!p.view.inForce() || p.view.situation.Several) {
+		return // they limit nobody, others would make theirs of a new one, or each pod gets a second network by them
 	}
 	p.upkeep = former
 	p.choice.Warning = join(p.choice.Warning, "the files of the delivery "+string(p.upkeep)+" stay until "+until)
