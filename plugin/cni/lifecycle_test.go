@@ -552,6 +552,9 @@ func TestPrivilegedTwoNetworks(t *testing.T) {
 	p.must(t, "ADD", p.conf(both(nil)))
 	other.must(t, "ADD", second)
 	wantState(t, p, "eth0 beside a second network", shapedBoth(t))
+	// GC of a second network of this name knows of net1 alone.
+	p.must(t, "GC", p.conf(conf{"cni.dev/valid-attachments": []conf{{"containerID": p.container, "ifname": "net1"}}}))
+	wantState(t, p, "eth0 after GC", shapedBoth(t))
 	other.must(t, "DEL", second)
 	wantState(t, p, "eth0 after the second network's DEL", shapedBoth(t))
 	p.must(t, "CHECK", p.conf(both(nil)))

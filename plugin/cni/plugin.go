@@ -198,7 +198,8 @@ func (p *Plugin) Check(args *skel.CmdArgs) error {
 }
 
 // GC removes the attachments of this network that are not in the valid list,
-// and nothing else.
+// and nothing else. A container that has another attachment in it runs: what is there may be of
+// a second network of this name.
 func (p *Plugin) GC(args *skel.CmdArgs) error {
 	cfg, err := netconf.Parse(netconf.GC, args.StdinData)
 	if err != nil {
@@ -216,13 +217,17 @@ func (p *Plugin) GC(args *skel.CmdArgs) error {
 	defer node.Close()
 	ids, all := node.Known()
 	for _, id := range ids {
-		valid := slices.Contains(cfg.Attachments,
-			netconf.Attachment{ContainerID: id.ContainerID, IfName: id.IfName})
-		if id.Network != cfg.Name || valid {
-			continue
+		valid := slices.Contains(cfg.Attachments, netconf.Attachment{ContainerID: id.ContainerID, IfName: id.IfName})
+		runs := func(a netconf.Attachment) bool { return a.ContainerID == id.ContainerID }
+		switch {
+		case id.Network != cfg.Name || valid:
+		case slices.ContainsFunc(cfg.Attachments, runs):
+			_, err := node.RemoveGone(ctx, id)
+			all = errors.Join(all, err)
+		default:
+			p.Paths.Mail().ClearFailure(id)
+			all = errors.Join(all, node.Remove(ctx, id))
 		}
-		p.Paths.Mail().ClearFailure(id)
-		all = errors.Join(all, node.Remove(ctx, id))
 	}
 	return shapeError(all)
 }
