@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -150,28 +151,21 @@ type Want struct {
 	// Existing says that the attachment is to be changed, not made: Ensure returns
 	// [ErrNotAttached] if it is gone by the time it has the lock, after a DEL.
 	Existing bool
-
-	// former is the record of the attachment whose interface is taken over.
-	former *Record
 }
 
 // HeldError says that the attachment By shapes an interface already: two attachments would
 // replace each other's programs on the hooks. For the one that wants the interface it is [ErrGone],
-// unless By does not limit the directions Lacks, which are wanted.
+// unless By limits it less than is wanted: Lacks says how.
 type HeldError struct {
 	By    attach.ID
-	Lacks []terms.Direction
+	Lacks []string
 }
 
 // Is says that it is [ErrGone].
 func (e *HeldError) Is(target error) bool { return target == ErrGone && len(e.Lacks) == 0 }
 
 func (e *HeldError) Error() string {
-	parts := []string{"an interface is shaped already, as " + e.By.String()}
-	for _, d := range e.Lacks {
-		parts = append(parts, "without a limit of "+d.String())
-	}
-	return strings.Join(parts, ", ")
+	return strings.Join(append([]string{"an interface is shaped already, as " + e.By.String()}, e.Lacks...), ", ")
 }
 
 // DriftError says how an interface differs from what it should be.
@@ -236,7 +230,7 @@ func (e *Executor) Ensure(ctx context.Context, w *Want) ([]*attach.Desired, erro
 	for _, t := range found.found {
 		cfg, original := effective(w.Config.Of(len(found.found)), t.prior)
 		changed := *w
-		changed.Config = cfg
+		changed.Config, t.held = cfg, found.held
 		want, err := e.takeOver(ctx, &changed, &t, original)
 		if err != nil { // it costs the others nothing
 			failed = errors.Join(failed, fmt.Errorf("shape %s (ifindex %d) in %s: %w", t.iface.PodName, t.iface.PodIndex, w.NetNSPath, err))
@@ -252,28 +246,29 @@ func (e *Executor) Ensure(ctx context.Context, w *Want) ([]*attach.Desired, erro
 // a moment in which the interface has no limit.
 func (e *Executor) takeOver(ctx context.Context, w *Want, t *target, original *shaping.Config) (*attach.Desired, error) {
 	if t.former == nil {
-		return e.ensure(w, t.iface, t.prior, original)
+		return e.ensure(w, t, original)
 	}
 	unlock, err := e.store.Lock(ctx, t.former.ID)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	if w.former, err = e.store.Another(w.ID, &t.iface); err != nil {
+	if t.former, err = e.store.Another(w.ID, &t.iface); err != nil {
 		return nil, err
 	}
-	want, err := e.ensure(w, t.iface, t.prior, original)
-	if want == nil || w.former == nil {
+	want, err := e.ensure(w, t, original)
+	if want == nil || t.former == nil {
 		return want, err
 	}
-	if _, err := e.remove(w.former); err != nil {
+	if _, err := e.remove(t.former); err != nil {
 		return want, err
 	}
 	priors, err := e.priors(w.ID)
 	if err != nil {
 		return want, err
 	}
-	return e.ensure(w, t.iface, priors[t.iface.PodName], original) // what hung on a link of the former's went with it
+	t.prior, t.former = priors[t.iface.PodName], nil
+	return e.ensure(w, t, original) // what hung on a link of the former's went with it
 }
 
 // priors returns the readable records of an attachment by interface. What
@@ -292,17 +287,18 @@ func (e *Executor) priors(id attach.ID) (map[string]*Record, error) {
 
 // ensure shapes one interface. original is the configuration before `set`
 // changed it, nil if it did not.
-func (e *Executor) ensure(w *Want, iface attach.Interface, prior *Record, original *shaping.Config) (*attach.Desired, error) {
+func (e *Executor) ensure(w *Want, t *target, original *shaping.Config) (*attach.Desired, error) {
+	prior := t.prior
 	rec := &Record{
-		Version: RecordVersion, ID: w.ID, Interface: iface, Config: *w.Config, Pod: w.Pod, By: w.By,
-		Asked: original, ReplaceQdisc: w.ReplaceQdisc, Strict: w.Strict, Told: w.Told,
+		Version: RecordVersion, ID: w.ID, Interface: t.iface, Config: *w.Config, Pod: w.Pod, By: w.By,
+		Asked: original, ReplaceQdisc: w.ReplaceQdisc, Strict: w.Strict, Told: w.Told, Held: t.held,
 	}
 	if prior != nil {
 		rec.By, rec.Strict, rec.Attached, rec.Told = prior.By, w.Strict || prior.Strict, prior.Attached, cmp.Or(w.Told, prior.Told)
 	} else {
 		rec.Attached = e.now().UTC().Truncate(time.Millisecond)
 	}
-	in, err := e.inspect(rec, prior, w.former)
+	in, err := e.inspect(rec, prior, t.former)
 	if err != nil {
 		if in != nil {
 			err = errors.Join(err, e.unhide(prior, in.Observed))
@@ -317,11 +313,11 @@ func (e *Executor) ensure(w *Want, iface attach.Interface, prior *Record, origin
 		}
 	}
 	if len(plan) == 0 && prior != nil && reflect.DeepEqual(prior.Config, rec.Config) &&
-		reflect.DeepEqual(prior.Asked, rec.Asked) {
+		reflect.DeepEqual(prior.Asked, rec.Asked) && slices.Equal(prior.Held, rec.Held) {
 		return want, errors.Join(in.Unheld, e.store.Hold(rec)) // earlier releases did not note it
 	}
 	if e.Planned != nil {
-		e.Planned(iface, plan)
+		e.Planned(t.iface, plan)
 	}
 	rec.Choices = in.Choices
 	rec.noteTxQueueLen(want, in.Observed, in.Before)
@@ -337,7 +333,7 @@ func (e *Executor) ensure(w *Want, iface attach.Interface, prior *Record, origin
 	if err := e.apply(rec, in); err != nil {
 		if prior == nil {
 			e.begin() // what takes it away has time, too
-			err = errors.Join(err, e.rollBack(rec, w.former))
+			err = errors.Join(err, e.rollBack(rec, t.former))
 		}
 		return nil, err
 	}
@@ -355,7 +351,7 @@ func (e *Executor) rollBack(rec, former *Record) error {
 		return err
 	}
 	w := &Want{ID: former.ID, NetNSPath: former.Interface.NetNSPath, Config: &former.Config, Pod: former.Pod, ReplaceQdisc: former.ReplaceQdisc}
-	_, err := e.ensure(w, rec.Interface, former, former.Asked)
+	_, err := e.ensure(w, &target{iface: rec.Interface, prior: former, held: former.Held}, former.Asked)
 	_, failed := e.remove(rec)
 	return errors.Join(err, failed)
 }

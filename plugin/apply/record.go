@@ -38,10 +38,15 @@ type Record struct {
 	// Attached is when the attachment was made, zero in records of releases that did not
 	// say.
 	Attached time.Time `json:"attached,omitzero"`
+	// Booted is when the node started, by the clock that the times of the record are of; zero in records of
+	// releases that did not say.
+	Booted time.Time `json:"booted,omitzero"`
 	// ReplaceQdisc is the operator's word to replace a foreign root qdisc.
 	ReplaceQdisc bool `json:"replaceQdisc,omitempty"`
 	// Strict is [attach.Request.Strict].
 	Strict bool `json:"strict,omitempty"`
+	// Held are the names of interfaces that were asked for, too, and that another attachment had.
+	Held []string `json:"held,omitempty"`
 	// Asked is the configuration before `podweir set` changed it; nil if it
 	// did not.
 	Asked *shaping.Config `json:"asked,omitempty"`
@@ -97,6 +102,19 @@ func (r *Record) noteTxQueueLen(want *attach.Desired, obs *attach.Observed, befo
 			c.TxQueueLen = new(obs.Device(p.Side).TxQueueLen)
 		}
 		r.Choices[d] = c
+	}
+}
+
+// ClockWasSet has the times of the record as the node's clock shows them now. It was set forwards by a time since.
+func (r *Record) ClockWasSet(by time.Duration) {
+	if !r.Attached.IsZero() {
+		r.Attached = r.Attached.Add(by)
+	}
+	for d, c := range r.Choices {
+		if !c.Since.IsZero() {
+			c.Since = c.Since.Add(by)
+			r.Choices[d] = c
+		}
 	}
 }
 

@@ -109,7 +109,7 @@ func (e *Executor) reshape(ctx context.Context, id attach.ID,
 			continue
 		}
 		w := &Want{ID: id, NetNSPath: r.Interface.NetNSPath, Config: cfg, Pod: r.Pod, ReplaceQdisc: r.ReplaceQdisc}
-		want, err := e.ensure(w, iface, r, original)
+		want, err := e.ensure(w, &target{iface: iface, prior: r, held: r.Held}, original)
 		if want != nil {
 			all = append(all, want)
 		}

@@ -31,6 +31,8 @@ type target struct {
 	// prior is its record, nil if it has none, former that of another attachment that it is taken
 	// over from.
 	prior, former *Record
+	// held is [Record.Held].
+	held []string
 }
 
 // Targets returns the interfaces that an attachment has, or would get: see [Executor.Ensure].
@@ -58,8 +60,9 @@ type search struct {
 	found []target
 	// stale are the records of what is not to be shaped any more.
 	stale []*Record
-	// skipped are the names that were left out, and why.
+	// skipped are the names that were left out, and why; held is [Record.Held].
 	skipped []skipped
+	held    []string
 	// failed says what has no limit for it, nil if nothing has not.
 	failed error
 }
@@ -79,6 +82,7 @@ func (s *search) formers() error {
 			left = append(left, t)
 			continue
 		}
+		s.held = append(s.held, t.iface.PodName)
 		by := &HeldError{By: former.ID, Lacks: lacks(&former.Config, s.want.Config)}
 		if len(by.Lacks) > 0 {
 			s.failed = errors.Join(s.failed, fmt.Errorf("%s: %w", t.iface.PodName, by))
@@ -93,11 +97,15 @@ func (s *search) formers() error {
 	return nil
 }
 
-// lacks are the directions that are to be limited, and are not by what an interface has.
-func lacks(has, wanted *shaping.Config) (all []terms.Direction) {
+// lacks says how what an interface has limits it less than is wanted.
+func lacks(has, wanted *shaping.Config) (all []string) {
 	for _, d := range terms.Directions {
-		if wanted.Limit(d) != nil && (has.Limit(d) == nil || has.Observe && !wanted.Observe) {
-			all = append(all, d)
+		switch is, want := has.Limit(d), wanted.Limit(d); {
+		case want == nil:
+		case is == nil || has.Observe && !wanted.Observe:
+			all = append(all, fmt.Sprintf("without a limit of %v", d))
+		case is.Rate > want.Rate && !wanted.Observe:
+			all = append(all, fmt.Sprintf("with %v of %v in place of %v", is.Rate, d, want.Rate))
 		}
 	}
 	return all

@@ -19,6 +19,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 
+	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/testutil"
@@ -260,12 +261,30 @@ func TestPrivilegedDefaultsThatCannotBeHad(t *testing.T) {
 			if notes := fmt.Sprint(s.Directions); !strings.Contains(notes, tc.told) {
 				t.Errorf("status notes %q, want %q", notes, tc.told)
 			}
+			p.setClock(t, 2*time.Hour)
+			if now := p.status(t); now.Attached.Sub(s.Attached) != 2*time.Hour || now.Directions[1].Degraded[0].Since.Sub(s.Directions[1].Degraded[0].Since) != 2*time.Hour {
+				t.Errorf("after the clock was set by two hours: %v, %v, want two hours after %v, %v", now.Attached, now.Directions[1].Degraded, s.Attached, s.Directions[1].Degraded)
+			}
 			p.crosses(t)
 			p.must(t, "DEL", c)
 			p.afterIFB(t)
 			wantClean(t, p, "DEL")
 		})
 	}
+}
+
+// setClock has the record of a pod say what it would if the node's clock had been set forwards since it was written.
+func (p *pod) setClock(t *testing.T, by time.Duration) {
+	t.Helper()
+	dir := filepath.Join(p.node.paths.Pins, "net", p.container+",eth0", "eth0")
+	b, err := datapath.ReadRecord(dir)
+	must.OK(t, err)
+	r, err := apply.UnmarshalRecord(b)
+	must.OK(t, err)
+	r.Booted = r.Booted.Add(-by)
+	b, err = r.Marshal()
+	must.OK(t, err)
+	must.OK(t, datapath.WriteRecord(dir, b))
 }
 
 // trees says how the kernel that runs the tests has the queues of a limit: with

@@ -131,11 +131,15 @@ func (n *Node) Holder(w *apply.Want, than attach.ID) (holder attach.ID, held boo
 // agent makes have this name, whatever their interfaces.
 const MainIfName = "eth0"
 
-// Lives says whether the namespace of an interface is still there. It does not look
-// for the device.
-func (n *Node) Lives(i *attach.Interface) bool {
-	p, err := n.kernel.podOf(i)
-	return err != nil || p != nil // what cannot be found out is not gone
+// Lives says whether the namespace of a record's interface is still there, and no other attachment has
+// the interface. It does not look for the device.
+func (n *Node) Lives(r *apply.Record) bool {
+	p, err := n.kernel.podOf(&r.Interface)
+	if err != nil {
+		return true // what cannot be found out is not gone
+	}
+	other, _ := n.store.Another(r.ID, &r.Interface)
+	return p != nil && other == nil
 }
 
 // Sweep removes what podweir has on an interface that no record tells of, and names

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
@@ -132,6 +133,9 @@ func (s *store) read(id attach.ID, name string) (*apply.Record, error) {
 		// Its names become paths.
 		return nil, fmt.Errorf("%w: it is of %v device %q", apply.ErrUnknownRecord, r.ID, r.Interface.PodName)
 	}
+	if err == nil {
+		r.ClockWasSet(mailbox.Moved(r.Booted))
+	}
 	return r, err
 }
 
@@ -155,6 +159,7 @@ func (n *Node) Marks() (map[attach.ID]uint64, error) {
 
 // Write implements [apply.Store].
 func (s *store) Write(r *apply.Record) error {
+	r.Booted = mailbox.Booted(time.Now())
 	b, err := r.Marshal()
 	if err != nil {
 		return err

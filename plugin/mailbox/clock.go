@@ -10,22 +10,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// moment is when something was recorded, by a clock that nobody sets: the time since the node's start, 0 in records of
-// releases that did not note it.
+// moment has by which clock something was recorded: [Booted] at that time, zero in records of releases that did not note it.
 type moment struct {
-	AfterBoot time.Duration `json:"afterBootNanoseconds,omitempty"`
+	Booted time.Time `json:"booted,omitzero"`
 }
 
 // note notes a moment that [time.Now] returned.
-func (m *moment) note(t time.Time) { m.AfterBoot = afterBoot() - time.Since(t) }
+func (m *moment) note(t time.Time) { m.Booted = Booted(t) }
 
 // shown is what the node's clock shows now of the moment, which was recorded as was. It is was unless the clock was set.
-func (m *moment) shown(was time.Time) time.Time {
-	now := time.Now().UTC()
-	if is := now.Add(m.AfterBoot - afterBoot()); m.AfterBoot != 0 && is.Sub(was).Abs() > time.Second {
-		return is.Round(time.Second)
+func (m *moment) shown(was time.Time) time.Time { return was.Add(Moved(m.Booted)) }
+
+// Booted is when the node started, in UTC, by what its clock showed at a time that [time.Now] returned. That is another
+// time after the clock was set.
+func Booted(at time.Time) time.Time {
+	return at.Round(0).UTC().Add(time.Since(at) - afterBoot()).Truncate(time.Millisecond)
+}
+
+// Moved is by how much the node's clock was set since [Booted] was a time; 0 for the zero time. The clock is slewed all
+// the time; a jump is more than a second.
+func Moved(booted time.Time) time.Duration {
+	moved := Booted(time.Now()).Sub(booted).Round(time.Second)
+	if booted.IsZero() || moved.Abs() <= time.Second {
+		return 0
 	}
-	return was
+	return moved
 }
 
 // afterBoot is the time since the node's start.

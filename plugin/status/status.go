@@ -450,7 +450,7 @@ func Absent(node *engine.Node, r *apply.Record) (gone bool, left, text string) {
 		return false, "", err.Error()
 	case gone:
 		return true, "", "the pod is gone; DEL, GC or `podweir gc` removes the rest"
-	case node.Lives(&r.Interface):
+	case node.Lives(r):
 		return false, left, left
 	default:
 		return false, left, "it is not known whether the pod is gone: " + left

@@ -70,7 +70,7 @@ func (p *Pins) Read() ([]Interface, int, error) {
 			failed++
 		}
 		for _, r := range records {
-			if !node.Lives(&r.Interface) {
+			if !node.Lives(r) {
 				continue
 			}
 			k := key{id, r.Interface.PodName}

@@ -16,7 +16,7 @@ import (
 type attached struct {
 	id      attach.ID
 	records []*apply.Record
-	// names are those of all its interfaces, also of those that are not there.
+	// names are those of all its interfaces, also of those that are not there or another attachment has.
 	names []string
 }
 
@@ -86,7 +86,7 @@ func (l *look) among(node *engine.Node, ids []attach.ID) []attached {
 			if rec.Pod != l.pod.Key() {
 				continue
 			}
-			a.names = append(a.names, rec.Interface.PodName)
+			a.names = append(append(a.names, rec.Interface.PodName), rec.Held...)
 			if _, err := node.Refind(rec); err == nil {
 				a.records = append(a.records, rec)
 			}

@@ -71,7 +71,7 @@ func (r *Reconciler) pass(ctx context.Context) error {
 }
 
 // unclaimed adds the attachments of no known pod, and those whose pod has
-// another namespace by now. It remembers whose the others are.
+// another namespace or attachment by now. It remembers whose the others are.
 func (r *Reconciler) unclaimed(node *engine.Node, pods map[string]bool, wanted map[key]bool) error {
 	ids, err := node.List()
 	if err != nil {
@@ -86,7 +86,7 @@ func (r *Reconciler) unclaimed(node *engine.Node, pods map[string]bool, wanted m
 			owners[id] = records[0].Pod
 		}
 		for _, rec := range records {
-			if !pods[rec.Pod] || !node.Lives(&rec.Interface) {
+			if !pods[rec.Pod] || !node.Lives(rec) {
 				wanted[key{id: id}] = true
 			}
 		}
@@ -140,7 +140,7 @@ func (l *look) unclaimed(ctx context.Context) bool {
 func (l *look) claimed(node *engine.Node, records []*apply.Record) bool {
 	for _, p := range l.cfg.Pods.List() {
 		for _, rec := range records {
-			if rec.Pod == p.Key() && !p.Finished && node.Lives(&rec.Interface) {
+			if rec.Pod == p.Key() && !p.Finished && node.Lives(rec) {
 				return true
 			}
 		}
@@ -148,8 +148,8 @@ func (l *look) claimed(node *engine.Node, records []*apply.Record) bool {
 	return false
 }
 
-// sweep removes what is left of an attachment whose namespace is gone and whose
-// sandbox the runtime does not know any more. Only both together: a namespace
+// sweep removes what is left of an attachment whose namespace is gone, or whose interface another one
+// has, and whose sandbox the runtime does not know any more. Only both together: a namespace
 // may be out of sight because a mount of the agent's is missing.
 func (l *look) sweep(ctx context.Context, node *engine.Node) {
 	id := l.key.id

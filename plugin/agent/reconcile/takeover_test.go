@@ -4,12 +4,18 @@
 package reconcile_test
 
 import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/podweir/podweir/plugin/agent/cri"
 	"github.com/podweir/podweir/plugin/agent/reconcile"
+	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/pins"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
@@ -40,6 +46,41 @@ func TestPrivilegedNamespaceOfAnEndedSandbox(t *testing.T) {
 	must.OK(t, second.call(t, "CHECK"))
 }
 
+// A second sandbox of a pod whose ADD was killed behind its record: the DEL of the first leaves what limits the pod. When
+// the second has programs of its own, what is left of the first goes.
+func TestPrivilegedRestOfAnEndedSandbox(t *testing.T) {
+	testutil.RequireQdisc(t, "tbf")
+	n := newNode(t)
+	first := n.newPod(t)
+	first.annotate(both("10M", "10M"))
+	must.OK(t, first.call(t, "ADD"))
+	a := n.start(t, never)
+	a.has(t, first, 2)
+	second := *first
+	second.container = "sandbox-second"
+	n.sandbox.set(first.api.UID, cri.Sandbox{ID: second.container, NetNSPath: second.ns.Path(), Interfaces: []string{"eth0"}})
+	dir := func(p *pod) string { return filepath.Join(n.paths.Pins, "net", p.container+",eth0", "eth0") }
+	record, err := datapath.ReadRecord(dir(first))
+	must.OK(t, err)
+	must.OK(t, os.MkdirAll(dir(&second), 0o700))
+	must.OK(t, datapath.WriteRecord(dir(&second), bytes.ReplaceAll(record, []byte(first.container), []byte(second.container))))
+	store, err := pins.Open(n.paths.Pins)
+	must.OK(t, err)
+	devices, err := os.ReadDir(filepath.Join(n.paths.Pins, "holders,"))
+	must.OK(t, err)
+	must.OK(t, store.Hold(devices[0].Name(), pins.Key{Network: "net", ContainerID: second.container, IfName: "eth0"}))
+	must.OK(t, first.call(t, "DEL"))
+	if out, in := rate(t, first.ns, "eth0"), rate(t, n.NetNS, first.host.Name); out != "10Mbit" || in != "10Mbit" {
+		t.Errorf("after the DEL of the first sandbox the limits are %q and %q", out, in)
+	}
+	testutil.Eventually(t, soon, "nothing of the first sandbox is left", func() bool {
+		a.Again()
+		_, err := os.Stat(dir(first))
+		return errors.Is(err, os.ErrNotExist)
+	})
+	must.OK(t, second.call(t, "CHECK"))
+}
+
 // Beside an interface that was limited by hand in one direction alone, the agent limits the others, and says that the pod
 // lacks a limit. It says so, too, where that is the only interface.
 func TestPrivilegedHeldInOneDirection(t *testing.T) {
@@ -65,6 +106,10 @@ func TestPrivilegedHeldInOneDirection(t *testing.T) {
 			if len(interfaces) == 2 && rate(t, p.ns, "eth1") != "10Mbit" {
 				t.Errorf("eth1 has %q, want its limit", rate(t, p.ns, "eth1"))
 			}
+			must.OK(t, held.callFor(t, "DEL", engine.ManualNetwork, "eth0"))
+			a.Again()
+			p.gets(t, "10Mbit", "10Mbit")
+			a.has(t, p, 2*len(interfaces))
 		})
 	}
 }
