@@ -69,14 +69,14 @@ func (i *Interface) attachTCX(dev *Device, h *hooking) error {
 	if err != nil {
 		return err
 	}
-	if h.side == terms.SideHost {
-		if err := i.Slab.PutHost(i.Pins, h.direction, dev.Index); err != nil {
-			return err
-		}
-	}
-	return dev.NS.Do(func() error {
+	err = dev.NS.Do(func() error {
 		return datapath.AttachTCX(i.Pins, h.direction, h.link, program, dev.Index, h.hook)
 	})
+	if err == nil && h.side == terms.SideHost {
+		// Last: until the link is this attachment's, one that it takes the interface over from needs its slot.
+		err = i.Slab.PutHost(i.Pins, h.direction, dev.Index)
+	}
+	return err
 }
 
 // attachFilter puts a filter in its place, or the program into a filter of ours

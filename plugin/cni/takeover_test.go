@@ -141,29 +141,53 @@ func TestPrivilegedTakenOverKilledAndDeleted(t *testing.T) {
 	}
 }
 
-// A second container that cannot be limited leaves the first one's limit, which is better than none.
+// A second container that cannot be limited leaves the first one's limit, which is better than none, without a moment
+// in which there is none.
 func TestPrivilegedTakenOverInVain(t *testing.T) {
 	testutil.RequireQdisc(t, "tbf")
-	p := newNode(t).newPod(t)
-	first := p.conf(both(nil))
-	p.must(t, "ADD", first)
-	shaped := p.state(t)
-	other := p.successor()
-	other.step = func(step string) {
-		if step == "ingress load" { // its slot cannot be kept
-			must.OK(t, os.RemoveAll(filepath.Join(p.node.paths.Pins, "net", other.container+",eth0", "eth0")))
-		}
+	for name, c := range map[string]struct {
+		with conf
+		at   string
+		fail func(pins string) error
+	}{
+		"its slot is lost": {nil, "ingress load", os.RemoveAll},
+		"its link cannot be pinned": {conf{"mode": "tcx-hostside"}, "egress attach", func(pins string) error {
+			return os.Mkdir(filepath.Join(pins, "egress-link-next"), 0o700)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.with != nil {
+				requireTCX(t)
+			}
+			p := newNode(t).newPod(t)
+			first := p.conf(both(c.with))
+			p.must(t, "ADD", first)
+			shaped := p.state(t)
+			other := p.successor()
+			other.step = func(step string) {
+				if len(p.state(t)) < len(shaped) {
+					t.Errorf("before %s on the devices: %v, want no less than %v", step, p.state(t), shaped)
+				}
+				dir := filepath.Join(p.node.paths.Pins, "net", other.container+",eth0", "eth0")
+				_ = os.Remove(filepath.Join(dir, "egress-link-next"))
+				if step == c.at {
+					must.OK(t, c.fail(dir))
+				}
+			}
+			second := other.conf(both(c.with))
+			second["egressRate"] = "20M"
+			if a := other.call(t, "ADD", second); a.err == nil {
+				t.Fatal("the second ADD = nil, want an error")
+			}
+			wantSeen(t, p, "after a failed ADD", shaped)
+			p.must(t, "CHECK", first)
+			if n := other.pinnedBy(t); n != 0 {
+				t.Errorf("the second container has %d pins: %v", n, p.node.pinned(t))
+			}
+			other.must(t, "DEL", other.conf(nil))
+			p.must(t, "CHECK", first)
+		})
 	}
-	if a := other.call(t, "ADD", other.conf(both(conf{"egressRate": "20M"}))); a.err == nil {
-		t.Fatal("the second ADD = nil, want that its slot was lost")
-	}
-	wantSeen(t, p, "after a failed ADD", shaped)
-	p.must(t, "CHECK", first)
-	if n := other.pinnedBy(t); n != 0 {
-		t.Errorf("the second container has %d pins: %v", n, p.node.pinned(t))
-	}
-	other.must(t, "DEL", other.conf(nil))
-	p.must(t, "CHECK", first)
 }
 
 // What was attached by hand stays what it is.
@@ -193,6 +217,7 @@ func TestPrivilegedOneOfTwoIsHeld(t *testing.T) {
 		"both":     {conf{"egressRate": "5M", "ingressRate": "5M"}, ""},
 		"egress":   {conf{"egressRate": "5M"}, "net1: an interface is shaped already"},
 		"observed": {conf{"egressRate": "5M", "ingressRate": "5M", "enforce": "observe"}, "without a limit of egress, without a limit of ingress"},
+		"higher":   {conf{"egressRate": "11M", "ingressRate": "10M"}, "with 11 Mbit/s of egress in place of 10 Mbit/s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newNode(t).newPod(t)

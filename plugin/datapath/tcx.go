@@ -41,8 +41,9 @@ func tcxType(h terms.Hook) (uint32, error) {
 // AttachTCX attaches a program of the direction's at the head of a TCX hook of the
 // device with this index in the caller's network namespace, pins the link and
 // reads the order back. A link that the direction has at the head already gets the
-// program in one step. Any other gives way to a new link, which waits for RCU
-// under RTNL, 11 to 16 ms on Linux 6.18, and is in force before, unless it has the same program.
+// program in one step, and one that has it, of another attachment, becomes this one's, too. Any other gives
+// way to a new link, which waits for RCU under RTNL, 11 to 16 ms on Linux 6.18, and is in force before,
+// unless it has the same program.
 func AttachTCX(dir string, d terms.Direction, name Link, prog *bpfcall.Program, ifindex int, h terms.Hook) error {
 	at, err := tcxType(h)
 	if err != nil {
@@ -62,6 +63,9 @@ func AttachTCX(dir string, d terms.Direction, name Link, prog *bpfcall.Program, 
 	}
 	l, err := attachHead(prog, ifindex, at)
 	if errors.Is(err, unix.EEXIST) {
+		l, err = linkAtHead(info.ID, ifindex, at)
+	}
+	if l == nil && err == nil {
 		// The same program is there, and not at the head: two would charge twice.
 		if err := detachNow(pin); err != nil {
 			return err
@@ -76,7 +80,7 @@ func AttachTCX(dir string, d terms.Direction, name Link, prog *bpfcall.Program, 
 	}
 	defer func() { _ = l.Close() }()
 	next := pin + pinNext
-	if err := errors.Join(detachNow(next), l.Pin(next)); err != nil {
+	if err := errors.Join(unpin(next), l.Pin(next)); err != nil { // an interrupted run may have pinned this very link
 		return fmt.Errorf("pin tcx link in %s: %w", dir, err)
 	}
 	if err := detachNow(pin); err != nil {
@@ -115,6 +119,19 @@ func updateHead(pin string, prog *bpfcall.Program, ifindex int, at uint32) (upda
 		return false, nil // another link of podweir's took its place
 	}
 	return true, err
+}
+
+// linkAtHead returns the link of a program that is the first on a hook, nil if it is not, or about to be detached.
+func linkAtHead(program uint32, ifindex int, at uint32) (*bpfcall.Link, error) {
+	list, err := bpfcall.QueryTCX(ifindex, at)
+	if err != nil || len(list.Programs) == 0 || list.Programs[0] != program || list.Links[0] == 0 {
+		return nil, err
+	}
+	l, err := bpfcall.LinkByID(list.Links[0])
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EAGAIN) {
+		return nil, nil
+	}
+	return l, err
 }
 
 // attachTries is how often a list may change between being read and the attach.
