@@ -254,7 +254,7 @@ func changeable(want, got *shaping.Tree) bool {
 		w := &want.Qdiscs[i]
 		g := *findQdisc(got, w)
 		g.Handle = w.Handle
-		if (w.Kind == shaping.KindPrio || w.Kind == shaping.KindHTB) && g != *w {
+		if (w.Kind == shaping.KindPrio || w.Kind == shaping.KindHTB) && g != *w || w.Kind == shaping.KindPfifoFast && g.Extras != w.Extras {
 			return false
 		}
 	}
@@ -299,6 +299,8 @@ func extrasDiff(what string, w, g *shaping.Extras) string {
 	switch {
 	case w.PeakRate != g.PeakRate:
 		return fmt.Sprintf("%s has a second limit of %v, want none", what, g.PeakRate.BitRate())
+	case g.Resized:
+		return what + " takes packets for larger or smaller than they are, want their size"
 	case *w != *g:
 		return fmt.Sprintf("%s charges packets %d bytes more, and at least %d, want neither", what, g.Overhead, g.MinPacket)
 	}

@@ -25,6 +25,7 @@ const psTickShift = 6
 // Of linux/pkt_sched.h.
 const (
 	linkLayerEthernet = 1 // TC_LINKLAYER_ETHERNET: no rate tables are needed
+	linkLayerATM      = 2 // TC_LINKLAYER_ATM: 53 bytes are charged for each 48
 
 	htbVersion  = 3  // TC_HTB_PROTOVER
 	htbR2Q      = 10 // unused: every class brings its quantum
@@ -186,6 +187,7 @@ type message struct {
 	kind    string
 	options []byte
 	hasOpts bool
+	resized bool // by a size table
 	chain   uint32
 	blocks  judge.Blocks
 	stats   Stats
@@ -203,6 +205,8 @@ func parseMessage(m []byte) (message, error) {
 			out.kind = unix.ByteSliceToString(v)
 		case nl.TCA_OPTIONS:
 			out.options, out.hasOpts = v, true
+		case nl.TCA_STAB:
+			out.resized = true
 		case tcaChain:
 			out.chain = u32at(v, 0)
 		case tcaIngressBlock:
@@ -246,7 +250,7 @@ func parseStats(b []byte) (Stats, error) {
 func parseQdisc(m *message) (Qdisc, error) {
 	q := Qdisc{Stats: m.stats, blocks: m.blocks}
 	q.Kind = shaping.QdiscKind(m.kind)
-	q.Handle, q.Parent = shaping.TCHandle(m.Handle), shaping.TCHandle(m.Parent)
+	q.Handle, q.Parent, q.Resized = shaping.TCHandle(m.Handle), shaping.TCHandle(m.Parent), m.resized
 	var err error
 	switch q.Kind {
 	case shaping.KindTBF:
@@ -304,6 +308,7 @@ func charge(x *shaping.Extras, spec []byte) {
 	e := nl.NativeEndian()
 	if len(spec) >= rateSpecLen {
 		x.Overhead, x.MinPacket = max(x.Overhead, e.Uint16(spec[2:])), max(x.MinPacket, e.Uint16(spec[6:]))
+		x.Resized = x.Resized || spec[1] == linkLayerATM
 	}
 }
 

@@ -88,6 +88,9 @@ type Extras struct {
 	PeakRate units.ByteRate
 	// Overhead is charged for each packet beside its bytes, MinPacket at least, in bytes.
 	Overhead, MinPacket uint16
+	// Resized says that packets count with other sizes than they have: by a size table, or in the
+	// cells of ATM.
+	Resized bool
 }
 
 // BandPackets is the length of the bands of a pfifo_fast in the tree, 0 if there is

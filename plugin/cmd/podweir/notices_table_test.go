@@ -197,6 +197,13 @@ func queueNotices() []notice {
 			dry: []string{"would repair egress change-queue"}, repair: []string{"repaired egress change-queue"}, after: same, then: inOrder,
 		},
 		{
+			name: "a size table has the queue take packets for smaller than they are", conf: map[string]any{"ingressPlace": "ifb", "policy": "flat"},
+			make:  inPod("sh", "-c", "tc qdisc change dev "+ifbName+" root handle "+rootOf(ifbName)+" stab overhead -1400 linklayer ethernet tbf rate 800kbit burst 9100 limit 30000"),
+			truth: limited + ", " + unlimited, check: []string{"tbf takes packets for larger or smaller than they are"},
+			status: []string{"DIFFERS default/web", "smaller than they are"}, doctor: "PW602",
+			dry: []string{"would repair ingress change-queue"}, repair: []string{"repaired ingress change-queue"}, after: same, then: inOrder,
+		},
+		{
 			name: "tc made the queue charge more than a packet has", conf: flat,
 			make:  inPod("sh", "-c", "tc qdisc change dev eth0 root handle "+rootOf("eth0")+" tbf rate 800kbit burst 9100 limit 30000 mpu 9000"),
 			truth: same, check: []string{"tbf charges packets 0 bytes more, and at least 9000"},
@@ -489,13 +496,8 @@ func goneNotices() []notice {
 			dry: []string{"which no limit covers"}, repair: []string{"which no limit covers"}, again: []string{"which no limit covers"}, after: unlimited + ", " + unlimited, then: []string{"NOT LIMITED default/web"},
 		},
 		{
-			name: "the pod moved its device to another namespace", make: func(t *testing.T, n *noticed) { t.Helper(); n.moveIn(t) },
-			truth: same, check: []string{"no such device"}, status: []string{"UNKNOWN default/web", "its host end veth1", "with the other end in the network namespace /run/netns/", "podweir detach", "!no record of"}, doctor: "PW608",
-			dry: []string{"its host end veth1"}, repair: []string{"its host end veth1"}, again: []string{"its host end veth1"}, after: same, then: []string{"UNKNOWN default/web"},
-		},
-		{
 			name: "the pod moved its device to another namespace, and `podweir gc` comes", make: func(t *testing.T, n *noticed) { t.Helper(); n.moveIn(t); n.must(t, "gc") },
-			truth: same, check: []string{"no such device"}, status: []string{"UNKNOWN default/web", "its host end veth1"}, doctor: "PW608",
+			truth: same, check: []string{"no such device"}, status: []string{"UNKNOWN default/web", "its host end veth1", "with the other end in the network namespace /run/netns/", "podweir detach", "!no record of"}, doctor: "PW608",
 			dry: []string{"its host end veth1"}, repair: []string{"its host end veth1"}, again: []string{"its host end veth1"}, after: same, then: []string{"UNKNOWN default/web"},
 		},
 		{
