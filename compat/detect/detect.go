@@ -160,7 +160,7 @@ const NRISocket = "/var/run/nri/nri.sock"
 func (n *Node) Situation() conflist.Situation {
 	s := conflist.Situation{
 		Profile: n.Profile, Runtime: n.Runtime, Exclusive: n.Exclusive, NRI: n.Config.NRI,
-		Several: n.Config.MaxConfNum != nil && *n.Config.MaxConfNum != 1,
+		Several: n.Networks() != 1,
 	}
 	if listens := n.Listens(NRISocket); listens != profiles.Unknown && n.SeesNode() {
 		s.NRI = listens

@@ -35,6 +35,8 @@ type RuntimeConfig struct {
 	// Sandboxed are the names of the handlers (RuntimeClasses) whose pods do not use the
 	// kernel's own network stack, by what they run.
 	Sandboxed map[string]Sandboxed
+	// Apart are the handlers whose pods have their network from a directory that is set for them.
+	Apart map[string]Apart
 	// Default is the handler of pods that name none, "" if the files do not say.
 	Default string
 	// Problems are files that cannot be read as TOML.
@@ -44,6 +46,28 @@ type RuntimeConfig struct {
 // Sandboxed is a runtime whose pods take packets from the pod's device in another way
 // than processes do.
 type Sandboxed string
+
+// Apart is a directory of conflists, below the root, and how many networks containerd loads from it
+// for the pods of one handler, 0 for as many as from its others.
+type Apart struct {
+	Dir      string
+	Networks int64
+}
+
+// Networks is how many networks the runtime loads from the node's directory for pods of one handler or
+// another, 0 for all.
+func (n *Node) Networks() int64 {
+	if m := n.Config.MaxConfNum; m != nil && *m != 1 {
+		return *m
+	}
+	most := int64(1)
+	for _, a := range n.Config.Apart {
+		if a.Dir == n.ConfDir {
+			most = max(most, a.Networks)
+		}
+	}
+	return most
+}
 
 // Those that are known.
 const (
@@ -115,6 +139,13 @@ func (c *RuntimeConfig) addHandlers(table any) {
 	handlers, _ := table.(map[string]any)
 	for name, v := range handlers {
 		h, _ := v.(map[string]any)
+		if dir, _ := h["cni_conf_dir"].(string); dir != "" {
+			networks, _ := h["cni_max_conf_num"].(int64)
+			if c.Apart == nil {
+				c.Apart = map[string]Apart{}
+			}
+			c.Apart[name] = Apart{clean(dir), networks}
+		}
 		options, _ := h["options"].(map[string]any)
 		// runtime_engine and Runtime are of containerd 1, path is dockerd's.
 		c.addHandler(name, h["runtime_type"], h["runtime_path"], h["runtime_engine"], h["runtimeType"], h["path"],

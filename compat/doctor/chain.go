@@ -106,6 +106,15 @@ func checkChained(f *Facts) Finding {
 	case slices.Contains(chain[at+1:], conflist.Type):
 		return breaks(seen, expected, "keep one delivery and one entry: remove podweir's file or its drop-in, or take out all entries of "+f.active().Name+" but one")
 	}
+	for _, handler := range slices.Sorted(maps.Keys(f.Node.Config.Apart)) {
+		dir := f.Node.Config.Apart[handler].Dir
+		conf, err := conflist.ReadDir(f.Root, dir)
+		if err == nil && slices.Contains(conf.Effective(f.Node.Runtime.ReadsDropIns() != profiles.No), conflist.Type) {
+			continue
+		}
+		return warns(seen+"; pods of the handler "+handler+" have their network from /"+dir+" (cni_conf_dir), where podweir is not", expected,
+			"podweir install --cni-conf-dir /"+dir+"; without it only an agent limits these pods, once they run", "/"+dir)
+	}
 	return holds(seen)
 }
 

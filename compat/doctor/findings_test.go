@@ -102,7 +102,8 @@ func machineFindings() []finding {
 	return []finding{
 		{name: "all networks", code: "PW114", node: aws, change: set("etc/containerd/config.toml", max0), want: doctor.Fail, seen: "max_conf_num is 0", fix: "max_conf_num = 1"},
 		{name: "all networks, no file of ours", code: "PW114", node: cilium, change: set("etc/containerd/config.toml", max0), want: doctor.Warn, seen: "max_conf_num is 0", fix: "max_conf_num = 1"},
-		{name: "one network", code: "PW114", node: aws, change: set("etc/containerd/config.toml", strings.Replace(max0, "= 0", "= 1", 1)), want: doctor.OK, seen: "is 1"},
+		{name: "one network", code: "PW114", node: aws, change: set("etc/containerd/config.toml", strings.Replace(max0, "= 0", "= 1", 1)), want: doctor.OK, seen: "one network is loaded"},
+		{name: "two networks for a handler", code: "PW114", node: aws, change: set("etc/containerd/config.toml", apart+"'/etc/cni/net.d'\ncni_max_conf_num = 2\n"), want: doctor.Fail, seen: "max_conf_num is 2", fix: "of a handler: cni_max_conf_num"},
 		{name: "two agents", code: "PW220", node: aws, change: func(n *node) {
 			for pid, pod := range map[string]string{"91": "kube-system/podweir-a", "92": "other/podweir-b"} {
 				n.files["proc/"+pid+"/comm"] = "podweir\n"
@@ -253,6 +254,10 @@ func chainFindings() []finding {
 			n.files["proc/1/mounts"] += "/dev/sda9 /etc ext4 ro 0 0\n"
 			n.files["proc/77/comm"] = "kubelet\n"
 		}, want: doctor.Fail, seen: "/etc/cni/net.d is on a file system that is mounted read-only, and NRI is not on", fix: "podweir agent"},
+		{name: "a handler with other networks", code: "PW202", node: aws, change: set("etc/containerd/config.toml", apart+"'/etc/cni/vm.d'\n"), want: doctor.Warn, seen: "pods of the handler vm have their network from /etc/cni/vm.d (cni_conf_dir), where podweir is not", fix: "podweir install --cni-conf-dir /etc/cni/vm.d"},
+		{name: "podweir in those, too", code: "PW202", node: aws, change: func(n *node) {
+			n.files["etc/containerd/config.toml"], n.files["etc/cni/vm.d/1.conflist"] = apart+"'/etc/cni/vm.d'\n", n.files[own]
+		}, want: doctor.OK, seen: "podweir-cni"},
 		{name: "two entries in one file", code: "PW202", node: aws, change: edit(own, "]}", `,{"type":"podweir-cni"}]}`), want: doctor.Fail, seen: "podweir-cni → podweir-cni", fix: "take out all entries of 00-podweir-10-aws.conflist but one"},
 		{name: "chained twice", code: "PW202", node: aws, change: set(net+"aws-cni/50-podweir.conf", conflist.DefaultEntry), want: doctor.Fail, seen: "podweir-cni → podweir-cni", fix: "keep one"},
 		{name: "chained first", code: "PW202", node: aws, change: set(own, `{"name":"aws-cni","plugins":[`+conflist.DefaultEntry+`,{"type":"aws-cni"}]}`), want: doctor.Fail, seen: "podweir-cni → aws-cni"},
@@ -326,6 +331,9 @@ func chainFindings() []finding {
 		{name: "another file sorts first", code: "PW208", node: aws, change: set(net+"00-kube-ovn.conflist", strings.Replace(list, "cilium-cni", "kube-ovn", 1)), want: doctor.Fail, seen: "00-kube-ovn.conflist sorts before", fix: "drop-in"},
 	}
 }
+
+// apart gives a handler of containerd's a directory of conflists, which follows.
+const apart = "[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.vm]\ncni_conf_dir = "
 
 // max0 has containerd load all networks.
 const max0 = "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.cni]\n  max_conf_num = 0\n"

@@ -162,15 +162,12 @@ func checkQueues(f *Facts) Finding {
 }
 
 func checkMaxConfNum(f *Facts) Finding {
-	if f.Node.Config.MaxConfNum == nil {
-		return holds("max_conf_num is not set: one network is loaded")
-	}
-	n := *f.Node.Config.MaxConfNum
+	n := f.Node.Networks()
 	own := f.Node.Conf != nil && len(f.Node.Conf.Own()) > 0
-	const fix = "set max_conf_num = 1, and restart containerd"
+	const fix = "set max_conf_num = 1 (of a handler: cni_max_conf_num), and restart containerd"
 	switch {
 	case n == 1:
-		return holds("max_conf_num is 1")
+		return holds("one network is loaded")
 	case own:
 		return breaks(fmt.Sprintf("max_conf_num is %d, and podweir's file is beside its original", n), "1, or another delivery",
 			"podweir install, which takes another delivery; or: "+fix)
