@@ -43,6 +43,7 @@ func limitFlags(cmd *cobra.Command) {
 	for _, k := range limitKeys {
 		cmd.Flags().String(k.flag, "", k.usage)
 	}
+	cmd.Flags().String("root", "/", "root directory of the node, to look for its CNI")
 }
 
 // limits reads the flags that were given as a network configuration. podweir attaches as it
@@ -63,6 +64,9 @@ func limits(f *pflag.FlagSet, with []string, p *profiles.Profile, r profiles.Run
 		"prevResult": map[string]any{"cniVersion": "1.0.0"},
 	})
 	for _, k := range limitKeys {
+		if of, burst := strings.CutSuffix(k.flag, "-burst"); burst && f.Changed(k.flag) && !f.Changed(of) {
+			return nil, nil, fmt.Errorf("--%s is a part of --%s, which is not given", k.flag, of)
+		}
 		if f.Changed(k.flag) {
 			conf[k.key], _ = f.GetString(k.flag)
 		}
@@ -164,7 +168,6 @@ func newAttach(o *options) *cobra.Command {
 	podFlags(cmd.Flags())
 	limitFlags(cmd)
 	cmd.Flags().StringArray("with", nil, "KEY=VALUE of the plugin's configuration, as policy=elephants; may be repeated")
-	cmd.Flags().String("root", "/", "root directory of the node, to look for its CNI")
 	_ = cmd.MarkFlagRequired("netns")
 	return cmd
 }
@@ -297,6 +300,11 @@ func selected(o *options, node *engine.Node) ([]attach.ID, error) {
 	if container, err = wholeContainer(all, container); err != nil {
 		return nil, err
 	}
+	inode := uint64(0)
+	if ns, err := rtnl.OpenNetNS(netns); err == nil { // one that is gone has its path alone
+		inode = ns.Inode()
+		_ = ns.Close()
+	}
 	var ids []attach.ID
 	for _, id := range all {
 		if container != "" && id.ContainerID != container {
@@ -307,7 +315,7 @@ func selected(o *options, node *engine.Node) ([]attach.ID, error) {
 			if err != nil && !errors.Is(err, apply.ErrUnknownRecord) {
 				return nil, err
 			}
-			if !matches(node, records, netns, ifname, pod) {
+			if !matches(node, records, netns, inode, ifname, pod) {
 				continue
 			}
 		}
@@ -348,8 +356,8 @@ func wholeContainer(all []attach.ID, beginning string) (string, error) {
 }
 
 // matches says whether a record is of the interface, by its name then or now, or of the
-// pod.
-func matches(node *engine.Node, records []*apply.Record, netns, ifname, pod string) bool {
+// pod. A namespace may have several paths.
+func matches(node *engine.Node, records []*apply.Record, netns string, inode uint64, ifname, pod string) bool {
 	for _, r := range records {
 		if pod != "" && r.Pod != pod {
 			continue
@@ -358,7 +366,8 @@ func matches(node *engine.Node, records []*apply.Record, netns, ifname, pod stri
 			return true
 		}
 		now, err := node.Refind(r)
-		if r.Interface.NetNSPath == netns && (r.Interface.PodName == ifname || err == nil && now.Name() == ifname) {
+		here := r.Interface.NetNSPath == netns || err == nil && r.Interface.NetNSInode == inode
+		if here && (r.Interface.PodName == ifname || err == nil && now.Name() == ifname) {
 			return true
 		}
 	}
@@ -373,7 +382,8 @@ func newSet(o *options) *cobra.Command {
 			"annotation changes, or until --clear.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, _, err := limits(cmd.Flags(), nil, nil, profiles.Runtimes{})
+			here := o.detected(cmd.Context()) // of a direction that had no limit it decides the place
+			cfg, _, err := limits(cmd.Flags(), nil, here.Profile, here.Runtimes())
 			if err != nil {
 				return err
 			}

@@ -26,14 +26,14 @@ import (
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
-// hostTree makes a node's root directory.
+// hostTree makes a node's root directory. All files are executable, as plugins are.
 func hostTree(t *testing.T, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
 	for name, content := range files {
 		name = filepath.Join(root, name)
 		must.OK(t, os.MkdirAll(filepath.Dir(name), 0o755))
-		must.OK(t, os.WriteFile(name, []byte(content), 0o644))
+		must.OK(t, os.WriteFile(name, []byte(content), 0o755))
 	}
 	return root
 }

@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -108,6 +109,13 @@ func newRoot() *cobra.Command {
 			}
 			if err := settings.Read(cmd); err != nil {
 				return err
+			}
+			if netns := o.v.GetString("netns"); netns != "" { // a record outlives the directory that a command runs in
+				abs, err := filepath.Abs(netns)
+				if err != nil {
+					return fmt.Errorf("--netns: %w", err)
+				}
+				o.v.Set("netns", abs)
 			}
 			rtnl.ProcessesBelow(o.v.GetString("root")) // the environment has it for commands without the flag
 			if err := checkDir("run", o.v.GetString("run"), "podweir's directory below /run"); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -261,6 +261,7 @@ func TestPrivilegedAttachErrors(t *testing.T) {
 	ns := c.netns()
 	c.fails(t, []string{`--egress: "10X"`, "1k to 400G"}, append(ns, "attach", "--egress", "10X")...)
 	c.fails(t, []string{`--ingress-burst: "0"`}, append(ns, "attach", "--ingress", "10M", "--ingress-burst", "0")...)
+	c.fails(t, []string{"--egress-burst is a part of --egress"}, append(ns, "attach", "--ingress", "10M", "--egress-burst", "1M")...)
 	c.fails(t, []string{`policy: "fair"`, "strict, elephants, flat"}, append(ns, "attach", "--egress", "1M", "--with", "policy=fair")...)
 	c.fails(t, []string{"unshapedSubnets"}, append(ns, "attach", "--egress", "1M", "--with", `unshapedSubnets=["x"]`)...)
 	c.fails(t, []string{`--with "egresMode"`, `did you mean "egressMode"?`}, append(ns, "attach", "--egress", "1M", "--with", "egresMode=qdisc")...)
@@ -288,8 +289,15 @@ func TestPrivilegedAttachErrors(t *testing.T) {
 	c.must(t, append(ns, "detach")...)
 	must.OK(t, c.node.Do(func() error { return ensureAs(t, c, id, "default/web") }))
 	c.fails(t, []string{`network "cluster"`, "podweir set"}, append(ns, "attach", "--egress", "1M")...)
-	c.must(t, "set", "--container", "c", "--egress", "3M")
+	alias := filepath.Join(t.TempDir(), "netns")
+	must.OK(t, os.Symlink(c.pod.Path(), alias))
+	c.must(t, "set", "--netns", alias, "--egress", "3M")
+	c.must(t, "set", "--container", "c", "--egress", "2M")
 	c.must(t, "detach", "--pod", "default/web")
+	t.Chdir(filepath.Dir(c.pod.Path()))
+	c.must(t, "attach", "--netns", filepath.Base(c.pod.Path()), "--egress", "1M")
+	t.Chdir("/")
+	c.must(t, "status")
 }
 
 // What is attached once more with the limits from before `podweir set` says why it has others.

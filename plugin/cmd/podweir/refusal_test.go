@@ -4,8 +4,6 @@
 package main
 
 import (
-	"errors"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -127,15 +125,12 @@ func TestAttachTakesTheProfilesPlace(t *testing.T) {
 func TestPrivilegedStatusOfALimitThatIsBypassed(t *testing.T) {
 	testutil.RequireQdisc(t, "tbf", "ifb", "clsact")
 	c := newCLI(t)
-	root := t.TempDir()
-	for name, text := range map[string]string{"etc/cni/net.d/05-cilium.conflist": ciliumList, "opt/cni/bin/cilium-cni": "x"} {
-		path := filepath.Join(root, name)
-		must.OK(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)))
-	}
-	c.must(t, append(c.netns(), "attach", "--root", root, "--egress", "10M", "--ingress", "20M")...)
+	root := hostTree(t, map[string]string{"etc/cni/net.d/05-cilium.conflist": ciliumList, "opt/cni/bin/cilium-cni": "x"})
+	c.must(t, append(c.netns(), "attach", "--root", root, "--egress", "10M")...)
+	c.must(t, append(c.netns(), "set", "--root", root, "--ingress", "20M")...)
 	rep := parse[status.Report](t, c, "status", "--root", root)
 	if d := rep.Attachments[0].Directions[1]; d.Side.Is != terms.SideIFB || d.Bypassed != "" {
-		t.Errorf("attach puts ingress on the %s side, bypassed %q, want the ifb", d.Side, d.Bypassed)
+		t.Errorf("set puts ingress on the %s side, bypassed %q, want the ifb", d.Side, d.Bypassed)
 	}
 	c.must(t, append(c.netns(), "attach", "--root", root, "--egress", "10M", "--ingress", "20M", "--with", "ingressPlace=host")...)
 	out, err := c.do(t, "status", "--root", root)
@@ -154,12 +149,8 @@ func TestPrivilegedStatusOfALimitThatIsBypassed(t *testing.T) {
 func TestPrivilegedStatusOfAPodThatReadsAhead(t *testing.T) {
 	testutil.RequireQdisc(t, "tbf", "ifb", "clsact")
 	c := newCLI(t)
-	root := t.TempDir()
 	const handler = "[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.box]\nruntime_type = 'io.containerd.runsc.v1'\n"
-	for name, text := range map[string]string{"etc/containerd/conf.d/box.toml": handler, "etc/cni/net.d/10-ptp.conflist": `{"cniVersion":"1.0.0","name":"n","plugins":[{"type":"ptp"}]}`} {
-		path := filepath.Join(root, name)
-		must.OK(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)))
-	}
+	root := hostTree(t, map[string]string{"etc/containerd/conf.d/box.toml": handler, "etc/cni/net.d/10-ptp.conflist": `{"cniVersion":"1.0.0","name":"n","plugins":[{"type":"ptp"}]}`})
 	runtime := &critest.Runtime{}
 	socket := filepath.Join(t.TempDir(), "cri.sock")
 	stop, err := runtime.Serve(socket)

@@ -36,16 +36,8 @@ const primary = `{"cniVersion":"1.0.0","name":"n","plugins":[{"type":"ptp"},{"ty
 // install.
 func nodeRoot(t *testing.T) (root, binary string) {
 	t.Helper()
-	root, binary = t.TempDir(), filepath.Join(t.TempDir(), conflist.Type)
-	for name, content := range map[string]string{
-		filepath.Join(root, "etc/cni/net.d/10-x.conflist"): primary,
-		filepath.Join(root, "opt/cni/bin/ptp"):             "ptp",
-		binary:                                             "podweir-cni",
-	} {
-		must.OK(t, os.MkdirAll(filepath.Dir(name), 0o755))
-		must.OK(t, os.WriteFile(name, []byte(content), 0o755))
-	}
-	return root, binary
+	other := hostTree(t, map[string]string{conflist.Type: "podweir-cni"})
+	return hostTree(t, map[string]string{"etc/cni/net.d/10-x.conflist": primary, "opt/cni/bin/ptp": "ptp"}), filepath.Join(other, conflist.Type)
 }
 
 // treeOf lists what is below a directory with modes and contents.
@@ -269,20 +261,13 @@ func TestStepsOfAnInstallAreDone(t *testing.T) {
 // A node as docs/howto/install-on-a-node.md leaves it (by hand) has podweir-cni among the
 // plugins, and none beside podweir. The cure that doctor names there has to work.
 func TestInstallTakesThePluginThatWasPutThereByHand(t *testing.T) {
-	root := t.TempDir()
 	const plugin = "opt/cni/bin/podweir-cni"
-	for name, content := range map[string]string{
+	root := hostTree(t, map[string]string{
 		plugin:                        "the plugin",
 		"etc/cni/net.d/10-x.conflist": `{"cniVersion":"1.0.0","name":"x","plugins":[{"type":"bridge","mtu":1500}]}`,
 		"etc/cni/net.d/00-podweir-10-x.conflist": `{"cniVersion":"1.0.0","name":"x","plugins":[{"type":"bridge","mtu":9000},` +
 			`{"type":"podweir-cni","capabilities":{"bandwidth":true}}]}`,
-	} {
-		path := filepath.Join(root, name)
-		must.OK(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		if err := os.WriteFile(path, []byte(content), 0o755); err != nil { //nolint:gosec // a plugin is executable
-			t.Fatal(err)
-		}
-	}
+	})
 	out, err := runPodweir(t, "install", "--root", root, "--delivery", "chain")
 	if err != nil || strings.Contains(out, plugin+":") {
 		t.Fatalf("install = %v, want none, and no other binary:\n%s", err, out)
