@@ -5,9 +5,9 @@
 // A test without a mark runs in "make test" on this machine's kernel, beside other
 // tests, and on the emulated kernels from "make gate" on.
 //
-// A mark is a statement of the test itself or of a case of it, on a line of its own:
-// tools/tiers reads them from the source and selects whole tests by them. Cases are
-// skipped when they run.
+// A mark is a statement of the test itself or of a case of it, and its reason is a
+// literal: tools/tiers reads both from the source, selects whole tests by them and
+// writes the table of docs/contributing/testing.md. Cases are skipped when they run.
 package mark
 
 import (

@@ -8,11 +8,15 @@ package marks
 import (
 	"cmp"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/podweir/podweir/plugin/testutil/mark"
@@ -30,21 +34,34 @@ const (
 	Kernels        Kind = "Kernels"
 )
 
-// Test is a test function with its marks.
+var kinds = []Kind{Slow, Nightly, NightlyKernels, Timed, Kernels}
+
+// Mark is one mark of a test.
+type Mark struct {
+	Kind Kind
+	// Why is the reason.
+	Why string
+	// Cases says that it is on cases of the test, not on the whole test, Package that
+	// the test has it from its package.
+	Cases, Package bool
+}
+
+// Test is a test function with its marks, in the order of the source.
 type Test struct {
 	// Dir is the directory of the package, relative to the root and with slashes.
 	Dir, Name string
 	// Nested says that the package belongs to a module of its own.
 	Nested bool
-	// Marks are on the whole test, or only on cases of it.
-	Marks, Cases []Kind
+	Marks  []Mark
 }
 
 // Privileged says whether the test needs root and the kernel.
 func (t *Test) Privileged() bool { return strings.HasPrefix(t.Name, "TestPrivileged") }
 
 // Whole says whether a mark is on the whole test.
-func (t *Test) Whole(k Kind) bool { return slices.Contains(t.Marks, k) }
+func (t *Test) Whole(k Kind) bool {
+	return slices.ContainsFunc(t.Marks, func(m Mark) bool { return m.Kind == k && !m.Cases })
+}
 
 // Place is where tests run.
 type Place string
@@ -110,10 +127,10 @@ func Pattern(names []string) string {
 }
 
 // Read reads the tests below root, sorted by directory and name. The faults name
-// marks that stand where they are not read, or that contradict one another.
+// marks that cannot be read, that have no reason or that contradict one another.
 func Read(root string) (tests []Test, faults []string, err error) {
 	nested := map[string]bool{}
-	packages := map[string][]Kind{}
+	packages := map[string][]Mark{}
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -130,36 +147,39 @@ func Read(root string) (tests []Test, faults []string, err error) {
 			_, err := os.Stat(filepath.Join(path, "go.mod"))
 			nested[filepath.ToSlash(rel)] = rel != "." && (err == nil || nested[dir])
 		case strings.HasSuffix(rel, "_test.go"):
-			text, err := os.ReadFile(path)
+			f, err := readFile(path, dir)
 			if err != nil {
 				return err
 			}
-			found, every, wrong := parse(filepath.ToSlash(rel), string(text))
-			for _, t := range found {
-				t.Dir, t.Nested = dir, nested[dir]
-				tests = append(tests, t)
+			for i := range f.tests {
+				f.tests[i].Nested = nested[dir]
 			}
-			packages[dir] = append(packages[dir], every...)
-			faults = append(faults, wrong...)
+			tests = append(tests, f.tests...)
+			packages[dir] = append(packages[dir], f.every...)
+			faults = append(faults, f.faults...)
 		}
 		return nil
 	})
+	if err != nil {
+		return nil, nil, err
+	}
 	for i := range tests {
 		if t := &tests[i]; t.Privileged() {
 			t.inherit(packages[t.Dir])
 		}
 	}
 	slices.SortFunc(tests, func(a, b Test) int { return cmp.Or(cmp.Compare(a.Dir, b.Dir), cmp.Compare(a.Name, b.Name)) })
-	return tests, append(faults, contradictions(tests)...), err
+	return tests, append(faults, contradictions(tests)...), nil
 }
 
 // inherit adds the marks of the package, but for one that the test's own answers: who
 // says it of some cases does not mean it of all, and Kernels is not NightlyKernels.
-func (t *Test) inherit(every []Kind) {
-	for _, k := range every {
-		own := t.Whole(k) || slices.Contains(t.Cases, k)
-		if !own && (k != NightlyKernels || !t.Whole(Kernels)) {
-			t.Marks = append(t.Marks, k)
+func (t *Test) inherit(every []Mark) {
+	for _, m := range every {
+		own := slices.ContainsFunc(t.Marks, func(o Mark) bool { return o.Kind == m.Kind })
+		if !own && (m.Kind != NightlyKernels || !t.Whole(Kernels)) {
+			m.Package = true
+			t.Marks = append(t.Marks, m)
 		}
 	}
 }
@@ -184,41 +204,113 @@ func contradictions(tests []Test) []string {
 	return faults
 }
 
-// A function begins at the left, as gofmt has it, and a statement of its own body, which marks
-// the whole test, behind one tab.
-var (
-	function  = regexp.MustCompile(`^func ((Test|Fuzz|Benchmark)?\w*)`)
-	everyTest = regexp.MustCompile(`\b_ = mark\.EveryTest\(mark\.(\w+), "`)
-	marked    = regexp.MustCompile(`^(\t+)?.*\bmark\.(Slow|Nightly|NightlyKernels|Timed|Kernels)\(\w+, "`)
-)
+// file is what a file says.
+type file struct {
+	tests  []Test
+	every  []Mark
+	faults []string
+}
 
-// parse finds the tests of a file, and the marks of every test of its package.
-func parse(file, text string) (tests []Test, every []Kind, faults []string) {
-	var in *Test
-	n := 0
-	for line := range strings.Lines(text) {
-		n++
-		if m := everyTest.FindStringSubmatch(line); m != nil {
-			every = append(every, Kind(m[1]))
+func readFile(path, dir string) (file, error) {
+	fset := token.NewFileSet()
+	tree, err := parser.ParseFile(fset, path, nil, parser.SkipObjectResolution)
+	if err != nil {
+		return file{}, err
+	}
+	f := file{}
+	fault := func(at token.Pos, format string, args ...any) {
+		p := fset.Position(at)
+		f.faults = append(f.faults, fmt.Sprintf("%s:%d: ", dir+"/"+filepath.Base(path), p.Line)+fmt.Sprintf(format, args...))
+	}
+	for _, d := range tree.Decls {
+		fn, isFunc := d.(*ast.FuncDecl)
+		if !isFunc {
+			f.every = append(f.every, everyTest(d, fault)...)
+			continue
 		}
-		if m := function.FindStringSubmatch(line); m != nil {
-			if in = nil; m[2] != "" && m[1] != "TestMain" {
-				tests = append(tests, Test{Name: m[1]})
-				in = &tests[len(tests)-1]
+		if fn.Body == nil {
+			continue
+		}
+		t := Test{Dir: dir, Name: fn.Name.Name}
+		own := map[ast.Node]bool{}
+		for _, s := range fn.Body.List {
+			if s, ok := s.(*ast.ExprStmt); ok {
+				own[s.X] = true
 			}
 		}
-		m := marked.FindStringSubmatch(line)
-		switch {
-		case m == nil:
-		case in == nil:
-			faults = append(faults, fmt.Sprintf("%s:%d: a mark stands in the test's own function", file, n))
-		case m[1] == "\t" && strings.HasPrefix(line, "\tmark."):
-			in.Marks = append(in.Marks, Kind(m[2]))
-		case m[2] == string(Timed) || m[2] == string(Kernels):
-			faults = append(faults, fmt.Sprintf("%s:%d: mark.%s can only be on a whole test, as a statement of its function", file, n, m[2]))
-		default:
-			in.Cases = append(in.Cases, Kind(m[2]))
+		ast.Inspect(fn.Body, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			kind, ok := kindOf(call.Fun)
+			if !ok {
+				return true
+			}
+			m := Mark{Kind: kind, Why: reason(call, fault), Cases: !own[call]}
+			if m.Cases && (kind == Timed || kind == Kernels) {
+				fault(call.Pos(), "mark.%s stands on a case; it can only be on a whole test, as a statement of its function", kind)
+			}
+			t.Marks = append(t.Marks, m)
+			return true
+		})
+		if fn.Recv == nil && isTest(t.Name) {
+			f.tests = append(f.tests, t)
+		} else if len(t.Marks) > 0 {
+			fault(fn.Pos(), "%s has a mark and is no test; a mark stands in the test's own function", t.Name)
 		}
 	}
-	return tests, every, faults
+	return f, nil
+}
+
+func isTest(name string) bool {
+	return strings.HasPrefix(name, "Test") && name != "TestMain" || strings.HasPrefix(name, "Fuzz") || strings.HasPrefix(name, "Benchmark")
+}
+
+// everyTest reads declarations of mark.EveryTest.
+func everyTest(d ast.Decl, fault func(token.Pos, string, ...any)) (all []Mark) {
+	ast.Inspect(d, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok || !isMark(call.Fun, "EveryTest") {
+			return true
+		}
+		kind, ok := kindOf(call.Args[0])
+		if !ok {
+			fault(call.Pos(), "mark.EveryTest wants a mark first, one of %v", kinds)
+			return false
+		}
+		all = append(all, Mark{Kind: kind, Why: reason(call, fault)})
+		return false
+	})
+	return all
+}
+
+func isMark(e ast.Expr, name string) bool {
+	sel, ok := e.(*ast.SelectorExpr)
+	if !ok || sel.Sel.Name != name {
+		return false
+	}
+	pkg, ok := sel.X.(*ast.Ident)
+	return ok && pkg.Name == "mark"
+}
+
+func kindOf(e ast.Expr) (Kind, bool) {
+	for _, k := range kinds {
+		if isMark(e, string(k)) {
+			return k, true
+		}
+	}
+	return "", false
+}
+
+// reason is the last argument of a mark, which must be a literal.
+func reason(call *ast.CallExpr, fault func(token.Pos, string, ...any)) string {
+	why := ""
+	if lit, ok := call.Args[len(call.Args)-1].(*ast.BasicLit); ok && lit.Kind == token.STRING {
+		why, _ = strconv.Unquote(lit.Value)
+	}
+	if strings.TrimSpace(why) == "" {
+		fault(call.Pos(), "a mark without a reason; the last argument is a string literal that says why")
+	}
+	return why
 }

@@ -27,53 +27,43 @@ func write(t *testing.T, files map[string]string) string {
 	return root
 }
 
-// source is a file of tests: it has a space before each line and M for mark here, so that it is
-// not taken for tests of this package.
-func source(text string) string {
-	return strings.ReplaceAll(strings.ReplaceAll("\n"+text, "\n ", "\n"), "M.", "mark.")
+const marked = `package a
+
+var _ = mark.EveryTest(mark.NightlyKernels, "of the package")
+
+func TestPrivilegedPlain(t *testing.T) {}
+
+func TestPrivilegedTimed(t *testing.T) {
+	mark.Timed(t, "rates")
 }
 
-const marked = ` package a
+func TestPrivilegedCore(t *testing.T) {
+	testutil.RequireRoot(t)
+	mark.Kernels(t, "the verifier differs")
+	for range 2 {
+		t.Run("", func(t *testing.T) { mark.Nightly(t, "one setting") })
+	}
+}
 
- var _ = M.EveryTest(M.NightlyKernels, "of the package")
+func TestPrivilegedNight(t *testing.T) { mark.Nightly(t, "a minute") }
 
- func TestPrivilegedPlain(t *testing.T) {}
+func TestPrivilegedClock(t *testing.T) {
+	mark.Timed(t, "needs fq")
+	mark.Kernels(t, "needs fq")
+}
 
- func TestPrivilegedTimed(t *testing.T) {
- 	M.Timed(t, "rates")
- }
+func TestPrivilegedSome(t *testing.T) {
+	for range 2 {
+		t.Run("", func(t *testing.T) { mark.NightlyKernels(t, "all but what needs a queue") })
+	}
+}
 
- func TestPrivilegedCore(t *testing.T) {
- 	testutil.RequireRoot(t)
- 	M.Kernels(t, "the verifier differs")
- 	for range 2 {
- 		t.Run("", func(t *testing.T) { M.Nightly(t, "one setting") })
- 	}
- }
-
- func TestPrivilegedNight(t *testing.T) {
- 	M.Nightly(t, "a minute")
- }
-
- func TestPrivilegedClock(t *testing.T) {
- 	M.Timed(t, "needs fq")
- 	M.Kernels(t, "needs fq")
- }
-
- func TestPrivilegedSome(t *testing.T) {
- 	for range 2 {
- 		t.Run("", func(t *testing.T) { M.NightlyKernels(t, "all but what needs a queue") })
- 	}
- }
-
- func TestUnit(t *testing.T) {
- 	M.Slow(t, "a second")
- }
+func TestUnit(t *testing.T) { mark.Slow(t, "a second") }
 `
 
 func TestSelection(t *testing.T) {
 	root := write(t, map[string]string{
-		"go.mod": "", "a/a_test.go": source(marked),
+		"go.mod": "", "a/a_test.go": marked,
 		"b/b_test.go":      "package b\n\nfunc TestPrivilegedB(t *testing.T) {}\n",
 		"n/go.mod":         "",
 		"n/x/x_test.go":    "package x\n\nfunc TestPrivilegedX(t *testing.T) {}\n",
@@ -114,38 +104,71 @@ func TestSelection(t *testing.T) {
 	if got, want := marks.Pattern([]string{"TestPrivilegedA", "TestPrivilegedB"}), "^TestPrivileged(A|B)$"; got != want {
 		t.Errorf("Pattern() = %q, want %q", got, want)
 	}
+	table := marks.Table(tests)
+	for _, row := range []string{
+		"| nightly | `a` | `Night` | a minute |",
+		"| nightly | `a` | cases of `Core` | one setting |",
+		"| nightly on other kernels | `a` | every test that says nothing else | of the package |",
+	} {
+		if !strings.Contains(table, row) {
+			t.Errorf("the table lacks %q:\n%s", row, table)
+		}
+	}
 }
 
 func TestFaultsOfMarks(t *testing.T) {
 	for name, tt := range map[string]struct{ body, want string }{
-		"in a helper": {" func helper(t *testing.T) {\n \tM.Nightly(t, \"slow\")\n }", "a/a_test.go:3: a mark stands in the test's own function"},
-		"timed case":  {" func TestPrivilegedA(t *testing.T) {\n \tif x {\n \t\tM.Timed(t, \"rates\")\n \t}\n }", "a/a_test.go:4: mark.Timed can only be on a whole test"},
+		"no reason":       {`func TestPrivilegedA(t *testing.T) { mark.Nightly(t, " ") }`, "a/a_test.go:3: a mark without a reason"},
+		"computed reason": {`func TestPrivilegedA(t *testing.T) { mark.Nightly(t, why) }`, "a/a_test.go:3: a mark without a reason"},
+		"in a helper":     {`func helper(t *testing.T) { mark.Nightly(t, "slow") }`, "helper has a mark and is no test"},
+		"timed case":      {`func TestPrivilegedA(t *testing.T) { if x { mark.Timed(t, "rates") } }`, "mark.Timed stands on a case"},
 		"contradiction": {
-			" func TestPrivilegedA(t *testing.T) {\n \tM.Kernels(t, \"a\")\n \tM.NightlyKernels(t, \"b\")\n }",
+			`func TestPrivilegedA(t *testing.T) { mark.Kernels(t, "a"); mark.NightlyKernels(t, "b") }`,
 			"TestPrivilegedA is marked with Kernels and NightlyKernels",
 		},
+		"no mark for all": {`var _ = mark.EveryTest(mark.Some, "x")`, "mark.EveryTest wants a mark first"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, faults, err := marks.Read(write(t, map[string]string{"a/a_test.go": source(tt.body)}))
+			_, faults, err := marks.Read(write(t, map[string]string{"a/a_test.go": "package a\n\n" + tt.body + "\n"}))
 			if err != nil || !strings.Contains(strings.Join(faults, "\n"), tt.want) {
 				t.Errorf("faults are %q, %v, want %q", faults, err, tt.want)
 			}
 		})
 	}
 	_, faults, err := marks.Read(write(t, map[string]string{
-		"a/a_test.go": source(" func TestPrivilegedSame(t *testing.T) {\n \tM.Timed(t, \"rates\")\n }"),
-		"b/b_test.go": source(" func TestPrivilegedSame(t *testing.T) {}"),
+		"a/a_test.go": "package a\nfunc TestPrivilegedSame(t *testing.T) { mark.Timed(t, \"rates\") }\n",
+		"b/b_test.go": "package b\nfunc TestPrivilegedSame(t *testing.T) {}\n",
 	}))
 	if err != nil || len(faults) != 1 || !strings.Contains(faults[0], "rename one") {
 		t.Errorf("of two tests of a name, one of them timed: %q, %v", faults, err)
 	}
 }
 
-// TestMarksOfThisRepository holds every mark to its form.
+func TestReplace(t *testing.T) {
+	page := "a\n<!-- marks: begin -->\nold\n<!-- marks: end -->\nb\n"
+	got, err := marks.Replace(page, "new\n")
+	if want := strings.Replace(page, "old", "new", 1); err != nil || got != want {
+		t.Errorf("Replace() = %q, %v, want %q", got, err, want)
+	}
+	if _, err := marks.Replace("a\n", "new\n"); err == nil {
+		t.Error("Replace() of a page without a place = nil, want an error")
+	}
+}
+
+// TestMarksOfThisRepository holds every mark to its form, and the page to what the
+// marks say: "go run ./tools/tiers page" writes it.
 func TestMarksOfThisRepository(t *testing.T) {
-	_, faults, err := marks.Read(filepath.Join("..", "..", ".."))
+	root := filepath.Join("..", "..", "..")
+	tests, faults, err := marks.Read(root)
 	must.OK(t, err)
 	for _, fault := range faults {
 		t.Error(fault)
+	}
+	raw, err := os.ReadFile(filepath.Join(root, marks.Page))
+	must.OK(t, err)
+	want, err := marks.Replace(string(raw), marks.Table(tests))
+	must.OK(t, err)
+	if diff := cmp.Diff(want, string(raw)); diff != "" {
+		t.Errorf("%s is not what the marks say; run \"go run ./tools/tiers page\" (-want +got):\n%s", marks.Page, diff)
 	}
 }
