@@ -4,7 +4,6 @@
 package apply_test
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,13 +21,6 @@ func decide(t *testing.T, w *world, d terms.Direction, l *shaping.Limit, replace
 ) (*attach.DirectionState, attach.Choice, error) {
 	t.Helper()
 	return decideAs(t, w, d, l, func(r *attach.Request) { r.ReplaceQdisc = replace })
-}
-
-// decideStrictly asks for nothing but what is named.
-func decideStrictly(t *testing.T, w *world, d terms.Direction, l *shaping.Limit) error {
-	t.Helper()
-	_, _, err := decideAs(t, w, d, l, func(r *attach.Request) { r.Strict = true })
-	return err
 }
 
 func decideAs(t *testing.T, w *world, d terms.Direction, l *shaping.Limit, change func(*attach.Request),
@@ -187,37 +179,6 @@ func TestDecidePodTCX(t *testing.T) {
 	}
 }
 
-// Where another party rules out the redirect to an ifb that was requested by name, the limit is policed: what
-// happens is told, and what else there is. Without TCX nothing is left, and both reasons are told.
-func TestDecideNoRedirect(t *testing.T) {
-	redirects := attach.HookProgram{Kind: terms.HookKindClsact, Hook: terms.HookIngress, FilterKind: "u32", Pref: 1, RedirectIndex: 3}
-	for why, world := range map[string]func(*world){
-		"ingress of eth0 has the filters of tc block 7, which other devices may share": (*world).block,
-		"u32 filter at preference 1 on the pod's device redirects what comes there, which would not see what comes from an ifb": func(w *world) {
-			w.devices[terms.SidePod].Hooks = []attach.HookProgram{redirects}
-		},
-	} {
-		for _, tcx := range []bool{true, false} {
-			w, l := newWorld(), limit(10_000_000)
-			w.tcx, l.Place = tcx, terms.PlaceIFB
-			world(w)
-			states, err := w.executor().Ensure(t.Context(), wantOf(&shaping.Config{Ingress: l}))
-			told := "not the place ifb: " + why + "; the place host needs no ifb; "
-			if !tcx {
-				if !errors.Is(err, attach.ErrHookTaken) || !strings.Contains(err.Error(), told+"nor what auto takes: hook is held by another party") {
-					t.Errorf("Ensure without TCX = %v, want %q, and why nothing else is left", err, told)
-				}
-				continue
-			}
-			must.OK(t, err)
-			p := states[0].Directions[terms.Ingress].Params
-			if p.Queue != terms.QueueNone || !slices.Equal(p.Declined, []string{told + "policing instead"}) {
-				t.Errorf("queue %v, declined %q, want a policer and %q", p.Queue, p.Declined, told)
-			}
-		}
-	}
-}
-
 // A hook that another party holds costs the pod its queue, not its limit.
 func TestDecideAroundATakenHook(t *testing.T) {
 	w := newWorld()
@@ -232,88 +193,5 @@ func TestDecideAroundATakenHook(t *testing.T) {
 		if s.Params.Side != want || !strings.Contains(choice.Note, "handle_ingress") {
 			t.Errorf("without an ifb %v: ingress on the %v side, %q, want the %v side and who is on the hook", noIFB, s.Params.Side, choice.Note, want)
 		}
-	}
-}
-
-// byName is a default of the node that a world cannot have.
-type byName struct {
-	d      terms.Direction
-	change func(*shaping.Limit)
-	world  func(*world)
-	// queue and side are those of the limit in place of it.
-	queue terms.Queue
-	side  terms.Side
-	told  []string
-}
-
-func byNames() map[string]byName {
-	filter := func(s terms.Side, h terms.Hook) func(*world) {
-		return func(w *world) {
-			w.devices[s].Hooks = []attach.HookProgram{{Kind: terms.HookKindClsact, Hook: h, ProgramID: 7, Name: "theirs"}}
-		}
-	}
-	mode := func(m terms.Mode) func(*shaping.Limit) { return func(l *shaping.Limit) { l.Mode = m } }
-	return map[string]byName{
-		"a mode that the kernel lacks": {
-			d: terms.Egress, change: mode(terms.ModeTCXPodSide), world: func(w *world) { w.tcx = false },
-			queue: terms.QueueTBF, side: terms.SidePod, told: []string{"not the mode tcx-podside", "no TCX", "a queue on the pod side instead"},
-		},
-		"policing at a hook that the kernel lacks": {
-			d: terms.Egress, change: mode(terms.ModeTCXHostSide), world: func(w *world) { w.tcx = false },
-			queue: terms.QueueTBF, side: terms.SidePod, told: []string{"not the mode tcx-hostside", "no TCX"},
-		},
-		"a hook that another party holds": {
-			d: terms.Ingress, change: mode(terms.ModeClsactHostSide), world: filter(terms.SideHost, terms.HookEgress),
-			queue: terms.QueueTBF, side: terms.SideHost, told: []string{"not the mode clsact-hostside", `"theirs"`},
-		},
-		"a queue beside a foreign root qdisc": {
-			d: terms.Egress, change: func(l *shaping.Limit) { l.Queue = terms.QueueTBF },
-			world: func(w *world) { foreignRoot(w, terms.SidePod) },
-			queue: terms.QueueNone, side: terms.SidePod, told: []string{"not the queue tbf", "sfq 8001:"},
-		},
-		"queues of its own beside a foreign root qdisc": {
-			d: terms.Ingress, change: mode(terms.ModeQdisc), world: func(w *world) { foreignRoot(w, terms.SideHost) },
-			queue: terms.QueueTBF, side: terms.SideIFB, told: []string{"not the mode qdisc", "sfq 8001:"},
-		},
-		"a place that the kernel lacks": {
-			d: terms.Ingress, change: func(l *shaping.Limit) { l.Place = terms.PlaceIFB },
-			world: func(w *world) { w.facts.IFB = false },
-			queue: terms.QueueNone, side: terms.SidePod, told: []string{"not the place ifb", "this kernel has no ifb"},
-		},
-		"a mode without a queue": {
-			d: terms.Egress, change: mode(terms.ModeQdisc), world: func(w *world) { w.facts.TBF = false },
-			queue: terms.QueueNone, side: terms.SidePod, told: []string{"not the mode qdisc", "no queue that would fit"},
-		},
-	}
-}
-
-// TestByNameGivesWayToAuto: what the node's defaults name and what is not available
-// never leaves a pod without a limit, and is told.
-func TestByNameGivesWayToAuto(t *testing.T) {
-	for name, tc := range byNames() {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld()
-			tc.world(w)
-			l := limit(10_000_000)
-			tc.change(l)
-			s, choice, err := decide(t, w, tc.d, l, false)
-			must.OK(t, err)
-			if s.Params.Queue != tc.queue || s.Params.Side != tc.side {
-				t.Errorf("queue %v on the %v side, want %v on the %v side", s.Params.Queue, s.Params.Side, tc.queue, tc.side)
-			}
-			if !choice.Settled {
-				t.Error("the choices are not told to be of auto")
-			}
-			for where, notes := range map[string][]string{"declined": s.Params.Declined, "notes": s.Params.Notes} {
-				for _, part := range tc.told {
-					if !strings.Contains(strings.Join(notes, "\n"), part) {
-						t.Errorf("%s %q, want %q in it", where, notes, part)
-					}
-				}
-			}
-			if err := decideStrictly(t, w, tc.d, l); err == nil {
-				t.Error("strictly: no error, want one for what was named by hand")
-			}
-		})
 	}
 }

@@ -252,36 +252,6 @@ func TestAnotherDeviceTakesTheName(t *testing.T) {
 	}
 }
 
-// A network that is renamed changes no attachment: neither a later ADD nor DEL, CHECK or
-// set makes or needs another. DEL takes what there is under either name.
-func TestNetworkIsRenamed(t *testing.T) {
-	w := newWorld()
-	ensure(t, w, both(10_000_000))
-	later := wantOf(both(20_000_000))
-	later.ID.Network = "renamed"
-	if _, err := w.executor().Ensure(t.Context(), later); err != nil {
-		t.Fatal(err)
-	}
-	if got := record(t, w).Config.Egress.Rate; got != 20_000_000 || len(w.records) != 1 {
-		t.Errorf("%d attachments, the first with %v, want one with 20 Mbit/s", len(w.records), got)
-	}
-	if err := w.executor().Check(t.Context(), later); err != nil {
-		t.Errorf("CHECK under the new name: %v", err)
-	}
-	if got, err := w.executor().Records(later.ID); err != nil || len(got) != 1 {
-		t.Errorf("Records under the new name = %v, %v, want one", got, err)
-	}
-	if _, err := w.executor().Repair(t.Context(), later.ID); err != nil {
-		t.Errorf("Repair under the new name: %v", err)
-	}
-	second := *w.records[podID]["eth0"]
-	second.ID = later.ID
-	w.records[later.ID] = map[string]*apply.Record{"eth0": &second}
-	if err := w.executor().Remove(t.Context(), later.ID); err != nil || len(w.records) != 0 {
-		t.Errorf("Remove under the new name = %v, %d attachments left, want none", err, len(w.records))
-	}
-}
-
 // randomConfig draws a configuration that a kernel like the one of f may have.
 func randomConfig(rnd *rand.Rand) *shaping.Config {
 	pick := func(n int) int { return rnd.IntN(n) }

@@ -146,6 +146,13 @@ func TestPrivilegedNetworkIsRenamed(t *testing.T) {
 	p := n.newPod(t)
 	p.annotate(both("10M", "20M"))
 	must.OK(t, p.call(t, "ADD"))
+	for _, verb := range []string{"CHECK", "DEL"} {
+		if err := p.callFor(t, verb, "renamed", "eth0"); err != nil {
+			t.Errorf("%s under the new name: %v", verb, err)
+		}
+	}
+	p.gets(t, "", "")
+	must.OK(t, p.call(t, "ADD"))
 	n.configure("name", "renamed")
 	a := n.start(t, never)
 	p.annotate(both("30M", "40M"))
