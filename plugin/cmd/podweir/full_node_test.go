@@ -145,24 +145,11 @@ func TestPrivilegedFullNode(t *testing.T) {
 	}
 }
 
-// busy sends from a pod until the test ends: 80 kbit/s, more than an idle pod has.
+// busy sends from a pod until the test ends: 120 kbit/s, more than an idle pod has.
 func busy(t *testing.T, ns *testutil.NetNS) {
 	t.Helper()
-	fd := -1
-	frame := make([]byte, 1000)
-	for i := range 12 {
-		frame[i] = 0xff
-	}
-	frame[12], frame[13] = 0x88, 0xb5 // a protocol for experiments
-	eth0 := ns.Interface(t, "eth0")
-	must.OK(t, ns.Do(func() (err error) {
-		fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
-		return err
-	}))
-	t.Cleanup(func() { _ = unix.Close(fd) })
-	often(t, 100*time.Millisecond, func() {
-		_ = unix.Sendto(fd, frame, 0, &unix.SockaddrLinklayer{Ifindex: eth0.Index, Halen: 6, Addr: [8]byte(frame[:8])})
-	})
+	s := newSender(t, ns, "eth0")
+	often(t, 100*time.Millisecond, func() { s.send(1) })
 }
 
 // While 30 pods start, the agent's doctor finds nothing wrong with those that are being

@@ -63,7 +63,7 @@ func TestPrivilegedAgentOfManyGroups(t *testing.T) {
 		burst := time.Since(begun)%(240*time.Millisecond) < 40*time.Millisecond
 		for i, s := range into {
 			if i < groups || burst {
-				s.fill()
+				s.send(7)
 			}
 		}
 	})
@@ -116,7 +116,8 @@ func TestPrivilegedAgentDividesUnderFlat(t *testing.T) {
 	most := regexp.MustCompile(`class htb \w+:4 .* rate 1[3-6](\.\d+M|M|\d{3}K)bit `)
 	for ns, device := range devices {
 		// It goes on while tc runs, which beside other tests takes long.
-		often(t, 4*time.Millisecond, newSender(t, ns, device).fill)
+		s := newSender(t, ns, device)
+		often(t, 4*time.Millisecond, func() { s.send(7) })
 		a.until(t, time.Minute, "the pod that sends has most of the limit", func() (bool, string) {
 			out := ns.Run(t, "tc", "class", "show", "dev", device)
 			return most.MatchString(out), out
@@ -177,14 +178,14 @@ func newSender(t *testing.T, ns *testutil.NetNS, device string) *sender {
 	return s
 }
 
-// fill sends as many full frames of a protocol for experiments as 10 Mbit/s take in 8 ms, or as the queue takes.
-func (s *sender) fill() {
+// send sends full frames of a protocol for experiments, or as many as the queue takes; 7 are what 10 Mbit/s take in 8 ms.
+func (s *sender) send(frames int) {
 	var frame [1500]byte
 	for i := range 12 {
 		frame[i] = 0xff
 	}
 	frame[12], frame[13] = 0x88, 0xb5
-	for range 7 {
+	for range frames {
 		if unix.Sendto(s.fd, frame[:], 0, &s.to) != nil {
 			return
 		}

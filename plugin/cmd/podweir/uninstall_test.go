@@ -343,7 +343,6 @@ func TestPrivilegedGoneIsGone(t *testing.T) {
 		status, gc string
 		stays      bool
 	}{
-		{name: "the pod runs", make: func(*testing.T, *noticed) {}, status: "default/web", stays: true},
 		{
 			name: "another kind of device has the number of the host end",
 			make: func(t *testing.T, n *noticed) {
@@ -354,15 +353,6 @@ func TestPrivilegedGoneIsGone(t *testing.T) {
 				unmount(t, n)
 			},
 			status: "the pod is gone", gc: "removed",
-		},
-		{
-			name:   "the uplink of a node that is a container has the number, and the pod's namespace is gone, too",
-			make:   func(t *testing.T, n *noticed) { t.Helper(); n.takeNumbers(t) },
-			status: "the pod is gone", gc: "removed",
-		},
-		{
-			name: "the pod's device is gone", make: func(t *testing.T, n *noticed) { t.Helper(); n.pod.Run(t, "ip", "link", "del", "eth0") },
-			status: withoutEth0, gc: withoutEth0, stays: true,
 		},
 		{
 			name: "another kind of device has the number of the pod's device",
