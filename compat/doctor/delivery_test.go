@@ -88,53 +88,25 @@ func TestWritableBehindALink(t *testing.T) {
 	}
 }
 
-// TestHandedThatWasAskedFor says how the primary CNI takes podweir into its chain
-// until it has.
-func TestHandedThatWasAskedFor(t *testing.T) {
-	for name, tc := range map[string]struct {
-		asked  profiles.Delivery
-		handed bool
-		want   doctor.Status
-		fix    string
-	}{
-		"not yet":  {profiles.Handed, false, doctor.Warn, "cni.configMap=podweir-cni-configuration"},
-		"done":     {profiles.Handed, true, doctor.OK, ""},
-		"auto":     {"auto", false, doctor.OK, ""},
-		"not said": {"", true, doctor.OK, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			n := cilium()
-			if tc.handed {
-				delete(n.files, net+"cilium/50-podweir.conf")
-				n.files[net+"05-cilium.conflist"] = strings.Replace(n.files[net+"05-cilium.conflist"], "]}", ","+conflist.DefaultEntry+"]}", 1)
-			}
-			root := n.root()
-			rep := doctor.Run(doctor.Gather(t.Context(), root, detect.Read(t.Context(), root, n.opts),
-				doctor.Options{Kernel: n.kernel, Delivery: tc.asked}))
-			at := slices.IndexFunc(rep.Checks, func(o doctor.Outcome) bool { return o.Code == "PW210" })
-			if got := rep.Checks[at]; got.Status != tc.want || !strings.Contains(got.Fix, tc.fix) {
-				t.Errorf("PW210 = %s: %s; fix: %s, want %s with %q", got.Status, got.Seen, got.Fix, tc.want, tc.fix)
-			}
-		})
-	}
-}
-
 // TestHandedWithOtherSettings: an entry in the CNI's own chain that has not the node's
 // settings is told of, and where these are not known the commands say so.
 func TestHandedWithOtherSettings(t *testing.T) {
 	entry := strings.TrimSuffix(conflist.DefaultEntry, "}") + `,"maxRate":"1G"}`
 	plain := "add the chart's defaults to podweir's entry"
 	for name, tc := range map[string]struct {
+		asked profiles.Delivery
 		// has is podweir's entry in the chain, told that of the node, "" if it is not known.
 		has, told string
 		want      doctor.Status
 		seen, fix string
 	}{
-		"not yet":            {"", entry, doctor.Warn, "until Cilium", `.plugins += [` + entry + `]`},
-		"not yet, not known": {"", "", doctor.Warn, "until Cilium", "> cni-config && kubectl"},
-		"as it should be":    {entry, entry, doctor.OK, "delivery handed", ""},
-		"with others":        {conflist.DefaultEntry, entry, doctor.Warn, "podweir is in 05-cilium.conflist with other settings than this node: maxRate", ` = ` + entry + `' `},
-		"not known":          {conflist.DefaultEntry, "", doctor.OK, "delivery handed", ""},
+		"not yet":            {asked: profiles.Handed, told: entry, want: doctor.Warn, seen: "until Cilium", fix: `.plugins += [` + entry + `]`},
+		"not yet, not known": {asked: profiles.Handed, want: doctor.Warn, seen: "until Cilium", fix: "> cni-config && kubectl"},
+		"as it should be":    {asked: profiles.Handed, has: entry, told: entry, want: doctor.OK, seen: "delivery handed"},
+		"with others":        {asked: profiles.Handed, has: conflist.DefaultEntry, told: entry, want: doctor.Warn, seen: "podweir is in 05-cilium.conflist with other settings than this node: maxRate", fix: ` = ` + entry + `' `},
+		"not known":          {asked: profiles.Handed, has: conflist.DefaultEntry, want: doctor.OK, seen: "delivery handed"},
+		"asked for auto":     {asked: "auto", told: entry, want: doctor.OK},
+		"not said":           {has: entry, told: entry, want: doctor.OK},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := cilium()
@@ -144,7 +116,7 @@ func TestHandedWithOtherSettings(t *testing.T) {
 			}
 			root := n.root()
 			rep := doctor.Run(doctor.Gather(t.Context(), root, detect.Read(t.Context(), root, n.opts), doctor.Options{
-				Kernel: n.kernel, Delivery: profiles.Handed, Handed: func(*detect.Node) string { return tc.told },
+				Kernel: n.kernel, Delivery: tc.asked, Handed: func(*detect.Node) string { return tc.told },
 			}))
 			at := slices.IndexFunc(rep.Checks, func(o doctor.Outcome) bool { return o.Code == "PW210" })
 			got := rep.Checks[at]

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -115,19 +114,6 @@ func index() string {
 	}
 	b.WriteString(schema)
 	return b.String()
-}
-
-// TestRegistry: what a check needs is there.
-func TestRegistry(t *testing.T) {
-	checks := doctor.Checks()
-	for _, c := range checks {
-		for _, n := range c.Needs {
-			at := slices.IndexFunc(checks, func(o doctor.Check) bool { return o.Code == n })
-			if at < 0 || n == c.Code {
-				t.Errorf("%s needs %s", c.Code, n)
-			}
-		}
-	}
 }
 
 // checklist says which code answers which item of the lists that the doctor was

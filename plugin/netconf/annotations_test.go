@@ -399,6 +399,24 @@ func TestParseKeepsTheRateOfABadSetting(t *testing.T) {
 			runtime: `"bandwidth":{"egressRate":10000000,"egressBurst":4294967295}`, keys: `"egressRate":"10X"`,
 			want: one("egressRate", "10X", acceptedRates),
 		},
+		"annotation with a burst of zero": {
+			runtime: annotations(`"podweir.io/egress-burst":"0"`), keys: `"egressRate":"10M","egressBurst":"80k"`,
+			want:   one("annotation podweir.io/egress-burst", "0", bits),
+			change: func(l *shaping.Limit) { l.Burst = 10_000 },
+		},
+		"annotation with a burst above the range": {
+			runtime: annotations(`"podweir.io/egress-burst":"4000000001"`), keys: `"egressRate":"10M"`,
+			want: one("annotation podweir.io/egress-burst", "4000000001", bits),
+		},
+		"annotation with a burst of no time": {
+			runtime: annotations(`"podweir.io/egress-burst":"0s"`), keys: `"egressRate":"10M"`,
+			want: one("annotation podweir.io/egress-burst", "0s", bits),
+		},
+		"annotation with a policy": {
+			runtime: annotations(`"podweir.io/policy":"bogus"`), keys: `"egressRate":"10M","policy":"flat"`,
+			want:   one("annotation podweir.io/policy", "bogus", "one of strict, elephants, flat"),
+			change: func(l *shaping.Limit) { l.Policy = terms.PolicyFlat },
+		},
 		"long value": {
 			keys: `"policy":"` + strings.Repeat("x", 100) + `"`,
 			want: one("policy", strings.Repeat("x", 80)+"...", "one of strict, elephants, flat"),

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +19,6 @@ import (
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
-	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 const prevResult = `{"cniVersion": "1.0.0",  "vendor": {"b":1, "a":1e3},
@@ -197,57 +195,6 @@ func TestParseLimits(t *testing.T) {
 func everySetting(l *shaping.Limit) {
 	l.Policy, l.Mode, l.Queue = terms.PolicyFlat, terms.ModeQdisc, terms.QueueTBF
 	l.Horizon, l.LightShare, l.HeavyThreshold = 20*time.Millisecond, 800, 100
-}
-
-// A value of podweir's own annotations says how a limit is kept. One that cannot
-// be read does not cost the pod its limit.
-func TestParseKeepsTheLimitOfABadAnnotation(t *testing.T) {
-	t.Parallel()
-	const sizes = "a burst of 1 to 4G bits, written as a Kubernetes quantity in bits, or a time from 1µs to 10s " +
-		"that is not more at the rate"
-	for name, tc := range map[string]struct {
-		annotations, keys string
-		want              *netconf.FieldError
-		limit             *shaping.Limit
-	}{
-		"burst of zero": {
-			`"podweir.io/egress-burst":"0"`, `"egressBurst":"80k"`,
-			&netconf.FieldError{Field: "annotation podweir.io/egress-burst", Value: "0", Accepted: sizes},
-			limit(10e6, func(l *shaping.Limit) { l.Burst = 10_000 }),
-		},
-		"burst above the range": {
-			`"podweir.io/egress-burst":"4000000001"`, "",
-			&netconf.FieldError{Field: "annotation podweir.io/egress-burst", Value: "4000000001", Accepted: sizes}, limit(10e6, nil),
-		},
-		"burst of no time": {
-			`"podweir.io/egress-burst":"0s"`, "",
-			&netconf.FieldError{Field: "annotation podweir.io/egress-burst", Value: "0s", Accepted: sizes}, limit(10e6, nil),
-		},
-		"policy": {
-			`"podweir.io/policy":"bogus"`, `"policy":"flat"`,
-			&netconf.FieldError{Field: "annotation podweir.io/policy", Value: "bogus", Accepted: "one of strict, elephants, flat"},
-			limit(10e6, func(l *shaping.Limit) { l.Policy = terms.PolicyFlat }),
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			keys := `"egressRate":"10M"`
-			if tc.keys != "" {
-				keys += "," + tc.keys
-			}
-			got, err := netconf.Parse(netconf.Add, input(annotations(tc.annotations), keys))
-			must.OK(t, err)
-			if diff := cmp.Diff(tc.limit, got.Shaping.Egress); diff != "" {
-				t.Errorf("limit (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff([]*netconf.FieldError{tc.want}, got.Ignored); diff != "" {
-				t.Errorf("ignored (-want +got):\n%s", diff)
-			}
-			if want := tc.want.Error() + "; the node's own setting is used"; !slices.Contains(got.Warnings, want) {
-				t.Errorf("warnings %q, want %q", got.Warnings, want)
-			}
-		})
-	}
 }
 
 // TestParseBadLimits: without a rate that can be read a direction stays without a

@@ -94,13 +94,6 @@ func TestRefusedInOneSentence(t *testing.T) {
 	}
 }
 
-func TestEntryWithoutProfile(t *testing.T) {
-	raw, notes, err := new(beside).entry(nil)
-	if err != nil || string(raw) != conflist.DefaultEntry || len(notes) != 0 {
-		t.Errorf("entry() = %s, %v, %v, want %s", raw, notes, err, conflist.DefaultEntry)
-	}
-}
-
 func TestEntryWithDefaults(t *testing.T) {
 	cilium := profiles.Find("cilium")
 	for name, tc := range map[string]struct {
@@ -349,18 +342,6 @@ func TestChoose(t *testing.T) {
 				t.Errorf("warning %q, want %q", got.Warning, tc.warn)
 			}
 		})
-	}
-}
-
-func TestNewRefuses(t *testing.T) {
-	for _, c := range []Config{
-		{Delivery: "chian"},
-		{Runtime: "containerd 2.1"},
-		{Defaults: map[string]any{"policy": "greedy"}},
-	} {
-		if _, err := New(c); err == nil {
-			t.Errorf("New(%+v) accepts it", c)
-		}
 	}
 }
 

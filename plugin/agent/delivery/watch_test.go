@@ -246,21 +246,6 @@ func TestDirectoryIsReplaced(t *testing.T) {
 	h.eventually(t, "the directory that came back is watched", func() bool { return h.inForce() == 7 })
 }
 
-// TestInstalledLater waits for a CNI that is not there yet.
-func TestInstalledLater(t *testing.T) {
-	t.Parallel()
-	h := newHost(t, nil)
-	h.tick = soon
-	h.remove(t, "etc/cni")
-	m, _ := h.run(t, nil)
-	h.eventually(t, "podweir looked", func() bool { return m.Decision().BinDir != "" })
-	if h.chain() != nil {
-		t.Errorf("chain %v without a primary CNI", h.chain())
-	}
-	h.write(t, confDir+"/"+original, network("n", 1, "ptp"))
-	h.eventually(t, "podweir is in the chain", h.shaped)
-}
-
 // TestPrimaryIsGone never leaves podweir's file alone in front: the node would
 // look ready.
 func TestPrimaryIsGone(t *testing.T) {
@@ -524,8 +509,10 @@ func TestAgentThatStartsWhileCiliumsIsAway(t *testing.T) {
 			t.Errorf("profile %s and entry %s, want those from before, %s", d.Profile, d.Entry, entry)
 		}
 		agent.legacy.Store(false)
-		agent.away.Store(false)
+		missed := agent.missed.Load()
 		h.write(t, "run/cilium/cilium.sock", "")
+		h.eventually(t, "the agent is asked in vain", func() bool { return agent.missed.Load() > missed })
+		agent.away.Store(false)
 		h.eventually(t, "another routing is seen", func() bool { return m.Decision().Profile == "cilium" })
 	})
 }
@@ -560,31 +547,6 @@ func TestBandwidthManagerKeepsItsLimits(t *testing.T) {
 		if !left() {
 			t.Errorf("entry %s while Cilium's agent is away, want the limits left to it", m.Decision().Entry)
 		}
-	})
-}
-
-// TestAgentStartsWithOtherRouting: the runtime's files stay as they are, and who
-// limits ingress changes within seconds all the same, although the agent answers
-// only some time after it made its socket.
-func TestAgentStartsWithOtherRouting(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newBubbleHost(t, exclusive(nil))
-		agent := &ciliumAgent{}
-		agent.legacy.Store(true)
-		m, _ := h.run(t, func(c *delivery.Config) { recent(c); c.Live = agent })
-		left := func() bool { return strings.Contains(m.Decision().Entry, `"ingressShaper":"cilium"`) }
-		h.eventually(t, "podweir limits ingress", func() bool { return m.Decision().InForce && !left() })
-
-		agent.away.Store(true)
-		agent.legacy.Store(false)
-		missed := agent.missed.Load()
-		h.remove(t, "run/cilium/cilium.sock")
-		h.write(t, "run/cilium/cilium.sock", "")
-		h.eventually(t, "the agent is asked in vain", func() bool { return agent.missed.Load() > missed })
-		agent.away.Store(false)
-		began := time.Now()
-		h.eventually(t, "ingress is left to Cilium", left)
-		t.Logf("noticed %.1f s after the agent answered", time.Since(began).Seconds())
 	})
 }
 
