@@ -62,19 +62,6 @@ func execute(ctx context.Context, t *testing.T, name string, hit func(id string,
 	return got, runs, runErr
 }
 
-func TestRunTakesThePlanInItsOrder(t *testing.T) {
-	got, runs, err := execute(t.Context(), t, filepath.Join(t.TempDir(), "samples.jsonl"), nil)
-	must.OK(t, err)
-	if diff := cmp.Diff(planIDs(), runs); diff != "" {
-		t.Errorf("runs (-want +got):\n%s", diff)
-	}
-	for _, s := range got.Samples {
-		if s.Metrics["egress_used_share"] != 1 || s.Started.IsZero() {
-			t.Errorf("sample %s = %+v, want all of it recorded", s.ID(), s)
-		}
-	}
-}
-
 // TestCancelledRunIsTakenAgain: the run that Ctrl-C hits leaves no sample, and
 // the next execution takes it and what follows.
 func TestCancelledRunIsTakenAgain(t *testing.T) {

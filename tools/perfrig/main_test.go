@@ -5,8 +5,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
-	"flag"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -56,23 +54,5 @@ func TestReport(t *testing.T) {
 				t.Errorf("%s: the report lacks %q:\n%s", name, want, out.String())
 			}
 		}
-	}
-}
-
-func TestUsage(t *testing.T) {
-	for _, args := range [][]string{nil, {"measure"}, {"report"}, {"quote", "README.md"}} {
-		var wrong *usageError
-		if err := command(t.Context(), args, &bytes.Buffer{}); !errors.As(err, &wrong) {
-			t.Errorf("perfrig %q = %v, want an error of usage", args, err)
-		}
-	}
-	if err := command(t.Context(), []string{"plan", "-h"}, &bytes.Buffer{}); !errors.Is(err, flag.ErrHelp) {
-		t.Errorf("plan -h = %v, want %v", err, flag.ErrHelp)
-	}
-	if err := command(t.Context(), []string{"plan", "-only", "["}, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), `-only "["`) {
-		t.Errorf("plan -only [ = %v, want an error that names it", err)
-	}
-	if err := command(t.Context(), []string{"plan", "-profile", "none"}, &bytes.Buffer{}); err == nil {
-		t.Error("plan of an unknown profile = nil, want an error")
 	}
 }

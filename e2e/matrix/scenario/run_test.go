@@ -67,17 +67,6 @@ func TestLastWordsOfACNIThatIsGone(t *testing.T) {
 	}
 }
 
-func TestExpectationError(t *testing.T) {
-	if err := expect("x", nil); err != nil {
-		t.Errorf("expect of what is there = %v", err)
-	}
-	seen := errors.New("y")
-	err := expect("x", seen)
-	if !errors.Is(err, seen) || err.Error() != "expected: x; seen: y" {
-		t.Errorf("expect() = %v", err)
-	}
-}
-
 func TestUndeclaredFindings(t *testing.T) {
 	found := map[string]string{"PW1": "n1: PW1: warn", "PW2": "n1: PW2: fail"}
 	if err := undeclared(found, map[string]string{"PW1": "so it is", "PW2": "and this"}); err != nil {

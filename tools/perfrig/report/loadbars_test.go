@@ -124,29 +124,3 @@ func TestLoadBarsOfAFlood(t *testing.T) {
 		t.Errorf("bars (-want +got):\n%s", diff)
 	}
 }
-
-// TestLoadsTablesOfOneRound: one sample decides nothing, and the tables tell on which
-// side of its target it is.
-func TestLoadsTablesOfOneRound(t *testing.T) {
-	w := &spec.Workload{Name: "load-call-10-cubic-8-ingress", Kind: spec.Ordinary, Direction: "ingress", Mix: &spec.Mix{
-		CallShare: 0.1, Bulk: []spec.Bulk{{Congestion: "cubic", Flows: 8}},
-	}}
-	r := &record.Results{Campaign: record.Campaign{Profile: "loads"}, Samples: loadSamples(ours, w, 100_000_000, map[string][]float64{
-		"call_lost_percent": {0.4}, "bulk_fairness_share": {0.94}, "late_retransmits_percent": {0.9}, "bulk_round_trip_p50_ms": {11},
-	})}
-	for _, b := range Bars(r) {
-		if !b.Undecided || !b.Pass {
-			t.Errorf("one sample decides %s", b.What)
-		}
-	}
-	kinds := LoadKinds(r)
-	for what, want := range map[string]string{
-		"call below its fair share, lost": "0.4 to 0.4: 0 of 1 samples beyond | at most 0.5",
-		"fairness of bulk flows":          "0.94 to 0.94: 1 of 1 samples beyond | " + jainKind.Asked,
-		"segments of bulk sent again":     "0.9 to 0.9: 0 of 1 samples beyond | " + againKind.Asked,
-	} {
-		if got := rowOf(t, &kinds, what); !strings.HasSuffix(got, want) {
-			t.Errorf("row = %q, want it to end with %q", got, want)
-		}
-	}
-}
