@@ -21,6 +21,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
+
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/compat/profiles"
@@ -109,8 +111,9 @@ type Manager struct {
 	config Config
 	log    *slog.Logger
 	root   fs.FS
-	// poll and tick are the times of the same name.
-	poll, tick time.Duration
+	// notify makes a watcher of files.
+	notify          func() (*fsnotify.Watcher, error)
+	tick, blindTick time.Duration
 
 	mu       sync.Mutex
 	decision Decision
@@ -172,7 +175,7 @@ func New(config Config) (*Manager, error) {
 		return nil, err
 	}
 	return &Manager{
-		config: config, log: config.Log, root: detect.HostRoot(config.Root), poll: poll, tick: tick,
+		config: config, log: config.Log, root: detect.HostRoot(config.Root), notify: fsnotify.NewWatcher, tick: tick, blindTick: blindTick,
 		runtime: config.Runtime, defaults: merge(nil, config.Defaults),
 		decision: Decision{Asked: config.Delivery, Problem: "nothing is decided yet"},
 	}, nil

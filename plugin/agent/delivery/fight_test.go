@@ -45,7 +45,7 @@ func TestFight(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := newBubbleHost(t, simple())
+				h := newBlindHost(t, simple())
 				h.tick = 2 * time.Second // a look reads a hundred files, and the test lasts a quarter of an hour
 				m, _ := h.run(t, tc.config)
 				h.eventually(t, "podweir is in the chain", func() bool { return h.shaped() && m.Decision().Problem == "" })
@@ -103,7 +103,7 @@ func TestFirstFileOfAnother(t *testing.T) {
 			if strings.HasSuffix(file, ".conf") {
 				raw = `{"name":"n","type":"multus"}`
 			}
-			h := newBubbleHost(t, map[string]string{confDir + "/" + file: raw, binDir + "/multus": "x"})
+			h := newBlindHost(t, map[string]string{confDir + "/" + file: raw, binDir + "/multus": "x"})
 			before := h.tree(t)
 			m, _ := h.run(t, func(c *delivery.Config) { c.Runtime = "containerd://1.6.36" })
 			h.eventually(t, "podweir decided", func() bool { return m.Decision().Delivery != "" })

@@ -265,7 +265,7 @@ func TestRemoveLeavesNoTrace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := newBubbleHost(t, tc.files)
+				h := newBlindHost(t, tc.files)
 				if tc.first != nil {
 					must.OK(t, tc.first(h))
 				}
@@ -307,7 +307,7 @@ func TestBinaryOutlivesTheChain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := newBubbleHost(t, tc.files)
+				h := newBlindHost(t, tc.files)
 				h.install(t, recent)
 				inPause := func(ctx context.Context) <-chan error {
 					done := make(chan error, 1)

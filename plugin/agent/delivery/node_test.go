@@ -35,11 +35,9 @@ const (
 // host is the root of a node with a primary CNI.
 type host struct {
 	root, binary string
-	// bubble says that the clock is one of testing/synctest; by another the agent looks
-	// often, so that no test waits for it.
-	bubble bool
-	// tick is how often the agent reads the files although none seems changed, 0 for as
-	// often as it does.
+	// blind says that no notice of changed files comes: the agent looks often instead.
+	blind bool
+	// tick is how often the agent looks although it has notice, 0 for as often as it does.
 	tick time.Duration
 }
 
@@ -68,12 +66,12 @@ func newHost(t *testing.T, files map[string]string) *host {
 	return h
 }
 
-// newBubbleHost is for a bubble of testing/synctest, whose clock stands still while a goroutine
+// newBlindHost is for a bubble of testing/synctest, whose clock stands still while a goroutine
 // waits for the kernel.
-func newBubbleHost(t *testing.T, files map[string]string) *host {
+func newBlindHost(t *testing.T, files map[string]string) *host {
 	t.Helper()
 	h := newHost(t, files)
-	h.bubble = true
+	h.blind = true
 	return h
 }
 
@@ -110,11 +108,11 @@ func (h *host) manager(t *testing.T, with func(*delivery.Config)) *delivery.Mana
 	}
 	m, err := delivery.New(c)
 	must.OK(t, err)
-	if !h.bubble {
-		m.Poll(5 * time.Millisecond)
+	if h.blind {
+		m.Blind()
 	}
 	if h.tick > 0 {
-		m.Tick(h.tick)
+		m.Look(h.tick)
 	}
 	return m
 }

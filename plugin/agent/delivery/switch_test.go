@@ -47,7 +47,7 @@ func TestSwitchToNRI(t *testing.T) {
 	for name, files := range map[profiles.Delivery]map[string]string{profiles.Chain: simple(), profiles.DropIn: exclusive(nil)} {
 		t.Run(string(name), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := newBubbleHost(t, files)
+				h := newBlindHost(t, files)
 				before := h.contents(t)
 				h.install(t, as(name))
 				var hooked atomic.Bool
@@ -84,7 +84,7 @@ func TestSwitchToNRI(t *testing.T) {
 // does not wait until the runtime calls the agent.
 func TestSecondNetworkGoesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newBubbleHost(t, simple())
+		h := newBlindHost(t, simple())
 		h.install(t, as(profiles.Chain))
 		h.write(t, "etc/containerd/config.toml", "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.cni]\n  max_conf_num = 0\n")
 		m, _ := h.run(t, func(c *delivery.Config) { as(profiles.NRI)(c); c.Hooked = func() bool { return false } })
@@ -98,7 +98,7 @@ func TestSecondNetworkGoesAtOnce(t *testing.T) {
 // TestSwitchToHanded keeps the drop-in until Cilium's own chain has podweir in it.
 func TestSwitchToHanded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newBubbleHost(t, exclusive(nil))
+		h := newBlindHost(t, exclusive(nil))
 		h.install(t, as(profiles.DropIn))
 		dropIn := confDir + "/cilium/" + conflist.DropInFile
 		m, stop := h.run(t, as(profiles.Handed))
@@ -149,7 +149,7 @@ func TestMultusCallsPodweir(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := newBubbleHost(t, simple())
+				h := newBlindHost(t, simple())
 				h.write(t, binDir+"/multus", "x")
 				h.write(t, binDir+"/multus-shim", "x")
 				// NRI may be on, and the runtime does not call the agent yet.
@@ -275,7 +275,7 @@ func TestVersionNotKnown(t *testing.T) {
 	} {
 		t.Run(string(name), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := newBubbleHost(t, tc.files)
+				h := newBlindHost(t, tc.files)
 				m, _ := h.run(t, func(c *delivery.Config) {
 					recent(c)
 					c.Hooked = func() bool { return false }
@@ -313,7 +313,7 @@ func TestRenamedFilesGo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := newBubbleHost(t, exclusive(map[string]string{bak: made, byHand: network("n", 1, "ptp")}))
+				h := newBlindHost(t, exclusive(map[string]string{bak: made, byHand: network("n", 1, "ptp")}))
 				h.run(t, config)
 				h.eventually(t, "the renamed file goes", func() bool { return h.read(bak) == "" })
 				if h.read(byHand) == "" {

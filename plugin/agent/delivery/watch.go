@@ -6,23 +6,25 @@ package delivery
 import (
 	"context"
 	"errors"
-	"maps"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/fsnotify/fsnotify"
 
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/profiles"
 )
 
 const (
-	// poll is how often podweir looks whether a file changed. The kernel's notice of
-	// changes would come sooner, and not at all on a node whose other programs use up
-	// what it gives (fs.inotify.max_user_instances).
-	poll = 250 * time.Millisecond
-	// tick is how often the files are read although none seems changed.
+	// tick is how often the files are looked at although nothing was heard of
+	// them: a directory whose parent comes later is watched by nobody.
 	tick = time.Second
+	// blindTick is the same where the kernel gives no notice of changes, so that
+	// a file that was rewritten is followed within a second all the same.
+	blindTick = 250 * time.Millisecond
 )
 
 // Run installs podweir and follows the primary CNI until ctx ends, which is no
@@ -41,28 +43,35 @@ func (m *Manager) Run(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
+	w := newWatcher(m.log, m.notify)
+	w.tick, w.blindTick = m.tick, m.blindTick
+	defer w.close()
 	swept := false
 	for ctx.Err() == nil {
-		// From before they are read: what changes in between is seen.
-		before := m.stamps()
+		// Watched before it is read: what changes in between is heard.
+		w.follow(m.watched())
 		p, err := m.pass(ctx, true, nil)
 		if !swept && err == nil {
 			swept = true
 			m.sweep(p)
 		}
-		m.wait(ctx, before, p.wait)
+		if w.follow(m.watched()) {
+			continue
+		}
+		w.wait(ctx, p.wait)
 	}
 	return nil
 }
 
 // watched are the directories in which something may happen that matters: that of
-// the conflists, that of the drop-ins, and that of the plugins.
+// the conflists and the one above it, since it may be replaced as a whole, that
+// of the drop-ins, and that of the plugins.
 func (m *Manager) watched() []string {
 	if m.node == nil {
 		return nil
 	}
 	conf := m.real("/" + m.node.ConfDir)
-	out := []string{conf}
+	out := []string{conf, filepath.Dir(conf)}
 	m.mu.Lock()
 	d := m.decision
 	m.mu.Unlock()
@@ -90,36 +99,117 @@ func (m *Manager) sweep(p *pass) {
 	}
 }
 
-// stamps are those of what is watched, to tell whether any of it changed.
-func (m *Manager) stamps() map[string]stamp {
-	out := map[string]stamp{}
-	for _, dir := range m.watched() {
-		out[dir] = stampOf(dir)
-		entries, _ := os.ReadDir(dir) // of one that is not there none
-		for _, e := range entries {
-			at := filepath.Join(dir, e.Name())
-			out[at] = stampOf(at)
-		}
-	}
-	return out
+// watcher tells that something changed in one of several directories.
+type watcher struct {
+	log     *slog.Logger
+	notify  *fsnotify.Watcher
+	changed chan struct{}
+	seen    map[string]stamp
+	// blind says that changes may go unheard.
+	blind           bool
+	tick, blindTick time.Duration
 }
 
-// wait returns when a stamp is not as it was, at the next tick, after limit if that is
+// newWatcher returns one that hears nothing if the kernel allows no more of
+// them (fs.inotify.max_user_instances).
+func newWatcher(log *slog.Logger, notify func() (*fsnotify.Watcher, error)) *watcher {
+	w := &watcher{log: log, changed: make(chan struct{}, 1), seen: map[string]stamp{}, tick: tick, blindTick: blindTick}
+	n, err := notify()
+	if err != nil {
+		w.goBlind(err)
+		return w
+	}
+	w.notify = n
+	go w.collect(n)
+	return w
+}
+
+// collect makes one signal of any number of events. An error, such as an overflow
+// of the kernel's queue, is a signal too.
+func (w *watcher) collect(n *fsnotify.Watcher) {
+	events, failures := n.Events, n.Errors
+	for events != nil || failures != nil {
+		select {
+		case _, ok := <-events:
+			if !ok {
+				events = nil
+			}
+		case _, ok := <-failures:
+			if !ok {
+				failures = nil
+			}
+		}
+		select {
+		case w.changed <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (w *watcher) goBlind(err error) {
+	if !w.blind {
+		w.log.Warn("the kernel gives no notice of changed files, they are looked at instead", "every", blindTick.String(), "error", err)
+	}
+	w.blind = true
+}
+
+// follow watches these directories and no others, and says whether a watch is
+// new: then what is in that directory has to be read again. A directory that was
+// replaced is watched again, one that is missing when it is there.
+func (w *watcher) follow(dirs []string) (fresh bool) {
+	if w.notify == nil {
+		return false
+	}
+	for dir := range w.seen {
+		if !slices.Contains(dirs, dir) {
+			_ = w.notify.Remove(dir)
+			delete(w.seen, dir)
+		}
+	}
+	for _, dir := range dirs {
+		now := stampOf(dir)
+		was, known := w.seen[dir]
+		if known && was.device == now.device && was.inode == now.inode {
+			continue
+		}
+		// It may be gone with its directory.
+		_ = w.notify.Remove(dir)
+		delete(w.seen, dir)
+		if now == (stamp{}) {
+			continue
+		}
+		if err := w.notify.Add(dir); err != nil {
+			w.goBlind(err)
+			continue
+		}
+		w.seen[dir] = now
+		fresh = true
+	}
+	return fresh
+}
+
+// wait returns when something changed, at the next tick, after limit if that is
 // not 0, and when ctx ends.
-func (m *Manager) wait(ctx context.Context, before map[string]stamp, limit time.Duration) {
-	d := m.tick
+func (w *watcher) wait(ctx context.Context, limit time.Duration) {
+	d := w.tick
+	if w.blind {
+		d = min(d, w.blindTick)
+	}
 	if limit > 0 {
 		d = min(d, limit)
 	}
-	for end := time.Now().Add(d); ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(min(m.poll, time.Until(end))):
-		}
-		if !time.Now().Before(end) || !maps.Equal(before, m.stamps()) {
-			return
-		}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-w.changed:
+	case <-t.C:
+	}
+}
+
+func (w *watcher) close() {
+	if w.notify != nil {
+		_ = w.notify.Close()
 	}
 }
 
@@ -147,7 +237,8 @@ func isDropIn(path string) bool { return filepath.Base(path) == conflist.DropInF
 // watches that directory and none below it, and reads everything again when a file
 // there is written, renamed or removed; it ignores a directory or file that is made
 // (internal/cri/server/cni_conf_syncer.go, v2.1 to v2.4). No CNI takes a file of this
-// name for a configuration.
+// name for a configuration. podweir's own watch hears of it, too: the next pass finds
+// nothing to do.
 func (m *Manager) nudge(v *view) error {
 	dir := m.real(v.confDir)
 	f, err := os.CreateTemp(dir, tempPrefix+"*"+tempSuffix)

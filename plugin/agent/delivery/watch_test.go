@@ -57,7 +57,7 @@ func (h *host) watchNetwork(t *testing.T, name string) (r *reader, stop func()) 
 				return
 			default:
 			}
-			if h.bubble {
+			if h.blind {
 				pause(5 * time.Millisecond) // by the clock of the bubble, which would stand still
 			}
 			list, err := load(h.path(confDir))
@@ -250,7 +250,7 @@ func TestDirectoryIsReplaced(t *testing.T) {
 // look ready.
 func TestPrimaryIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newBubbleHost(t, simple())
+		h := newBlindHost(t, simple())
 		m, _ := h.run(t, nil)
 		problem := func(want string) func() bool {
 			return func() bool { return m.Decision().Problem == "podweir is not in the chain in force: "+want }
@@ -286,7 +286,7 @@ func TestPrimaryStartsAnew(t *testing.T) {
 		h.write(t, "proc/1/net/unix", text)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		h := newBubbleHost(t, map[string]string{file: network("aws-cni", 1, "aws-cni"), binDir + "/aws-cni": "x"})
+		h := newBlindHost(t, map[string]string{file: network("aws-cni", 1, "aws-cni"), binDir + "/aws-cni": "x"})
 		sockets(h, false)
 		h.run(t, nil)
 		h.eventually(t, "podweir is in the chain, since pods could start without it", func() bool { return h.inForce() == 1 })
@@ -310,7 +310,7 @@ func TestPrimaryStartsAnew(t *testing.T) {
 // that says nothing about the node, and the delivery stays what it is.
 func TestHalfWrittenChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newBubbleHost(t, exclusive(nil))
+		h := newBlindHost(t, exclusive(nil))
 		m, _ := h.run(t, recent)
 		const file, dropIn = confDir + "/05-cilium.conflist", confDir + "/cilium/50-podweir.conf"
 		h.eventually(t, "podweir is a drop-in", func() bool { return m.Decision().InForce })
@@ -336,7 +336,7 @@ func TestHalfWrittenChangesNothing(t *testing.T) {
 func TestStartsWhileHalfWritten(t *testing.T) {
 	const file, dropIn = confDir + "/05-cilium.conflist", confDir + "/cilium/50-podweir.conf"
 	synctest.Test(t, func(t *testing.T) {
-		h := newBubbleHost(t, exclusive(nil))
+		h := newBlindHost(t, exclusive(nil))
 		h.install(t, recent)
 		whole, want := h.read(file), h.read(dropIn)
 		for name, breaks := range map[string]func(){
@@ -375,7 +375,7 @@ func TestAnotherNetworkForAMoment(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tc.files[confDir+"/87-other.conflist"] = network("other", 1, "ptp")
 			synctest.Test(t, func(t *testing.T) {
-				h := newBubbleHost(t, tc.files)
+				h := newBlindHost(t, tc.files)
 				m, _ := h.run(t, tc.config)
 				h.eventually(t, "podweir is in the chain", func() bool { return m.Decision().InForce })
 				whole, before := h.read(confDir+"/"+tc.file), m.Decision()
@@ -405,7 +405,7 @@ func TestAnotherNetworkForAMoment(t *testing.T) {
 // plugin to replace, and at no reading is podweir in neither.
 func TestCiliumTurnsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newBubbleHost(t, exclusive(nil))
+		h := newBlindHost(t, exclusive(nil))
 		m, _ := h.run(t, recent)
 		h.eventually(t, "podweir is a drop-in", func() bool { return m.Decision().Delivery == profiles.DropIn && m.Decision().InForce })
 		r, stop := h.watchNetwork(t, "cilium")
@@ -492,7 +492,7 @@ var errAway = errors.New("the agent is away")
 // Cilium's answers, it does not move the queues of running pods.
 func TestAgentThatStartsWhileCiliumsIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newBubbleHost(t, exclusive(nil))
+		h := newBlindHost(t, exclusive(nil))
 		agent := &ciliumAgent{}
 		agent.legacy.Store(true)
 		start := func() (*delivery.Manager, func()) {
@@ -521,7 +521,7 @@ func TestAgentThatStartsWhileCiliumsIsAway(t *testing.T) {
 // while its agent restarts.
 func TestBandwidthManagerKeepsItsLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newBubbleHost(t, exclusive(nil))
+		h := newBlindHost(t, exclusive(nil))
 		agent := &ciliumAgent{}
 		m, _ := h.run(t, func(c *delivery.Config) { recent(c); c.Live = agent })
 		left := func() bool {
@@ -554,7 +554,7 @@ func TestBandwidthManagerKeepsItsLimits(t *testing.T) {
 // where it cannot.
 func TestBinaryIsRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newBubbleHost(t, simple())
+		h := newBlindHost(t, simple())
 		m, _ := h.run(t, nil)
 		h.eventually(t, "podweir is in the chain", h.shaped)
 		h.remove(t, plugin)
@@ -605,7 +605,7 @@ func TestCrash(t *testing.T) {
 // TestDecisionsAreTold once each.
 func TestDecisionsAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newBubbleHost(t, simple())
+		h := newBlindHost(t, simple())
 		var mu sync.Mutex
 		var told []delivery.Decision
 		h.run(t, func(c *delivery.Config) {
