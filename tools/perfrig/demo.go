@@ -16,6 +16,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/podweir/podweir/e2e/step"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/tools/perfrig/netns"
 	"github.com/podweir/podweir/tools/perfrig/record"
@@ -48,41 +49,30 @@ type demo struct {
 
 // demoCommand takes one sample of each cell of [spec.Demo], prints them as a table and
 // leaves nothing on a machine that never had podweir.
-func demoCommand(ctx context.Context, args []string, out io.Writer) (err error) {
+func demoCommand(ctx context.Context, args []string, out io.Writer) {
 	var c choices
-	if err := c.flags("demo").Parse(args); err != nil {
-		return err
-	}
+	step.OK(c.flags("demo").Parse(args))
 	s := spec.Demo()
-	runs, err := c.matching(s)
-	if err != nil {
-		return err
-	}
+	runs := c.matching(s)
 	cells, _ := s.Cells()
 	place := func(r *spec.Run) int {
 		return slices.IndexFunc(cells, func(c spec.Cell) bool { return c.ID() == r.Cell.ID() })
 	}
 	slices.SortFunc(runs, func(a, b spec.Run) int { return cmp.Or(cmp.Compare(a.Cell.Rate, b.Cell.Rate), place(&a)-place(&b)) })
 	here := netns.New(".")
-	machine, err := here.Machine(ctx)
-	if err != nil {
-		return err
-	}
+	machine := step.Get(here.Machine(ctx))
 	if !inUse(engine.DefaultPaths) {
-		defer func() { err = errors.Join(err, forget()) }()
+		defer step.Close(forget)
 	}
 	d := &demo{out: out}
 	fmt.Fprintf(out, demoHead, machine.Kernel, machine.CPUs, machine.CPU)
 	for i := range runs {
-		if err := d.measure(ctx, here, &runs[i]); err != nil {
-			return err
-		}
+		step.OK(d.measure(ctx, here, &runs[i]))
 	}
 	d.table()
 	for _, rate := range s.Blocks[0].Rates {
 		d.compare(rate)
 	}
-	return nil
 }
 
 func (d *demo) measure(ctx context.Context, here *netns.Substrate, r *spec.Run) error {

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/e2e/lab"
+	"github.com/podweir/podweir/e2e/step"
 	"github.com/podweir/podweir/tools/perfrig/netns"
 	"github.com/podweir/podweir/tools/perfrig/quote"
 	"github.com/podweir/podweir/tools/perfrig/record"
@@ -28,11 +29,11 @@ import (
 )
 
 const usage = `usage, in the root of the checkout:
-  perfrig run [-profile P] [-dir D] ...   take the samples that D does not have yet (root)
+  perfrig run [-profile P] ...            take the samples that bin/perf/P does not have yet (root)
   perfrig plan [-profile P]               say what would be measured, in which order
   perfrig demo [-only REGEXP]             compare limiters in four minutes, and print a table (root)
   perfrig report [-check] FILE.jsonl      print its numbers and bars; -check fails if a bar is missed
-  perfrig quote [-check] [-C DIR]         write what README.md and docs quote of docs/results
+  perfrig quote [-check]                  write what README.md and docs quote of docs/results
 `
 
 func main() {
@@ -63,24 +64,19 @@ type usageError struct{ text string }
 
 func (e *usageError) Error() string { return "perfrig: " + e.text }
 
+var commands = map[string]func(context.Context, []string, io.Writer){
+	"run": runCommand, "plan": planCommand, "demo": demoCommand, "report": reportCommand, "quote": quoteCommand,
+}
+
 func command(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) == 0 {
 		return &usageError{"no command"}
 	}
-	switch name, args := args[0], args[1:]; name {
-	case "run":
-		return runCommand(ctx, args, out)
-	case "plan":
-		return planCommand(args, out)
-	case "demo":
-		return demoCommand(ctx, args, out)
-	case "report":
-		return reportCommand(args, out)
-	case "quote":
-		return quoteCommand(args, out)
-	default:
-		return &usageError{fmt.Sprintf("no command %q", name)}
+	run := commands[args[0]]
+	if run == nil {
+		return &usageError{fmt.Sprintf("no command %q", args[0])}
 	}
+	return step.Run(func() { run(ctx, args[1:], out) })
 }
 
 // choices are the flags of run and plan.
@@ -96,117 +92,76 @@ func (c *choices) flags(name string) *flag.FlagSet {
 }
 
 // plan is the ordered list of runs.
-func (c *choices) plan() (*spec.Spec, []spec.Run, error) {
-	s, err := spec.Profile(c.profile)
-	if err != nil {
-		return nil, nil, err
-	}
-	runs, err := c.matching(s)
-	return s, runs, err
+func (c *choices) plan() (*spec.Spec, []spec.Run) {
+	s := step.Get(spec.Profile(c.profile))
+	return s, c.matching(s)
 }
 
 // matching are the runs of a spec that were asked for.
-func (c *choices) matching(s *spec.Spec) (out []spec.Run, err error) {
+func (c *choices) matching(s *spec.Spec) (out []spec.Run) {
 	only, err := regexp.Compile(c.only)
 	if err != nil {
-		return nil, fmt.Errorf("-only %q: %w", c.only, err)
+		step.OK(fmt.Errorf("-only %q: %w", c.only, err))
 	}
 	for _, r := range s.Plan() {
 		if only.MatchString(r.ID()) {
 			out = append(out, r)
 		}
 	}
-	return out, nil
+	return out
 }
 
-func planCommand(args []string, out io.Writer) error {
+func planCommand(_ context.Context, args []string, out io.Writer) {
 	var c choices
-	if err := c.flags("plan").Parse(args); err != nil {
-		return err
-	}
-	s, runs, err := c.plan()
-	if err != nil {
-		return err
-	}
+	step.OK(c.flags("plan").Parse(args))
+	s, runs := c.plan()
 	for i := range runs {
 		fmt.Fprintln(out, runs[i].ID())
 	}
-	_, err = fmt.Fprintf(out, "profile %s, spec %s: %d runs, about %s\n", s.Profile, s.Digest(), len(runs), spec.Duration(runs))
-	return err
+	fmt.Fprintf(out, "profile %s, spec %s: %d runs, about %s\n", s.Profile, s.Digest(), len(runs), spec.Duration(runs))
 }
 
-func runCommand(ctx context.Context, args []string, out io.Writer) (err error) {
+func runCommand(ctx context.Context, args []string, out io.Writer) {
 	var c choices
-	set := c.flags("run")
-	dir := set.String("dir", "", "directory of the campaign; bin/perf/PROFILE if empty")
-	if err := set.Parse(args); err != nil {
-		return err
-	}
-	s, runs, err := c.plan()
-	if err != nil {
-		return err
-	}
+	step.OK(c.flags("run").Parse(args))
+	s, runs := c.plan()
 	here := netns.New(".")
-	machine, err := here.Machine(ctx)
-	if err != nil {
-		return err
-	}
-	if *dir == "" {
-		*dir = filepath.Join("bin", "perf", c.profile)
-	}
-	if err := os.MkdirAll(*dir, 0o755); err != nil {
-		return err
-	}
-	file, err := record.Open(filepath.Join(*dir, "samples.jsonl"), record.Campaign{
+	machine := step.Get(here.Machine(ctx))
+	dir := filepath.Join("bin", "perf", c.profile)
+	step.OK(os.MkdirAll(dir, 0o755))
+	file := step.Get(record.Open(filepath.Join(dir, "samples.jsonl"), record.Campaign{
 		Profile: s.Profile, Digest: s.Digest(), Planned: len(s.Plan()), Started: time.Now().UTC(), Machine: *machine,
-	}, runs)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
+	}, runs))
+	defer step.Close(file.Close)
 	campaign := campaign{plan: runs, file: file, out: out, measure: here.Run}
-	return campaign.run(ctx)
+	step.OK(campaign.run(ctx))
 }
 
-func reportCommand(args []string, out io.Writer) error {
+func reportCommand(_ context.Context, args []string, out io.Writer) {
 	set := flag.NewFlagSet("report", flag.ContinueOnError)
 	check := set.Bool("check", false, "fail if a bar is missed")
-	if err := set.Parse(args); err != nil {
-		return err
-	}
+	step.OK(set.Parse(args))
 	if set.NArg() != 1 {
-		return &usageError{"report wants one file"}
+		step.OK(&usageError{"report wants one file"})
 	}
-	r, err := record.Read(set.Arg(0))
-	if err != nil {
-		return err
+	missed := step.Get(report.Terminal(out, step.Get(record.Read(set.Arg(0)))))
+	if *check && missed > 0 {
+		step.OK(fmt.Errorf("%d bars are missed", missed))
 	}
-	missed, err := report.Terminal(out, r)
-	if err == nil && *check && missed > 0 {
-		return fmt.Errorf("%d bars are missed", missed)
-	}
-	return err
 }
 
-func quoteCommand(args []string, out io.Writer) error {
+func quoteCommand(_ context.Context, args []string, out io.Writer) {
 	set := flag.NewFlagSet("quote", flag.ContinueOnError)
-	root := set.String("C", ".", "root of the checkout")
 	check := set.Bool("check", false, "change nothing; fail if a figure is not what its results give")
-	if err := set.Parse(args); err != nil {
-		return err
-	}
+	step.OK(set.Parse(args))
 	if set.NArg() != 0 {
-		return &usageError{"quote wants no arguments"}
+		step.OK(&usageError{"quote wants no arguments"})
 	}
-	changed, err := quote.Update(*root, !*check)
-	if err != nil {
-		return err
-	}
+	changed := step.Get(quote.Update(".", !*check))
 	if *check && len(changed) > 0 {
-		return fmt.Errorf("figures are not what the results give in %s: run `make figures`", strings.Join(changed, ", "))
+		step.OK(fmt.Errorf("figures are not what the results give in %s: run `make figures`", strings.Join(changed, ", ")))
 	}
 	for _, name := range changed {
 		fmt.Fprintln(out, name)
 	}
-	return nil
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/podweir/podweir/e2e/lab"
+	"github.com/podweir/podweir/e2e/step"
 	"github.com/podweir/podweir/tools/perfrig/stats"
 )
 
@@ -42,21 +43,15 @@ const (
 
 // add times ADD of the phase's plugin for pods that ptp has made: one at a
 // time, all of which stay; then many at once; then the memory of the process.
-func (r *run) add(ctx context.Context) (err error) {
-	l, err := lab.New(ctx, r.opts)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, l.Close()) }()
-	calls, err := r.makePods(ctx, l, "one", r.cell.Workload.Pods)
-	if err != nil {
-		return err
-	}
+func (r *run) add(ctx context.Context) {
+	l := step.Get(lab.New(ctx, r.opts))
+	defer step.Close(l.Close)
+	calls := r.makePods(ctx, l, "one", r.cell.Workload.Pods)
 	var took []float64
 	for _, call := range calls {
 		d, err := call.run(ctx, "ADD")
 		if err != nil {
-			return errors.Join(err, deleteAll(ctx, calls))
+			step.OK(errors.Join(err, deleteAll(ctx, calls)))
 		}
 		took = append(took, millis(d))
 	}
@@ -67,24 +62,17 @@ func (r *run) add(ctx context.Context) (err error) {
 		first, last := stats.Summarise(took[:addEdge]), stats.Summarise(took[len(took)-addEdge:])
 		r.set("add_last_by_first_ratio", last.Median/first.Median)
 	}
-	if err := deleteAll(ctx, calls); err != nil {
-		return err
-	}
-	if err := r.addAtOnce(ctx, l); err != nil {
-		return err
-	}
-	return r.addMemory(ctx, l)
+	step.OK(deleteAll(ctx, calls))
+	r.addAtOnce(ctx, l)
+	r.addMemory(ctx, l)
 }
 
 // addAtOnce has crowds come, in turns.
-func (r *run) addAtOnce(ctx context.Context, l *lab.Lab) error {
+func (r *run) addAtOnce(ctx context.Context, l *lab.Lab) {
 	took, whole := make([][]float64, len(crowds)), make([][]float64, len(crowds))
 	for round := range crowdTimes {
 		for n, c := range crowds {
-			each, all, err := r.crowd(ctx, l, fmt.Sprintf("%d-%d", c.pods, round), c.pods)
-			if err != nil {
-				return err
-			}
+			each, all := r.crowd(ctx, l, fmt.Sprintf("%d-%d", c.pods, round), c.pods)
 			for _, d := range each {
 				took[n] = append(took[n], millis(d))
 			}
@@ -97,22 +85,19 @@ func (r *run) addAtOnce(ctx context.Context, l *lab.Lab) error {
 		r.set(c.name+"_max_ms", s.Max)
 		r.set(c.name+"_whole_ms", stats.Summarise(whole[n]).Median)
 	}
-	return nil
 }
 
 // crowd is [together] with pods that are made for it: on a device that had a clsact qdisc before,
 // which no new pod's has, podweir lists all qdiscs of the node.
-func (r *run) crowd(ctx context.Context, l *lab.Lab, name string, pods int) (each []time.Duration, whole time.Duration, err error) {
-	calls, err := r.makePods(ctx, l, name, pods)
-	if err != nil {
-		return nil, 0, err
-	}
-	each, whole, err = together(ctx, calls)
+func (r *run) crowd(ctx context.Context, l *lab.Lab, name string, pods int) (each []time.Duration, whole time.Duration) {
+	calls := r.makePods(ctx, l, name, pods)
+	each, whole, err := together(ctx, calls)
 	made := make([]*lab.Pod, 0, len(calls))
 	for _, c := range calls {
 		made = append(made, c.pod)
 	}
-	return each, whole, errors.Join(err, lab.DeletePods(context.WithoutCancel(ctx), made))
+	step.OK(errors.Join(err, lab.DeletePods(context.WithoutCancel(ctx), made)))
+	return each, whole
 }
 
 // together adds all at once and deletes them. It returns how long each took, and all of
@@ -132,21 +117,18 @@ func together(ctx context.Context, calls []*invocation) (each []time.Duration, w
 	return each, whole, err
 }
 
-func (r *run) addMemory(ctx context.Context, l *lab.Lab) error {
-	calls, err := r.makePods(ctx, l, "weighed", peaks)
-	if err != nil {
-		return err
-	}
+func (r *run) addMemory(ctx context.Context, l *lab.Lab) {
+	calls := r.makePods(ctx, l, "weighed", peaks)
 	var bytesOf []float64
 	for _, call := range calls {
 		peak, err := call.peakRSS(l.Dir())
 		if err != nil {
-			return errors.Join(err, deleteAll(ctx, calls))
+			step.OK(errors.Join(err, deleteAll(ctx, calls)))
 		}
 		bytesOf = append(bytesOf, float64(peak))
 	}
 	r.set("add_rss_p50_bytes", stats.Summarise(bytesOf).Median)
-	return deleteAll(ctx, calls)
+	step.OK(deleteAll(ctx, calls))
 }
 
 // invocation is one call of a plugin for a pod that ptp has made.
@@ -160,65 +142,44 @@ type invocation struct {
 
 // makePods makes pods by ptp alone and an invocation of the phase's plugin for
 // each.
-func (r *run) makePods(ctx context.Context, l *lab.Lab, name string, n int) ([]*invocation, error) {
-	network, err := l.Network(name)
-	if err != nil {
-		return nil, err
-	}
+func (r *run) makePods(ctx context.Context, l *lab.Lab, name string, n int) []*invocation {
+	network := step.Get(l.Network(name))
 	out := make([]*invocation, 0, n)
 	for range n {
-		pod, err := network.Pod(ctx, lab.PodOptions{})
-		if err != nil {
-			return nil, err
-		}
-		call, err := r.newInvocation(l, pod)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, call)
+		out = append(out, r.newInvocation(l, step.Get(network.Pod(ctx, lab.PodOptions{}))))
 	}
-	return out, nil
+	return out
 }
 
-func (r *run) newInvocation(l *lab.Lab, pod *lab.Pod) (*invocation, error) {
+func (r *run) newInvocation(l *lab.Lab, pod *lab.Pod) *invocation {
 	bw, chain := r.chain()
 	if len(chain) != 1 {
-		return nil, fmt.Errorf("phase %s has no plugin to add", r.cell.Phase.Name)
+		step.OK(fmt.Errorf("phase %s has no plugin to add", r.cell.Phase.Name))
 	}
 	const version = "1.1.0"
-	result, err := pod.Result.GetAsVersion(version)
-	if err != nil {
-		return nil, err
-	}
 	conf := map[string]any{
 		"cniVersion": version, "name": l.Name() + "-add",
-		"prevResult":    result,
+		"prevResult":    step.Get(pod.Result.GetAsVersion(version)),
 		"runtimeConfig": map[string]any{"bandwidth": bw},
 	}
 	maps.Copy(conf, chain[0])
-	stdin, err := json.Marshal(conf)
-	if err != nil {
-		return nil, err
-	}
-	bin, err := r.plugin(fmt.Sprint(chain[0]["type"]))
-	if err != nil {
-		return nil, err
-	}
-	return &invocation{bin: bin, stdin: stdin, node: l.Node(), pod: pod, env: []string{
+	bin := r.plugin(fmt.Sprint(chain[0]["type"]))
+	return &invocation{bin: bin, stdin: step.Get(json.Marshal(conf)), node: l.Node(), pod: pod, env: []string{
 		"CNI_CONTAINERID=" + pod.ContainerID, "CNI_NETNS=" + pod.Netns.Path(),
 		"CNI_IFNAME=" + pod.IfName, "CNI_PATH=" + filepath.Dir(bin), "PATH=" + os.Getenv("PATH"),
-	}}, nil
+	}}
 }
 
 // plugin is the absolute path of a plugin, found as a runtime finds it.
-func (r *run) plugin(name string) (string, error) {
+func (r *run) plugin(name string) string {
 	for _, dir := range r.opts.PluginDirs {
 		file := filepath.Join(dir, name)
 		if _, err := os.Stat(file); err == nil {
-			return filepath.Abs(file)
+			return step.Get(filepath.Abs(file))
 		}
 	}
-	return "", fmt.Errorf("no plugin %s in %v", name, r.opts.PluginDirs)
+	step.OK(fmt.Errorf("no plugin %s in %v", name, r.opts.PluginDirs))
+	return ""
 }
 
 // run executes the plugin in the node's namespace and returns how long the

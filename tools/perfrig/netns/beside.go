@@ -11,6 +11,7 @@ import (
 
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
+	"github.com/podweir/podweir/e2e/step"
 	"github.com/podweir/podweir/e2e/traffic"
 	"github.com/podweir/podweir/tools/perfrig/spec"
 )
@@ -64,95 +65,73 @@ type beside struct {
 }
 
 // startBeside starts all but the calls. A tunnel goes with the pod.
-func (l *ordinary) startBeside(ctx context.Context, d traffic.Direction, from, to *lab.Host) (*beside, error) {
+func (l *ordinary) startBeside(ctx context.Context, d traffic.Direction, from, to *lab.Host) *beside {
 	b := &beside{}
 	bulk := hosts{from, to}
 	if l.mix.Tunnel {
 		innerFrom, innerTo, err := l.rig.Lab.Tunnel(from, to)
-		if err != nil {
-			return nil, err
-		}
+		step.OK(err)
 		bulk = hosts{innerFrom, innerTo}
 		b.inner = &bulk
 	}
 	for _, of := range l.mix.Bulk {
 		if of.ECN {
-			if err := errors.Join(askForMarks(bulk.from), askForMarks(bulk.to)); err != nil {
-				return nil, err
-			}
+			step.OK(errors.Join(askForMarks(bulk.from), askForMarks(bulk.to)))
 		}
-		run, err := l.rig.Lab.StartElephant(ctx, lab.Elephant{
+		b.bulk = append(b.bulk, step.Get(l.rig.Lab.StartElephant(ctx, lab.Elephant{
 			From: bulk.from, To: bulk.to, CongestionControl: of.Congestion, Flows: of.Flows, Duration: 2 * (loadHead + loadLast),
-		})
-		if err != nil {
-			return nil, err
-		}
-		b.bulk = append(b.bulk, run)
+		})))
 	}
-	var err error
 	if l.mix.Flood != "" {
 		load, ok := floods[l.mix.Flood]
 		if !ok {
-			return nil, fmt.Errorf("no flood %q", l.mix.Flood)
+			step.OK(fmt.Errorf("no flood %q", l.mix.Flood))
 		}
 		rate := l.cell.Rate
 		if l.mix.FloodTimes != 0 {
 			load.Times, rate = 1, uint64(l.mix.FloodTimes*float64(rate))
 		}
-		b.flood, err = l.pod.Start(ctx, d, load, rate, loadHead+loadLast+besideTail)
-		if err != nil {
-			return nil, err
-		}
+		b.flood = step.Get(l.pod.Start(ctx, d, load, rate, loadHead+loadLast+besideTail))
 	}
-	return b, l.startRequests(ctx, from, to, b)
+	l.startRequests(ctx, from, to, b)
+	return b
 }
 
 // startRequests has answers sent in the direction: the sender is the server.
-func (l *ordinary) startRequests(ctx context.Context, from, to *lab.Host, b *beside) (err error) {
+func (l *ordinary) startRequests(ctx context.Context, from, to *lab.Host, b *beside) {
 	bytesIn := func(seconds float64) int { return int(seconds * float64(l.cell.Rate) / 8) }
 	if l.mix.Fetch {
-		b.pages, err = l.rig.Lab.StartHTTP(ctx, lab.HTTPLoad{
+		b.pages = step.Get(l.rig.Lab.StartHTTP(ctx, lab.HTTPLoad{
 			From: to, To: from, Concurrency: spec.Fetchers, ResponseBytes: bytesIn(fetchShare),
 			Duration: loadHead + loadLast + besideTail, Timeout: giveUp,
-		})
-		if err != nil {
-			return err
-		}
+		}))
 	}
 	if l.mix.Stream {
-		b.stream, err = l.rig.Lab.StartEcho(ctx, lab.EchoLoad{
+		b.stream = step.Get(l.rig.Lab.StartEcho(ctx, lab.EchoLoad{
 			From: to, To: from, FrameBytes: frameBytes, PerSecond: perSecond,
 			Delay: loadHead, Duration: loadLast + besideTail, Timeout: giveUp,
-		})
-		if err != nil {
-			return err
-		}
+		}))
 	}
 	if l.mix.VideoShare == 0 {
-		return nil
+		return
 	}
-	if err := wiremeter.Until(ctx, wiremeter.Now()+videoHead); err != nil {
-		return err
-	}
-	b.video, err = l.rig.Lab.StartHTTP(ctx, lab.HTTPLoad{
+	step.OK(wiremeter.Until(ctx, wiremeter.Now()+videoHead))
+	b.video = step.Get(l.rig.Lab.StartHTTP(ctx, lab.HTTPLoad{
 		From: to, To: from, PerSecond: 1 / videoPeriod.Seconds(), ResponseBytes: bytesIn(l.mix.VideoShare * videoPeriod.Seconds()),
 		Duration: videoLast, Timeout: videoPatience,
-	})
-	return err
+	}))
 }
 
 // besideDone waits for what runs beside the calls and ends by itself, and records
 // what it saw.
-func (l *ordinary) besideDone(ctx context.Context, b *beside) error {
-	var errs []error
+func (l *ordinary) besideDone(ctx context.Context, b *beside) {
 	for name, run := range map[string]*lab.RequestsRun{"pages": b.pages, "stream": b.stream, "segment": b.video} {
 		if run == nil {
 			continue
 		}
 		got, err := run.Wait(ctx)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", name, err))
-			continue
+			step.OK(fmt.Errorf("%s: %w", name, err))
 		}
 		l.answers(name, got)
 		if run == b.video {
@@ -161,12 +140,9 @@ func (l *ordinary) besideDone(ctx context.Context, b *beside) error {
 	}
 	if b.flood != nil {
 		_, flood, err := b.flood.Wait(ctx)
-		if err == nil {
-			l.set("offered_bits_per_second", offered(flood))
-		}
-		errs = append(errs, err)
+		step.OK(err)
+		l.set("offered_bits_per_second", offered(flood))
 	}
-	return errors.Join(errs...)
 }
 
 // meanMillis is of samples too few for a percentile.

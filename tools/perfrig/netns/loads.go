@@ -5,7 +5,6 @@ package netns
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
+	"github.com/podweir/podweir/e2e/step"
 	"github.com/podweir/podweir/e2e/traffic"
 	"github.com/podweir/podweir/tools/perfrig/spec"
 )
@@ -26,20 +26,17 @@ const (
 
 // ordinary puts calls on the pod and, beside them, what its mix has, all in one
 // direction. The unlimited pod has a call of the same kind meanwhile.
-func (r *run) ordinary(ctx context.Context) error {
+func (r *run) ordinary(ctx context.Context) {
 	mix := r.cell.Workload.Mix
 	if mix == nil || r.cell.Rate == 0 {
-		return fmt.Errorf("workload %s: its load is in shares of the cap, and a mix or the cap is missing", r.cell.Workload.Name)
+		step.OK(fmt.Errorf("workload %s: its load is in shares of the cap, and a mix or the cap is missing", r.cell.Workload.Name))
 	}
-	return r.inRig(ctx, func(rig *traffic.Rig, pod *traffic.Target) error {
-		onlooker, err := rig.Lab.Client("onlooker")
-		if err != nil {
-			return err
-		}
+	r.inRig(ctx, func(rig *traffic.Rig, pod *traffic.Target) {
+		onlooker := step.Get(rig.Lab.Client("onlooker"))
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		l := &ordinary{run: r, rig: rig, pod: pod, mix: mix, onlooker: onlooker}
-		return l.measure(ctx)
+		l.measure(ctx)
 	})
 }
 
@@ -51,25 +48,20 @@ type ordinary struct {
 	mix      *spec.Mix
 }
 
-func (l *ordinary) measure(ctx context.Context) error {
+func (l *ordinary) measure(ctx context.Context) {
 	d := l.direction()
 	from, to := l.pod.Ends(d)
 	start := wiremeter.Now()
-	b, err := l.startBeside(ctx, d, from, to)
-	if err != nil {
-		return err
-	}
-	if err := wiremeter.Until(ctx, start+loadHead); err != nil {
-		return err
-	}
-	marksDone, err := l.countMarks(d)
-	if err != nil {
-		return err
-	}
-	err = errors.Join(l.calls(ctx, from, to, b), marksDone())
+	b := l.startBeside(ctx, d, from, to)
+	step.OK(wiremeter.Until(ctx, start+loadHead))
+	marksDone := step.Get(l.countMarks(d))
+	l.calls(ctx, from, to, b)
+	step.OK(marksDone())
 	end := start + loadHead + loadLast
 	// Bulk is last: what is measured beside it must not outlast it.
-	return errors.Join(err, l.besideDone(ctx, b), l.bulkDone(ctx, b.bulk, end), l.steadyWire(d, end-loadLast, end))
+	l.besideDone(ctx, b)
+	l.bulkDone(ctx, b.bulk, end)
+	l.steadyWire(d, end-loadLast, end)
 }
 
 // call is what the mix has of calls.
@@ -89,7 +81,7 @@ type callEnds struct {
 
 // calls puts the calls on the pod, one through its tunnel if there is one, and
 // one on the unlimited pod.
-func (l *ordinary) calls(ctx context.Context, from, to *lab.Host, b *beside) error {
+func (l *ordinary) calls(ctx context.Context, from, to *lab.Host, b *beside) {
 	c := l.call()
 	// The same direction, of a pod and a client of its own.
 	free := hosts{&l.rig.Free.Host, l.onlooker}
@@ -103,25 +95,16 @@ func (l *ordinary) calls(ctx context.Context, from, to *lab.Host, b *beside) err
 	var runs []*lab.RequestsRun
 	for i, end := range ends {
 		c.From, c.To = end.from, end.to
-		run, err := l.rig.Lab.StartCalls(ctx, c)
-		if err != nil {
-			return err
-		}
+		run := step.Get(l.rig.Lab.StartCalls(ctx, c))
 		runs = append(runs, run)
 		if i == 0 {
 			c.PerSecond /= float64(c.Flows)
 			c.Flows = 1
 		}
 	}
-	var errs []error
 	for i, run := range runs {
-		got, err := run.Wait(ctx)
-		if err == nil {
-			l.told(ends[i].name, got)
-		}
-		errs = append(errs, err)
+		l.told(ends[i].name, step.Get(run.Wait(ctx)))
 	}
-	return errors.Join(errs...)
 }
 
 // told records a call: what was lost, and how long the rest took.
@@ -134,16 +117,13 @@ func (l *ordinary) told(name string, c *lab.Latencies) {
 }
 
 // bulkDone ends the bulk, and records how it was shared and what it sent again.
-func (l *ordinary) bulkDone(ctx context.Context, runs []*lab.ElephantRun, end time.Duration) error {
+func (l *ordinary) bulkDone(ctx context.Context, runs []*lab.ElephantRun, end time.Duration) {
 	var flows [][]float64 // bytes of each flow in each second
 	var again, segments float64
 	var roundTrips []time.Duration
 	var shares []float64
 	for _, run := range runs {
-		bulk, err := run.Stop(ctx)
-		if err != nil {
-			return err
-		}
+		bulk := step.Get(run.Stop(ctx))
 		from := (end - loadLast - run.Started).Seconds()
 		received := perSecondOf(bulk.Received, from)
 		flows = append(flows, received...)
@@ -158,7 +138,7 @@ func (l *ordinary) bulkDone(ctx context.Context, runs []*lab.ElephantRun, end ti
 		}
 	}
 	if len(runs) == 0 {
-		return nil
+		return
 	}
 	l.set("late_retransmits_count", again)
 	if segments > 0 {
@@ -179,7 +159,6 @@ func (l *ordinary) bulkDone(ctx context.Context, runs []*lab.ElephantRun, end ti
 		slices.Sort(roundTrips)
 		l.set("bulk_round_trip_p50_ms", millis(roundTrips[len(roundTrips)/2]))
 	}
-	return nil
 }
 
 // share is what a flow has of the cap on the wire, by its bytes in each second.
@@ -248,11 +227,8 @@ func medianFairness(flows [][]float64) float64 {
 	return lab.Quantile(all, 0.5)
 }
 
-func (l *ordinary) steadyWire(d traffic.Direction, from, to time.Duration) error {
-	wire, err := l.pod.Wire(d, from, to)
-	if err != nil {
-		return err
-	}
+func (l *ordinary) steadyWire(d traffic.Direction, from, to time.Duration) {
+	wire := step.Get(l.pod.Wire(d, from, to))
 	l.promise(d, wire)
 	used := wire.BitsPerSec() / float64(l.cell.Rate)
 	l.set(d.String()+"_used_share", used)
@@ -260,5 +236,4 @@ func (l *ordinary) steadyWire(d traffic.Direction, from, to time.Duration) error
 	if bulk, ok := l.into.Metrics["bulk_whole_share"]; ok {
 		l.set("flood_share", used-bulk-l.mix.CallShare)
 	}
-	return nil
 }

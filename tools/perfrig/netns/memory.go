@@ -5,10 +5,10 @@ package netns
 
 import (
 	"context"
-	"errors"
 
 	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/e2e/lab"
+	"github.com/podweir/podweir/e2e/step"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/tools/perfrig/spec"
 )
@@ -17,41 +17,29 @@ import (
 // difference over many; namespaces and veths are not in it. A slot of podweir's slab is
 // counted by its size, whether the slab had a free one or grew. While the pods are there,
 // an ADD is weighed.
-func (r *run) memory(ctx context.Context) (err error) {
-	l, err := lab.New(ctx, r.opts)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, l.Close()) }()
+func (r *run) memory(ctx context.Context) {
+	l := step.Get(lab.New(ctx, r.opts))
+	defer step.Close(l.Close)
 	bw, chain := r.chain()
-	network, err := l.Network("memory", chain...)
-	if err != nil {
-		return err
-	}
-	m, err := network.ChainMemoryBeside(ctx, r.cell.Workload.Pods, lab.PodOptions{Bandwidth: bw}, func([]*lab.Pod) error {
-		return r.addMemory(ctx, l)
-	})
-	if err := errors.Join(err, r.said.err()); err != nil {
-		return err
-	}
-	slots, err := r.slotsBytes()
-	if err != nil {
-		return err
-	}
+	network := step.Get(l.Network("memory", chain...))
+	m := step.Get(network.ChainMemoryBeside(ctx, r.cell.Workload.Pods, lab.PodOptions{Bandwidth: bw}, func([]*lab.Pod) error {
+		return step.Run(func() { r.addMemory(ctx, l) })
+	}))
+	step.OK(r.said.err())
+	slots := r.slotsBytes()
 	for name, n := range map[string]int64{
 		"total": m.Total() + slots, "slots": slots, "slab": m.Slab, "vmalloc": m.Vmalloc, "percpu": m.PerCPU, "memlock": m.Memlock,
 		"pagetables": m.PageTables,
 	} {
 		r.set("memory_"+name+"_bytes", float64(n))
 	}
-	return nil
 }
 
 // slotsBytes is what the slots of a pod take that is limited in both directions.
-func (r *run) slotsBytes() (int64, error) {
+func (r *run) slotsBytes() int64 {
 	if r.cell.Phase.Kind != spec.Podweir {
-		return 0, nil
+		return 0
 	}
-	chunk, err := image.MapByName("pw_chunk")
-	return int64(len(terms.Directions)) * int64(chunk.ValueBytes), err
+	chunk := step.Get(image.MapByName("pw_chunk"))
+	return int64(len(terms.Directions)) * int64(chunk.ValueBytes)
 }

@@ -6,11 +6,12 @@ package netns
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // program is what the benchmarks of package bpf tell of one path of a program.
@@ -23,11 +24,8 @@ type program struct {
 }
 
 // packet measures the time of each program for a packet, less an empty one's.
-func (r *run) packet(ctx context.Context) error {
-	programs, err := r.benchmark(ctx)
-	if err != nil {
-		return err
-	}
+func (r *run) packet(ctx context.Context) {
+	programs := r.benchmark(ctx)
 	light := map[string]float64{}
 	for _, p := range programs {
 		r.set(p.Program+"_"+p.Path+"_cost_ns", p.NSPerPacket)
@@ -39,30 +37,23 @@ func (r *run) packet(ctx context.Context) error {
 			r.set(p.Program+"_"+p.Path+"_cost_ratio", p.NSPerPacket/light[p.Program])
 		}
 	}
-	return nil
 }
 
 // benchmark runs that of package bpf, which is a test because it needs the tests'
 // fixtures.
-func (r *run) benchmark(ctx context.Context) (programs []program, err error) {
-	dir, err := os.MkdirTemp("", "podweir-perfrig-")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+func (r *run) benchmark(ctx context.Context) []program {
+	dir := step.Get(os.MkdirTemp("", "podweir-perfrig-"))
+	defer step.Close(func() error { return os.RemoveAll(dir) })
 	file := filepath.Join(dir, "programs.json")
 	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^BenchmarkPrograms$", "-benchtime", "1x", "./bpf")
 	cmd.Dir = r.root
 	cmd.Env = append(os.Environ(), "PODWEIR_BENCH_JSON="+file)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("go test -bench: %w: %s", err, out)
-	}
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
+		step.OK(fmt.Errorf("go test -bench: %w: %s", err, out))
 	}
 	var result struct {
 		Programs []program `json:"programs"`
 	}
-	return result.Programs, json.Unmarshal(raw, &result)
+	step.OK(json.Unmarshal(step.Get(os.ReadFile(file)), &result))
+	return result.Programs
 }

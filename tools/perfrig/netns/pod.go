@@ -11,6 +11,7 @@ import (
 
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/rivals"
+	"github.com/podweir/podweir/e2e/step"
 	"github.com/podweir/podweir/e2e/traffic"
 	"github.com/podweir/podweir/plugin/testutil/logged"
 	"github.com/podweir/podweir/tools/perfrig/spec"
@@ -31,19 +32,17 @@ func (l *pluginLog) err() error {
 }
 
 // pod makes the pod of the phase.
-func (r *run) pod(ctx context.Context, rig *traffic.Rig) (*traffic.Target, error) {
+func (r *run) pod(ctx context.Context, rig *traffic.Rig) *traffic.Target {
 	bw, chain := r.chain()
-	t, err := rig.Pod(ctx, bw, nil, chain...)
-	if err != nil {
-		return nil, err
-	}
+	t := step.Get(rig.Pod(ctx, bw, nil, chain...))
+	var err error
 	if r.cell.Phase.Kind == spec.Qdisc {
 		err = doubles[r.cell.Phase.Discipline](end{rig.Lab.Node(), t.HostIfName}, r.cell.Rate)
 	}
 	if err := errors.Join(err, r.said.err()); err != nil {
-		return nil, errors.Join(err, t.Close(ctx))
+		step.OK(errors.Join(err, t.Close(ctx)))
 	}
-	return t, nil
+	return t
 }
 
 // chain is what the conflist of the phase has behind ptp, and what kubelet

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/e2e/lab"
+	"github.com/podweir/podweir/e2e/step"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/tools/perfrig/spec"
@@ -56,57 +57,33 @@ type among struct {
 
 // pods measures what a packet costs where each goes to another one of so many
 // shaped pods, in turns with one pod alone.
-func (r *run) pods(ctx context.Context) (err error) {
+func (r *run) pods(ctx context.Context) {
 	a := &among{run: r}
-	defer func() { err = errors.Join(err, a.close(ctx)) }()
-	if err := a.open(ctx); err != nil {
-		return err
+	defer step.Close(func() error { return a.close(ctx) })
+	a.open(ctx)
+	sent := a.path(ctx, "light")
+	if r.cell.Phase.Kind == spec.Podweir {
+		a.makeHeavy(ctx, sent)
+		a.path(ctx, "heavy")
 	}
-	sent, err := a.path(ctx, "light")
-	if err != nil || r.cell.Phase.Kind != spec.Podweir {
-		return err
-	}
-	if err := a.makeHeavy(ctx, sent); err != nil {
-		return err
-	}
-	_, err = a.path(ctx, "heavy")
-	return err
 }
 
-func (a *among) open(ctx context.Context) (err error) {
-	if a.lab, err = lab.New(ctx, a.opts); err != nil {
-		return err
-	}
-	if a.client, err = a.lab.Client("client"); err != nil {
-		return err
-	}
+func (a *among) open(ctx context.Context) {
+	a.lab = step.Get(lab.New(ctx, a.opts))
+	a.client = step.Get(a.lab.Client("client"))
 	bw, chain := a.chain()
 	a.one, a.each = bw, bw
-	network, err := a.lab.Network("pods", chain...)
-	if err != nil {
-		return err
-	}
-	all, err := network.Pods(ctx, 1+a.cell.Workload.Pods, lab.PodOptions{Bandwidth: bw})
-	if err != nil {
-		return err
-	}
-	a.all = all
-	if err := a.said.err(); err != nil {
-		return err
-	}
+	network := step.Get(a.lab.Network("pods", chain...))
+	a.all = step.Get(network.Pods(ctx, 1+a.cell.Workload.Pods, lab.PodOptions{Bandwidth: bw}))
+	step.OK(a.said.err())
 	hosts := make([]*lab.Host, len(a.all))
 	for i, p := range a.all {
 		hosts[i] = &p.Host
 	}
-	if a.sinks, err = lab.OpenSinks(hosts); err != nil {
-		return err
-	}
+	a.sinks = step.Get(lab.OpenSinks(hosts))
 	// In all phases: the statistics cost each program a little.
-	if a.meter, err = meterPrograms(ownPrograms); err != nil {
-		return err
-	}
+	a.meter = step.Get(meterPrograms(ownPrograms))
 	a.set("statistics_cost_ns", a.meter.overhead)
-	return nil
 }
 
 func (a *among) close(ctx context.Context) error {
@@ -137,7 +114,7 @@ type podsTurn struct {
 
 // path measures one path in turns. It returns how many packets per second the
 // pods got together, without the programs' time of the others.
-func (a *among) path(ctx context.Context, name string) (perSecond float64, err error) {
+func (a *among) path(ctx context.Context, name string) (perSecond float64) {
 	windows := []*podsTurn{
 		{name: "alone", to: a.sinks.Only(0)},
 		{name: "spread", to: a.sinks.Rest(1)},
@@ -145,93 +122,63 @@ func (a *among) path(ctx context.Context, name string) (perSecond float64, err e
 	var took packets
 	var rates []float64
 	for range podsTurns {
-		if err := a.reattach(ctx, windows); err != nil {
-			return 0, err
-		}
-		before, err := a.counted()
-		if err != nil {
-			return 0, err
-		}
+		a.reattach(ctx, windows)
+		before := a.counted()
 		for _, w := range windows {
-			sent, err := a.window(ctx, w)
-			if err != nil {
-				return 0, fmt.Errorf("%s, %s: %w", name, w.name, err)
-			}
+			sent := a.window(ctx, w)
 			if w.name == "spread" {
 				rates = append(rates, float64(sent.Packets)/sent.Elapsed.Seconds())
 			}
 		}
-		after, err := a.counted()
-		if err != nil {
-			return 0, err
-		}
+		after := a.counted()
 		took.all, took.light = took.all+after.all-before.all, took.light+after.light-before.light
 	}
-	if err := a.took(name, took.all, took.light); err != nil {
-		return 0, err
-	}
+	a.took(name, took.all, took.light)
 	a.tell(name, windows)
-	return stats.Summarise(rates).Median, nil
+	return stats.Summarise(rates).Median
 }
 
 // reattach attaches the pod that is alone once more, and another one that is by
 // itself, so that their programs and maps lie elsewhere. Then each has a turn
 // that does not count: the first flows are light until they are known, and
 // neighbours and routes are looked up once.
-func (a *among) reattach(ctx context.Context, windows []*podsTurn) error {
+func (a *among) reattach(ctx context.Context, windows []*podsTurn) {
 	if a.cell.Phase.Kind == spec.Podweir {
-		err := a.again(ctx, a.all[:1], a.one)
+		a.again(ctx, a.all[:1], a.one)
 		if others := a.all[1:]; len(others) == 1 {
-			err = errors.Join(err, a.again(ctx, others, a.each))
+			a.again(ctx, others, a.each)
 		}
-		if err = errors.Join(err, a.said.err(), a.meter.reopen(ownPrograms)); err != nil {
-			return err
-		}
+		step.OK(errors.Join(a.said.err(), a.meter.reopen(ownPrograms)))
 	}
 	for _, w := range windows {
-		if _, err := a.window(ctx, &podsTurn{to: w.to}); err != nil {
-			return err
-		}
+		a.window(ctx, &podsTurn{to: w.to})
 	}
-	return nil
 }
 
 // again takes the limit from pods and gives it back.
-func (a *among) again(ctx context.Context, pods []*lab.Pod, limit *lab.Bandwidth) error {
-	if err := lab.Reshape(ctx, pods, nil); err != nil {
-		return err
-	}
-	return lab.Reshape(ctx, pods, limit)
+func (a *among) again(ctx context.Context, pods []*lab.Pod, limit *lab.Bandwidth) {
+	step.OK(lab.Reshape(ctx, pods, nil))
+	step.OK(lab.Reshape(ctx, pods, limit))
 }
 
 // window sends for one turn.
-func (a *among) window(ctx context.Context, w *podsTurn) (*lab.FloodResult, error) {
-	before, err := a.meter.read()
-	if err != nil {
-		return nil, err
-	}
-	sent, err := a.lab.Spread(ctx, lab.Spread{
+func (a *among) window(ctx context.Context, w *podsTurn) *lab.FloodResult {
+	before := step.Get(a.meter.read())
+	sent := step.Get(a.lab.Spread(ctx, lab.Spread{
 		From: a.client, To: w.to, PayloadBytes: podsPayload, Duration: podsWindow,
-	})
-	if err != nil {
-		return nil, err
-	}
-	after, err := a.meter.read()
-	if err != nil {
-		return nil, err
-	}
-	did := after.sub(before)
+	}))
+	did := step.Get(a.meter.read()).sub(before)
 	if sent.Refused > 0 || sent.Packets == 0 {
-		return nil, fmt.Errorf("%d of %d datagrams were refused", sent.Refused, sent.Packets)
+		step.OK(fmt.Errorf("%s: %d of %d datagrams were refused", w.name, sent.Refused, sent.Packets))
 	}
 	if a.cell.Phase.Kind == spec.Podweir {
 		if did.runs < sent.Packets {
-			return nil, fmt.Errorf("the programs ran %d times for %d packets", did.runs, sent.Packets)
+			step.OK(fmt.Errorf("%s: the programs ran %d times for %d packets", w.name, did.runs, sent.Packets))
 		}
 		w.programs = append(w.programs, a.meter.perPacket(did, sent.Packets))
 	}
 	w.sender = append(w.sender, float64(sent.Elapsed)/float64(sent.Packets))
-	return sent, nil
+	return sent
 }
 
 // tell records the medians of the windows, and those of the many pods by those
@@ -265,35 +212,34 @@ func ratioOfTurns(of, by []float64) float64 {
 }
 
 // makeHeavy gives every pod a cap of which its flow uses more than half.
-func (a *among) makeHeavy(ctx context.Context, perSecond float64) error {
+func (a *among) makeHeavy(ctx context.Context, perSecond float64) {
 	bits := perSecond * podsFrame * 8
 	a.one = lab.RuntimeBandwidth(uint64(aloneRoom * bits))
 	a.each = lab.RuntimeBandwidth(uint64(heavyRoom * bits / float64(len(a.all)-1)))
-	return errors.Join(lab.Reshape(ctx, a.all[:1], a.one), lab.Reshape(ctx, a.all[1:], a.each), a.said.err())
+	step.OK(errors.Join(lab.Reshape(ctx, a.all[:1], a.one), lab.Reshape(ctx, a.all[1:], a.each), a.said.err()))
 }
 
 // took refuses a path that the packets did not take.
-func (a *among) took(path string, all, light uint64) error {
+func (a *among) took(path string, all, light uint64) {
 	if a.cell.Phase.Kind != spec.Podweir {
-		return nil
+		return
 	}
 	share := float64(light) / float64(all)
 	if path == "heavy" {
 		share = 1 - share
 	}
 	if all == 0 || share < pathLeast {
-		return fmt.Errorf("of %d packets only %.3f took the %s path", all, share, path)
+		step.OK(fmt.Errorf("of %d packets only %.3f took the %s path", all, share, path))
 	}
 	a.set(path+"_path_share", share)
-	return nil
 }
 
 // counted sums up podweir's counters of what goes to all of the pods.
-func (a *among) counted() (packets, error) {
+func (a *among) counted() packets {
 	if a.cell.Phase.Kind != spec.Podweir {
-		return packets{}, nil
+		return packets{}
 	}
-	return counted(a.lab, a.cell.Workload.Direction, func(container string) bool { return ofLab(a.lab, container) })
+	return step.Get(counted(a.lab, a.cell.Workload.Direction, func(container string) bool { return ofLab(a.lab, container) }))
 }
 
 // nodeStatus is what podweir tells of all attachments of the machine, which may

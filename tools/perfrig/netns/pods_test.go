@@ -6,6 +6,7 @@ package netns
 import (
 	"testing"
 
+	"github.com/podweir/podweir/e2e/step"
 	"github.com/podweir/podweir/tools/perfrig/record"
 	"github.com/podweir/podweir/tools/perfrig/spec"
 )
@@ -27,7 +28,7 @@ func TestPathThatWasNotTakenIsNotTold(t *testing.T) {
 		a := &among{run: &run{
 			cell: &spec.Cell{Phase: spec.Phase{Kind: spec.Podweir}}, into: &record.Sample{Metrics: map[string]float64{}},
 		}}
-		if err := a.took(tc.path, tc.all, tc.light); (err == nil) != tc.ok {
+		if err := step.Run(func() { a.took(tc.path, tc.all, tc.light) }); (err == nil) != tc.ok {
 			t.Errorf("%+v: %v", tc, err)
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -22,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/e2e/lab"
+	"github.com/podweir/podweir/e2e/step"
 	"github.com/podweir/podweir/e2e/traffic"
 	"github.com/podweir/podweir/tools/perfrig/record"
 	"github.com/podweir/podweir/tools/perfrig/spec"
@@ -74,7 +74,7 @@ func (s *Substrate) Machine(ctx context.Context) (*record.Machine, error) {
 }
 
 // workloads are what this substrate can do.
-var workloads = map[spec.WorkloadKind]func(*run, context.Context) error{
+var workloads = map[spec.WorkloadKind]func(*run, context.Context){
 	spec.Latency: (*run).latency,
 	spec.Mixed:   (*run).mixed,
 	spec.Sweep:   (*run).sweep,
@@ -108,7 +108,7 @@ func (s *Substrate) Run(ctx context.Context, r *spec.Run, into *record.Sample) e
 	into.Metrics = map[string]float64{}
 	one := &run{root: s.root, cell: &r.Cell, into: into, opts: s.labOptions(), said: &pluginLog{}}
 	one.opts.PluginLog = one.said
-	return work(one, ctx)
+	return step.Run(func() { work(one, ctx) })
 }
 
 func (s *Substrate) labOptions() lab.Options {
@@ -116,16 +116,10 @@ func (s *Substrate) labOptions() lab.Options {
 }
 
 // inRig makes a rig and the pod of the phase, gives them to f and removes them.
-func (r *run) inRig(ctx context.Context, f func(*traffic.Rig, *traffic.Target) error) (err error) {
-	rig, err := traffic.NewRigWith(ctx, r.opts)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, rig.Close()) }()
-	pod, err := r.pod(ctx, rig)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, pod.Close(ctx)) }()
-	return f(rig, pod)
+func (r *run) inRig(ctx context.Context, f func(*traffic.Rig, *traffic.Target)) {
+	rig := step.Get(traffic.NewRigWith(ctx, r.opts))
+	defer step.Close(rig.Close)
+	pod := r.pod(ctx, rig)
+	defer step.Close(func() error { return pod.Close(ctx) })
+	f(rig, pod)
 }
