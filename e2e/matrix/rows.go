@@ -22,6 +22,7 @@ import (
 	"github.com/podweir/podweir/e2e/matrix/cnis"
 	"github.com/podweir/podweir/e2e/matrix/row"
 	"github.com/podweir/podweir/e2e/matrix/scenario"
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // session is one run of rows.
@@ -165,7 +166,7 @@ func (u *runner) row(ctx context.Context, r *row.Row) (res row.Result, err error
 		return res, err
 	}
 	run.Say = u.say
-	if err := u.start(ctx, run); err != nil {
+	if err := step.Run(func() { u.start(ctx, run) }); err != nil {
 		return res, errors.Join(err, u.close())
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, scenario.RowsMost, errors.New("the row's time is over"))
@@ -190,64 +191,42 @@ func (u *runner) row(ctx context.Context, r *row.Row) (res row.Result, err error
 const startMost = 40 * time.Minute
 
 // start makes sure that there is a cluster for the row.
-func (u *runner) start(ctx context.Context, run *scenario.Run) error {
+func (u *runner) start(ctx context.Context, run *scenario.Run) {
 	ctx, cancel := context.WithTimeoutCause(ctx, startMost, fmt.Errorf("the cluster has not started after %v", startMost))
 	defer cancel()
 	began := time.Now()
 	var images []string
 	if special, ok := run.CNI.(cnis.Images); ok {
-		var err error
 		// The row learns where its charts are, too.
-		if images, err = special.Images(ctx, filepath.Join(u.o.root, "e2e/matrix")); err != nil {
-			return fmt.Errorf("images: %w", err)
-		}
+		images = step.Get(special.Images(ctx, filepath.Join(u.o.root, "e2e/matrix")))
 	}
 	if u.cluster != nil && slices.Equal(u.images, images) && u.kubernetes == run.Row.Kubernetes {
-		if images == nil {
-			return nil
+		if images != nil {
+			u.reset(ctx)
+			u.say("  %-28s %5.1f s", "nodes restarted", time.Since(began).Seconds())
 		}
-		if err := u.reset(ctx); err != nil {
-			return err
-		}
-		u.say("  %-28s %5.1f s", "nodes restarted", time.Since(began).Seconds())
-		return nil
+		return
 	}
-	if err := u.close(); err != nil {
-		return err
-	}
+	step.OK(u.close())
 	u.clusterDir = filepath.Join(u.dir, "cluster-of-"+run.Row.Name)
-	if err := errors.Join(os.RemoveAll(u.clusterDir), os.MkdirAll(u.clusterDir, 0o755)); err != nil {
-		return err
-	}
-	o, err := cluster.Prepare(ctx, filepath.Join(u.o.root, "e2e/k8s"), u.clusterDir, run.Row.Kubernetes, "n1", "n2")
-	if err != nil {
-		return err
-	}
+	step.OK(errors.Join(os.RemoveAll(u.clusterDir), os.MkdirAll(u.clusterDir, 0o755)))
+	o := step.Get(cluster.Prepare(ctx, filepath.Join(u.o.root, "e2e/k8s"), u.clusterDir, run.Row.Kubernetes, "n1", "n2"))
 	o.NoCNI = true
 	o.Images = append(o.Images, images...)
-	if u.cluster, err = cluster.Start(ctx, o); err != nil {
-		return err
-	}
+	u.cluster = step.Get(cluster.Start(ctx, o))
 	u.images, u.kubernetes = images, run.Row.Kubernetes
 	u.say("  %-28s %5.1f s", "cluster started", time.Since(began).Seconds())
-	return nil
 }
 
 // reset makes the nodes what they were before their last row, for another one with
 // the same images: the CNI leaves devices, rules, mounts and programs, which a
 // restart takes, files and kinds of object.
-func (u *runner) reset(ctx context.Context) error {
-	if _, err := u.cluster.Kubectl(ctx, "", "delete", "crd", "--all", "--timeout=60s"); err != nil {
-		return err
-	}
+func (u *runner) reset(ctx context.Context) {
+	step.Get(u.cluster.Kubectl(ctx, "", "delete", "crd", "--all", "--timeout=60s"))
 	for _, n := range u.cluster.Members {
 		// The node's start puts the reference plugins back.
-		if _, err := n.Exec(ctx, "bash", "-c", "rm -rf /etc/cni/net.d/* /opt/cni/bin/* /var/lib/cni /var/lib/podweir"); err != nil {
-			return err
-		}
-		if err := n.Restart(ctx); err != nil {
-			return err
-		}
+		step.Get(n.Exec(ctx, "bash", "-c", "rm -rf /etc/cni/net.d/* /opt/cni/bin/* /var/lib/cni /var/lib/podweir"))
+		step.OK(n.Restart(ctx))
 	}
 	for _, n := range u.cluster.Members {
 		err := cluster.Eventually(ctx, time.Minute, func(ctx context.Context) error {
@@ -255,10 +234,9 @@ func (u *runner) reset(ctx context.Context) error {
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("kubelet of %s: %w", n.Name, err)
+			step.OK(fmt.Errorf("kubelet of %s: %w", n.Name, err))
 		}
 	}
-	return nil
 }
 
 // clean says whether nodes have nothing of the last row, so that the next may

@@ -22,6 +22,8 @@ import (
 	"time"
 
 	"github.com/testcontainers/testcontainers-go"
+
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // Options say what a cluster is made of.
@@ -66,48 +68,32 @@ type Cluster struct {
 // files in Dir.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	c := &Cluster{Options: o}
-	err := c.start(ctx)
-	if err != nil {
+	if err := step.Run(func() { c.start(ctx) }); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
 }
 
-func (c *Cluster) start(ctx context.Context) error {
-	if err := prepareDocker(); err != nil {
-		return err
-	}
-	if err := c.makeNetwork(ctx); err != nil {
-		return err
-	}
-	if err := c.startControlPlane(ctx); err != nil {
-		return err
-	}
+func (c *Cluster) start(ctx context.Context) {
+	step.OK(prepareDocker())
+	step.OK(c.makeNetwork(ctx))
+	c.startControlPlane(ctx)
 	for i, name := range c.Nodes {
-		n, err := c.startNode(ctx, name, i)
-		if err != nil {
-			return fmt.Errorf("node %s: %w", name, err)
-		}
-		c.Members = append(c.Members, n)
+		c.Members = append(c.Members, c.startNode(ctx, name, i))
 	}
 	for _, n := range c.Members {
 		if err := n.join(ctx); err != nil {
-			return fmt.Errorf("node %s: %w", n.Name, err)
+			step.OK(fmt.Errorf("node %s: %w", n.Name, err))
 		}
 	}
 	if c.NoCNI {
-		return nil
+		return
 	}
 	for _, n := range c.Members {
-		if err := n.WriteFile(Conflist, n.Conflist()); err != nil {
-			return err
-		}
+		step.OK(n.WriteFile(Conflist, n.Conflist()))
 	}
-	if err := c.Connect(ctx); err != nil {
-		return err
-	}
-	_, err := c.Kubectl(ctx, "", "wait", "--for=condition=Ready", "node", "--all", "--timeout=60s")
-	return err
+	step.OK(c.Connect(ctx))
+	step.Get(c.Kubectl(ctx, "", "wait", "--for=condition=Ready", "node", "--all", "--timeout=60s"))
 }
 
 // API is where the API server listens, for nodes and pods alike.

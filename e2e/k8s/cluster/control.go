@@ -15,6 +15,8 @@ import (
 	"net/netip"
 	"strings"
 	"time"
+
+	"github.com/podweir/podweir/e2e/step"
 )
 
 const (
@@ -28,19 +30,15 @@ const (
 // startControlPlane returns when the API server is ready. Everybody has a token
 // and the rights of their kind: nodes those of the Node authorizer, pods those
 // that RBAC gives them.
-func (c *Cluster) startControlPlane(ctx context.Context) error {
+func (c *Cluster) startControlPlane(ctx context.Context) {
 	c.api = netip.AddrPortFrom(c.gateway, apiPort)
-	if err := c.writeKeys(); err != nil {
-		return err
-	}
+	c.writeKeys()
 	clients, peers := fmt.Sprintf("http://%s:2379", c.loopback), fmt.Sprintf("http://%s:2380", c.loopback)
-	if err := c.run("etcd", "--data-dir", c.path("etcd"), "--unsafe-no-fsync",
+	step.OK(c.run("etcd", "--data-dir", c.path("etcd"), "--unsafe-no-fsync",
 		"--listen-client-urls", clients, "--advertise-client-urls", clients,
 		"--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers,
-		"--initial-cluster", "default="+peers); err != nil {
-		return err
-	}
-	err := c.run("kube-apiserver",
+		"--initial-cluster", "default="+peers))
+	step.OK(c.run("kube-apiserver",
 		"--etcd-servers="+clients,
 		fmt.Sprintf("--secure-port=%d", c.api.Port()),
 		"--bind-address="+c.gateway.String(),
@@ -61,18 +59,15 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 		"--runtime-config=admissionregistration.k8s.io/v1beta1=true",
 		// Names of nodes are not in any DNS.
 		"--kubelet-preferred-address-types=InternalIP",
-	)
-	if err != nil {
-		return err
-	}
-	err = Eventually(ctx, 2*time.Minute, func(ctx context.Context) error {
+	))
+	err := Eventually(ctx, 2*time.Minute, func(ctx context.Context) error {
 		_, err := c.Kubectl(ctx, "", "get", "--raw", "/readyz")
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("API server: %w", err)
+		step.OK(fmt.Errorf("API server: %w", err))
 	}
-	return errors.Join(
+	step.OK(errors.Join(
 		c.run("kube-controller-manager", "--kubeconfig="+c.path("admin.kubeconfig"),
 			"--bind-address="+c.loopback.String(),
 			"--service-account-private-key-file="+c.path("pki/sa.key"),
@@ -83,22 +78,16 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 		c.run("kube-scheduler", "--kubeconfig="+c.path("admin.kubeconfig"),
 			"--bind-address="+c.loopback.String(),
 			"--leader-elect=false", "--cert-dir="+c.path("pki/scheduler")),
-	)
+	))
 }
 
 // writeKeys makes the key of service accounts, the tokens and a kubeconfig for
 // the administrator and each node.
-func (c *Cluster) writeKeys() error {
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		return err
-	}
-	err = c.write("pki/sa.key", string(pem.EncodeToMemory(&pem.Block{
+func (c *Cluster) writeKeys() {
+	key := step.Get(rsa.GenerateKey(rand.Reader, 2048))
+	step.OK(c.write("pki/sa.key", string(pem.EncodeToMemory(&pem.Block{
 		Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key),
-	})))
-	if err != nil {
-		return err
-	}
+	}))))
 	admin := newToken()
 	var tokens strings.Builder
 	tokens.WriteString(admin + ",admin,admin,system:masters\n")
@@ -108,7 +97,7 @@ func (c *Cluster) writeKeys() error {
 		fmt.Fprintf(&tokens, "%s,system:node:%s,%s,system:nodes\n", token, node, node)
 		errs = append(errs, c.writeKubeconfig("node/"+node+".kubeconfig", token))
 	}
-	return errors.Join(append(errs, c.write("pki/tokens.csv", tokens.String()))...)
+	step.OK(errors.Join(append(errs, c.write("pki/tokens.csv", tokens.String()))...))
 }
 
 func newToken() string {

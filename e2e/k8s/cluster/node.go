@@ -18,6 +18,8 @@ import (
 	dockernet "github.com/moby/moby/api/types/network"
 	"github.com/testcontainers/testcontainers-go"
 	"github.com/testcontainers/testcontainers-go/network"
+
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // capabilities are those of a node: all that Docker 20.10 knows by name but
@@ -42,13 +44,11 @@ type Node struct {
 }
 
 // startNode returns when the container runs.
-func (c *Cluster) startNode(ctx context.Context, name string, index int) (*Node, error) {
+func (c *Cluster) startNode(ctx context.Context, name string, index int) *Node {
 	a := c.gateway.As4()
 	a[3] = byte(11 + index)
 	n := &Node{Name: name, IP: netip.AddrFrom4(a), cluster: c}
-	if err := n.writeConfig(); err != nil {
-		return nil, err
-	}
+	step.OK(n.writeConfig())
 	var err error
 	n.container, err = testcontainers.Run(ctx, c.NodeImage,
 		testcontainers.WithName("podweir-k8s-"+c.name+"-"+name),
@@ -66,10 +66,9 @@ func (c *Cluster) startNode(ctx context.Context, name string, index int) (*Node,
 			settings[c.network.Name].IPAMConfig = &dockernet.EndpointIPAMConfig{IPv4Address: n.IP}
 		}),
 	)
-	if err != nil {
-		return nil, err
-	}
-	return n, n.readPID(ctx)
+	step.OK(err)
+	step.OK(n.readPID(ctx))
+	return n
 }
 
 // readPID reads it again: a container that was restarted has another one.
