@@ -38,17 +38,18 @@ type Share struct {
 	turn    *pins.Turn
 	slot    *datapath.Share
 	divider *shaping.Divider
-	// classes are the classes as they were last set, that of the share itself first; nil if that is not known.
-	classes []shaping.Class
-	// looked is when the queue was looked at, and counted what the classifier had counted then. rate is the share,
-	// which the queue has since so long; behind says that its light packets have a smaller rate than at that share, and
-	// since is when that began.
-	rate     units.ByteRate
-	since    time.Duration
-	behind   bool
-	looked   time.Duration
-	counted  uint64
-	followed share.Follower
+	// classes are the classes as they were last set, that of the share itself first; nil if that is not known. changes
+	// are those that differ.
+	classes, changes []shaping.Class
+	// looked is when the queue was looked at, asked when the kernel was asked about it, and counted what the classifier
+	// had counted by the later of both. rate is the share, which the queue has since so long; behind says that its light
+	// packets have a smaller rate than at that share, and began is when that began.
+	rate          units.ByteRate
+	since, began  time.Duration
+	behind        bool
+	looked, asked time.Duration
+	counted       uint64
+	followed      share.Follower
 }
 
 // Undivided is a direction of a pod of a group that has no queue with a share.
@@ -195,9 +196,15 @@ func (s *Share) Look(now time.Duration, ask bool) (sent, waiting units.Bytes, er
 		if err != nil {
 			return 0, 0, err
 		}
-		s.followed.Is(units.Bytes(seen.Bytes), units.Bytes(seen.BacklogBytes))
+		s.is(seen)
 	}
 	return s.followed.Sent(), s.followed.Waiting(), nil
+}
+
+// is takes the kernel's counters. What came since the last look is among them.
+func (s *Share) is(seen queue.Stats) {
+	s.asked, s.counted = s.looked, s.slot.Bytes()
+	s.followed.Is(units.Bytes(seen.Bytes), units.Bytes(seen.BacklogBytes))
 }
 
 // Still says that Look would return what it returned before, and stands for a look. It takes much less time: what
@@ -210,15 +217,19 @@ func (s *Share) Still(now time.Duration) bool {
 	return true
 }
 
-// Unsure says that the kernel should be asked now and then; see [share.Follower].
-func (s *Share) Unsure() bool { return s.followed.Unsure() }
+// Unsure says that the kernel should be asked; see [share.Follower]. Each change of the share asks it, too.
+func (s *Share) Unsure() bool { return s.followed.Unsure() && s.looked-s.asked >= askAgain }
 
 // ErrBusy says that another process of podweir is about to change the attachment.
 var ErrBusy = errors.New("the attachment is being changed")
 
-// lightLater is how long light packets wait for a higher rate of their own within a share that rose. A share that
-// follows bursts falls again before, and each class that changes takes the kernel some microseconds.
-const lightLater = 200 * time.Millisecond
+// lightLater is how long a share has to stay until light packets have a higher rate of their own within it, lightLatest
+// how long they wait for that if it never stays. A share that follows bursts falls again before, and each class that
+// changes takes the kernel some microseconds.
+const lightLater, lightLatest = 200 * time.Millisecond, time.Second
+
+// askAgain is how old the kernel's word of a queue in which packets wait may be.
+const askAgain = 200 * time.Millisecond
 
 // Set gives the queue and its classifier another share, at least [units.MinRate]. The rate that light packets have
 // within it falls at once, and rises when Set is called again with the same share: see [Share.Changed]. The error
@@ -236,28 +247,37 @@ func (s *Share) Set(rate units.ByteRate) error {
 	if s.slot.Changed() {
 		known = nil // another process may have made the queue again
 	}
-	// At least that often it rises with a share that never rests.
-	late := s.behind && s.looked-s.since >= lightLater
-	behind := len(known) > 1 && rate != s.rate && !late && known[1].Rate < classes[1].Rate
+	behind := len(known) > 1 && rate != s.rate && !s.late() && known[1].Rate < classes[1].Rate
 	if behind {
 		classes[1] = known[1]
 	}
-	for i := range classes {
-		if i < len(known) && classes[i] == known[i] {
-			continue
+	s.changes = s.changes[:0]
+	for i, c := range classes {
+		if i >= len(known) || c != known[i] {
+			s.changes = append(s.changes, c)
 		}
-		if err := s.queue.Change(&classes[i]); err != nil {
-			s.classes = nil
-			return err
-		}
+	}
+	seen, err := s.queue.Change(s.changes)
+	if err != nil {
+		s.classes = nil
+		return err
 	}
 	s.slot.Set(&dp)
-	if !behind || !s.behind {
+	s.followed.Share(classes[0].Rate, classes[0].Burst)
+	s.is(seen)
+	if rate != s.rate {
 		s.since = s.looked
 	}
+	if !behind || !s.behind {
+		s.began = s.looked
+	}
 	s.classes, s.rate, s.behind = classes, rate, behind
-	s.followed.Share(classes[0].Rate, classes[0].Burst)
 	return nil
+}
+
+// late says that light packets have waited long enough for a higher rate.
+func (s *Share) late() bool {
+	return s.behind && (s.looked-s.since >= lightLater || s.looked-s.began >= lightLatest)
 }
 
 // Close releases what Shares took, the last one of a pod the pod's namespace too.
@@ -272,5 +292,5 @@ func (s *Share) Close() {
 // Changed says that [Share.Set] is to be called again: another process wrote the limits of the classifier since,
 // or the share is the same for long enough to complete it.
 func (s *Share) Changed() bool {
-	return s.behind && s.looked-s.since >= lightLater || s.slot.Changed()
+	return s.late() || s.slot.Changed()
 }
