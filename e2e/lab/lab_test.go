@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/podweir/podweir/e2e/lab/wiremeter"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
 	"github.com/podweir/podweir/plugin/testutil/must"
@@ -30,13 +29,8 @@ func TestMain(m *testing.M) {
 // newTestLab makes a lab that goes with the test.
 func newTestLab(tb testing.TB) *Lab {
 	tb.Helper()
-	return newTestLabWith(tb, Options{})
-}
-
-func newTestLabWith(tb testing.TB, opts Options) *Lab {
-	tb.Helper()
 	testutil.RequireRoot(tb)
-	l, err := New(tb.Context(), opts)
+	l, err := New(tb.Context(), Options{})
 	must.OK(tb, err)
 	tb.Cleanup(func() {
 		if err := l.Close(); err != nil {
@@ -55,61 +49,6 @@ func mustPod(tb testing.TB, l *Lab, chained ...Entry) (*Pod, *Host) {
 	client, err := l.Client("client")
 	must.OK(tb, err)
 	return pod, client
-}
-
-// bulkThrough returns what passes the reference plugin in two seconds at
-// 20 Mbit/s with a given burst, in bits.
-func bulkThrough(t *testing.T, burst uint64) *wiremeter.Series {
-	t.Helper()
-	l := newTestLab(t)
-	network, err := l.Network("net", BandwidthEntry())
-	must.OK(t, err)
-	pod, err := network.Pod(t.Context(), PodOptions{
-		Bandwidth: &Bandwidth{EgressRate: 20e6, EgressBurst: burst},
-	})
-	must.OK(t, err)
-	client, err := l.Client("client")
-	must.OK(t, err)
-	meter, err := wiremeter.Attach(client.Netns, client.IfName, wiremeter.Delivered)
-	must.OK(t, err)
-	defer func() {
-		if err := meter.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	from := wiremeter.Now()
-	run, err := l.StartElephant(t.Context(), Elephant{
-		From: &pod.Host, To: client, Duration: 2 * time.Second,
-	})
-	must.OK(t, err)
-	if _, err := run.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	series, err := meter.Read(from, wiremeter.Now())
-	must.OK(t, err)
-	return series
-}
-
-// The lab sees a shaper and the lack of one: the reference plugin holds the
-// cap with a small burst, and does not with the burst that containerd hands down.
-func TestPrivilegedMeterTellsAShaperFromNone(t *testing.T) {
-	mark.Timed(t, "it judges rates or waits")
-	t.Parallel()
-	t.Run("64 kB burst holds", func(t *testing.T) {
-		t.Parallel()
-		got := float64(bulkThrough(t, 64_000*8).Worst(time.Second))
-		// The cap is 2.5 MB/s; the burst and a busy machine's bunching are
-		// 64 kB and some ms.
-		if got < 2.3e6 || got > 2.7e6 {
-			t.Errorf("worst second = %.0f bytes, want 2.5 MB and the burst", got)
-		}
-	})
-	t.Run("the runtime's burst does not", func(t *testing.T) {
-		t.Parallel()
-		if got := float64(bulkThrough(t, RuntimeBurst).Worst(time.Second)); got < 25e6 {
-			t.Errorf("worst second = %.0f bytes, want far more than the cap of 2.5 MB", got)
-		}
-	})
 }
 
 // After Close nothing is left: no namespace, no process, no directory.

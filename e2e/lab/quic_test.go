@@ -12,59 +12,6 @@ import (
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
-// sent is a flow with so many packets under way, the first of number 0, sent at 0.
-func sent(window float64, packets int) *quicFlow {
-	f := &quicFlow{window: window, threshold: 1e9}
-	for range packets {
-		f.under = append(f.under, quicPacket{number: f.next})
-		f.next++
-		f.flying++
-	}
-	return f
-}
-
-// TestQUICBacksOff: the window is halved for the first loss of a round trip, and not for others of
-// the same; before a loss it doubles in a round trip, and later it grows by a packet.
-func TestQUICBacksOff(t *testing.T) {
-	const roundTrip = 10 * time.Millisecond
-	f := sent(20, 20)
-	f.arrived(0, roundTrip)
-	f.arrived(1, roundTrip)
-	if f.window != 22 || f.flying != 18 || f.roundTrip != roundTrip {
-		t.Errorf("two packets arrived: %+v, want a window of 22 and 18 under way", f)
-	}
-	f.arrived(4, roundTrip)
-	if f.flying != 17 || f.window != 23 {
-		t.Errorf("2 and 3 may still come: %+v, want 17 under way and no loss", f)
-	}
-	f.arrived(5, roundTrip)
-	f.arrived(6, roundTrip)
-	if f.window != 12 || f.cut != 20 {
-		t.Errorf("2 and 3 are lost: %+v, want half of the window, once", f)
-	}
-	cut := f.window
-	for n := uint64(9); n < 20; n++ {
-		f.arrived(n, roundTrip)
-	}
-	if f.window != cut || f.flying != 0 || len(f.under) != 0 {
-		t.Errorf("7 and 8 are lost in the same round trip: %+v, want a window of %g and nothing under way", f, cut)
-	}
-	if h := f.half(roundTrip); h.arrived != 16 || h.lost != 4 {
-		t.Errorf("%d arrived and %d were lost, want 16 and 4", h.arrived, h.lost)
-	}
-	more := sent(cut, 12)
-	f.under, f.next, f.flying = more.under, 32, 12
-	for i := range f.under {
-		f.under[i].number += 20
-	}
-	for n := uint64(20); n < 32; n++ {
-		f.arrived(n, 2*roundTrip)
-	}
-	if f.window < cut+0.9 || f.window > cut+1.1 {
-		t.Errorf("a round trip later the window is %g, want one more than %g", f.window, cut)
-	}
-}
-
 // TestPrivilegedQUICHasTheCap: such a flow has what the reference plugin lets through, loses something, and is reported
 // until it is stopped.
 func TestPrivilegedQUICHasTheCap(t *testing.T) {
