@@ -547,21 +547,3 @@ func TestSketchRate(t *testing.T) {
 		}
 	}
 }
-
-// TestSketchSettlesAtThreshold runs the decay of the sketch in real numbers: a
-// flow at exactly the threshold must settle at PW_EST_ONE.
-func TestSketchSettlesAtThreshold(t *testing.T) {
-	t.Parallel()
-	const rate, packet = 10e6, 1500
-	x, _ := quotient(shaping.SketchRate(rate, 50, 10)).Float64()
-	threshold := float64(rate) / 8 * 0.05
-	decay := math.Exp2(-packet / threshold / (float64(1<<30) / 1e9))
-	estimate := 0.0
-	for range 2000 { // 48 s
-		estimate = estimate*decay + packet*x
-	}
-	// A packet more or less is 1500 bytes of the 96,800 that are remembered.
-	if ratio := estimate / (1 << 24); ratio < 0.99 || ratio > 1.02 {
-		t.Errorf("estimate at the threshold = %.4f of PW_EST_ONE, want 1", ratio)
-	}
-}

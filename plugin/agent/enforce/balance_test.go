@@ -325,30 +325,6 @@ func TestExceededByABurst(t *testing.T) {
 	}
 }
 
-// What is beside the limit does not hide what is beyond it.
-func TestExceededBesideCredit(t *testing.T) {
-	t.Parallel()
-	limit := limitOf(1e7, 12_500)
-	limit.Credited = true
-	p := &pod{rand: rand.New(rand.NewPCG(1, 2)), rate: 1e7 / 8, burst: 12_500, packet: float64(gso), beside: 1e8}
-	var d enforce.Balance
-	v := d.Look(p.reading(limit, false))
-	for i := range 1000 { // as long as it is needed it is read, or nobody sees for a while
-		p.passes(every, 1e12)
-		if v = d.Look(p.reading(limit, v.WantCredit)); v.Exceeded || !v.WantCredit && i > 0 {
-			t.Fatalf("look %d: %+v, want the credit to be read and nothing said", i, v)
-		}
-	}
-	p.rate *= 2
-	for range 3 {
-		p.passes(every, 1e12)
-		v = d.Look(p.reading(limit, v.WantCredit))
-	}
-	if !v.Exceeded {
-		t.Errorf("%+v, want it to be exceeded", v)
-	}
-}
-
 // Before it was looked whether the limit is still the same nothing is said, unless
 // nobody looks.
 func TestSuspicionWaits(t *testing.T) {
