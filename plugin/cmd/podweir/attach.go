@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -172,24 +171,15 @@ func newAttach(o *options) *cobra.Command {
 	return cmd
 }
 
-// noteSet notes at each direction that it is as `podweir set` made it, not as was requested.
+// noteSet notes at each direction that the attachment is as `podweir set` made it, not as was requested.
 func noteSet(node *engine.Node, id attach.ID, states []*attach.Desired) error {
 	records, err := node.Records(id)
-	if err != nil {
+	if err != nil || len(records) == 0 || records[0].Asked == nil { // it is of one interface
 		return err
 	}
-	for _, r := range records {
-		for _, s := range states {
-			if r.Asked == nil || r.Interface.PodName != s.Interface.PodName {
-				continue
-			}
-			for _, d := range terms.Directions {
-				same := r.Asked.Observe == r.Config.Observe && reflect.DeepEqual(r.Asked.Limit(d), r.Config.Limit(d))
-				if state := s.Directions[d]; state != nil && !same {
-					state.Params.Notes = append(state.Params.Notes,
-						"`podweir set` holds, and the same limits once more do not undo it: `podweir set --clear` does")
-				}
-			}
+	for _, s := range states {
+		for _, d := range s.Directions {
+			d.Params.Notes = append(d.Params.Notes, "`podweir set` holds, and the same limits once more do not undo it: `podweir set --clear` does")
 		}
 	}
 	return nil
@@ -382,8 +372,7 @@ func newSet(o *options) *cobra.Command {
 			"annotation changes, or until --clear.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			here := o.detected(cmd.Context()) // of a direction that had no limit it decides the place
-			cfg, _, err := limits(cmd.Flags(), nil, here.Profile, here.Runtimes())
+			cfg, _, err := limits(cmd.Flags(), nil, nil, profiles.Runtimes{})
 			if err != nil {
 				return err
 			}
@@ -401,7 +390,7 @@ func newSet(o *options) *cobra.Command {
 				var states []*attach.Desired
 				if o.v.GetBool("clear") {
 					states, err = node.Clear(cmd.Context(), id)
-				} else {
+				} else if cfg, err = o.placed(cmd, node, id, cfg); err == nil {
 					states, err = node.Set(cmd.Context(), id, func(c *shaping.Config) error {
 						return change(c, &cfg.Shaping, cmd.Flags())
 					})
@@ -422,6 +411,20 @@ func newSet(o *options) *cobra.Command {
 	cmd.MarkFlagsMutuallyExclusive("clear", "ingress")
 	cmd.MarkFlagsMutuallyExclusive("clear", "enforce")
 	return cmd
+}
+
+// placed reads the limits as the node's CNI wants them, if an attachment gets one in a direction that had
+// none: where that is kept is to be decided.
+func (o *options) placed(cmd *cobra.Command, node *engine.Node, id attach.ID, cfg *netconf.Config) (*netconf.Config, error) {
+	records, err := node.Records(id)
+	for _, r := range records {
+		if cfg.Shaping.Egress != nil && r.Config.Egress == nil || cfg.Shaping.Ingress != nil && r.Config.Ingress == nil {
+			here := o.detected(cmd.Context())
+			cfg, _, err = limits(cmd.Flags(), nil, here.Profile, here.Runtimes())
+			return cfg, err
+		}
+	}
+	return cfg, err
 }
 
 // change puts the given rates and bursts into c. A direction that has no limit yet gets

@@ -226,7 +226,14 @@ func TestPrivilegedSetDoesNotDetach(t *testing.T) {
 	if out := c.must(t, "status", "-o", "wide"); !strings.Contains(out, "limits changed by `podweir set`") {
 		t.Errorf("status after set prints %q", out)
 	}
+	again := append(c.netns(), "attach", "--egress", "10k", "--ingress", "10M")
+	if out := c.must(t, again...); !strings.Contains(out, "egress: 100 Mbit/s") || !strings.Contains(out, "podweir set --clear") {
+		t.Errorf("attach after set does not say why it changes nothing: %q", out)
+	}
 	c.must(t, append(c.netns(), "set", "--clear")...)
+	if out := c.must(t, again...); strings.Contains(out, "podweir set") {
+		t.Errorf("attach after set --clear prints %q", out)
+	}
 	if a := parse[status.Report](t, c, "status").Attachments[0]; a.Set || a.Directions[0].Rate != 10_000 {
 		t.Errorf("status after set --clear: %+v", a)
 	}
@@ -298,32 +305,6 @@ func TestPrivilegedAttachErrors(t *testing.T) {
 	c.must(t, "attach", "--netns", filepath.Base(c.pod.Path()), "--egress", "1M")
 	t.Chdir("/")
 	c.must(t, "status")
-}
-
-// What is attached once more with the limits from before `podweir set` says why it has others.
-func TestPrivilegedAttachAfterSetSaysWhy(t *testing.T) {
-	c := newCLI(t)
-	again := append(c.netns(), "attach", "--egress", "10M", "--ingress", "3M")
-	noted := func() (lines []string) {
-		t.Helper()
-		for _, l := range parse[[]stateLine](t, c, again...) {
-			if slices.ContainsFunc(l.Notes, func(n string) bool { return strings.Contains(n, "podweir set --clear") }) {
-				lines = append(lines, fmt.Sprintf("%s %d", l.Direction, l.Rate))
-			}
-		}
-		return lines
-	}
-	if got := noted(); got != nil {
-		t.Errorf("before set, %v say that it holds", got)
-	}
-	c.must(t, append(c.netns(), "set", "--egress", "5M")...)
-	if got := noted(); !slices.Equal(got, []string{"egress 5000000"}) {
-		t.Errorf("after set, %v say that it holds, want egress alone", got)
-	}
-	c.must(t, append(c.netns(), "set", "--clear")...)
-	if got := noted(); got != nil {
-		t.Errorf("after set --clear, %v say that it holds", got)
-	}
 }
 
 // An error is one line, with one hint: to the command that was meant, or to root.

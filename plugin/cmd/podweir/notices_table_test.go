@@ -159,17 +159,6 @@ func queueNotices() []notice {
 			then: []string{"!DIFFERS", "queue on an ifb instead"},
 		},
 		{
-			name: "the other program's queue went again, and the next ADD comes",
-			make: func(t *testing.T, n *noticed) {
-				t.Helper()
-				n.pod.Run(t, "tc", "qdisc", "replace", "dev", "eth0", "root", "pfifo")
-				n.must(t, "repair")
-				n.pod.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
-				n.add(t)
-			},
-			truth: same, status: append([]string{"queue tbf", "!policing"}, inOrder...), dry: nothing, repair: nothing, after: same, then: inOrder,
-		},
-		{
 			name: "the other program's queue on the host side went again",
 			make: func(t *testing.T, n *noticed) {
 				t.Helper()
@@ -717,15 +706,6 @@ func nodeNotices() []notice {
 			make:  func(t *testing.T, n *noticed) { t.Helper(); n.must(t, "set", "--container", "c1", "--egress", "400k") },
 			truth: same, status: append([]string{"400 kbit/s", "limits changed by `podweir set`"}, inOrder...),
 			dry: nothing, repair: nothing, after: same, then: inOrder,
-		},
-		{
-			name: "an operator changed the limit with `podweir set`, and took that back",
-			make: func(t *testing.T, n *noticed) {
-				t.Helper()
-				n.must(t, "set", "--container", "c1", "--egress", "400k")
-				n.must(t, "set", "--container", "c1", "--clear")
-			},
-			truth: same, status: append([]string{"!limits changed by"}, inOrder...), dry: nothing, repair: nothing, after: same, then: inOrder,
 		},
 		{
 			name:  "an operator took the limit off with `podweir detach`",
