@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/podweir/podweir/compat/profiles"
@@ -53,18 +52,14 @@ func ParseRuntime(s string) (Runtime, error) {
 // go.mod was read: containerd 1.6 to 2.0.14 have libcni up to 1.2.3, from 2.1.3
 // they have 1.3; CRI-O 1.31 and 1.32 have 1.2.3, from 1.33 they have 1.3.0.
 func (r Runtime) ReadsDropIns() profiles.Answer {
-	if major, minor, ok := majorMinor(r.Libcni); ok {
-		return profiles.Is(major > 1 || major == 1 && minor >= 3)
-	}
-	major, minor, ok := majorMinor(r.Version)
-	if !ok {
-		return profiles.Unknown
+	if has := profiles.AtLeast(r.Libcni, 1, 3); has != profiles.Unknown {
+		return has
 	}
 	switch r.Name {
 	case "containerd":
-		return profiles.Is(major > 2 || major == 2 && minor >= 1)
+		return profiles.AtLeast(r.Version, 2, 1)
 	case "cri-o":
-		return profiles.Is(major > 1 || minor >= 33)
+		return profiles.AtLeast(r.Version, 1, 33)
 	}
 	return profiles.Unknown
 }
@@ -75,35 +70,15 @@ func (r Runtime) ReadsDropIns() profiles.Answer {
 // (https://github.com/containerd/containerd/pull/9744). What
 // configuration decides is unknown.
 func (r Runtime) HasNRI() profiles.Answer {
-	major, minor, ok := majorMinor(r.Version)
-	if r.Name != "containerd" || !ok {
-		return profiles.Unknown
-	}
 	switch {
-	case major >= 2:
-		return profiles.Yes
-	case major < 1 || minor < 7:
-		return profiles.No
-	default:
+	case r.Name != "containerd":
 		return profiles.Unknown
+	case profiles.AtLeast(r.Version, 2, 0) == profiles.Yes:
+		return profiles.Yes
+	case profiles.AtLeast(r.Version, 1, 7) == profiles.No:
+		return profiles.No
 	}
-}
-
-func majorMinor(version string) (major, minor int, ok bool) {
-	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
-	if len(parts) < 2 {
-		return 0, 0, false
-	}
-	major, err := strconv.Atoi(parts[0])
-	if err != nil {
-		return 0, 0, false
-	}
-	digits := strings.IndexFunc(parts[1], func(r rune) bool { return r < '0' || r > '9' })
-	if digits >= 0 {
-		parts[1] = parts[1][:digits]
-	}
-	minor, err = strconv.Atoi(parts[1])
-	return major, minor, err == nil && major >= 0
+	return profiles.Unknown
 }
 
 // Situation is all that the choice of the delivery depends on.

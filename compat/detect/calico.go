@@ -120,7 +120,7 @@ func (c *Calico) readsAnnotations() profiles.Answer {
 	if c.Limits {
 		return profiles.Yes
 	}
-	return atLeast(c.Version, felixMajor, felixMinor)
+	return profiles.AtLeast(c.Version, felixMajor, felixMinor)
 }
 
 // EnforcesAnnotations says whether Felix enforces the annotations of pods. With the

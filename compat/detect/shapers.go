@@ -5,8 +5,6 @@ package detect
 
 import (
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/plugin/terms"
@@ -113,18 +111,5 @@ func (c *Cilium) describe() string {
 
 // readsIngress says whether a release of Cilium knows the annotation for ingress.
 func readsIngress(version string) profiles.Answer {
-	return atLeast(version, ingressMajor, ingressMinor)
-}
-
-// atLeast compares a version such as v1.18.4 with a release; unknown for what is no
-// version.
-func atLeast(version string, wantMajor, wantMinor int) profiles.Answer {
-	first, rest, ok := strings.Cut(strings.TrimPrefix(version, "v"), ".")
-	second, _, _ := strings.Cut(rest, ".")
-	major, majorErr := strconv.Atoi(first)
-	minor, minorErr := strconv.Atoi(second)
-	if !ok || majorErr != nil || minorErr != nil {
-		return profiles.Unknown
-	}
-	return profiles.Is(major > wantMajor || major == wantMajor && minor >= wantMinor)
+	return profiles.AtLeast(version, ingressMajor, ingressMinor)
 }

@@ -9,7 +9,6 @@ import (
 	"path"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/podweir/podweir/compat/conflist"
@@ -68,49 +67,26 @@ func (f *Facts) adviceForFacts() string {
 	return "nothing on the node reports it: report it, with the output of podweir doctor -o json"
 }
 
-// The oldest kernel that is probed for; 6.1 is the oldest that is tested.
-const (
-	oldestMajor, oldestMinor       = 5, 15
-	testedMajor, testedMinor       = 6, 1
-	oldestKernel, testedKernelText = "5.15", "6.1"
-	// The BPF compiler of arm64 takes atomic operations that return a value since
-	// Linux 5.18 (arch/arm64/net/bpf_jit_comp.c, emit_lse_atomic); podweir's programs
-	// have them. Distributions' kernels interpret nothing that is not compiled.
-	oldestMinorARM  = 18
-	oldestKernelARM = "5.18"
-)
-
 // checkKernel goes by the processor that this program runs on, which is the node's.
 func checkKernel(f *Facts) Finding { return kernelOn(f.Node.Kernel.Release, runtime.GOARCH) }
 
 func kernelOn(release, arch string) Finding {
-	major, minor, ok := kernelVersion(release)
+	const fix = "take a newer node image"
 	switch {
-	case !ok:
+	case profiles.AtLeast(release, 5, 15) == profiles.Unknown:
 		return unknown(fmt.Sprintf("the release of the kernel is %q", release))
-	case major < oldestMajor || major == oldestMajor && minor < oldestMinor:
-		return breaks("Linux "+release, "Linux "+oldestKernel+" or newer", "take a newer node image")
-	case arch == "arm64" && major == oldestMajor && minor < oldestMinorARM:
+	case profiles.AtLeast(release, 5, 15) == profiles.No: // the oldest that is probed for
+		return breaks("Linux "+release, "Linux 5.15 or newer", fix)
+	case arch == "arm64" && profiles.AtLeast(release, 5, 18) == profiles.No:
+		// The BPF compiler of arm64 takes atomic operations that return a value since
+		// Linux 5.18 (arch/arm64/net/bpf_jit_comp.c, emit_lse_atomic); podweir's programs
+		// have them. Distributions' kernels interpret nothing that is not compiled.
 		return breaks("Linux "+release+" on arm64, which does not compile programs with atomic operations that return a value",
-			"Linux "+oldestKernelARM+" or newer on arm64", "take a newer node image")
-	case major < testedMajor || major == testedMajor && minor < testedMinor:
-		return warns("Linux "+release, "Linux "+testedKernelText+" or newer, which are tested", "take a newer node image")
+			"Linux 5.18 or newer on arm64", fix)
+	case profiles.AtLeast(release, 6, 1) == profiles.No:
+		return warns("Linux "+release, "Linux 6.1 or newer, which are tested", fix)
 	}
 	return holds("Linux " + release)
-}
-
-func kernelVersion(release string) (major, minor int, ok bool) {
-	parts := strings.SplitN(release, ".", 3)
-	if len(parts) < 2 {
-		return 0, 0, false
-	}
-	digits := strings.IndexFunc(parts[1], func(r rune) bool { return r < '0' || r > '9' })
-	if digits >= 0 {
-		parts[1] = parts[1][:digits]
-	}
-	major, errMajor := strconv.Atoi(parts[0])
-	minor, errMinor := strconv.Atoi(parts[1])
-	return major, minor, errMajor == nil && errMinor == nil
 }
 
 func checkBPFFS(f *Facts) Finding {

@@ -17,6 +17,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 
 	"go.yaml.in/yaml/v3"
@@ -61,6 +63,19 @@ func Is(yes bool) Answer {
 		return Yes
 	}
 	return No
+}
+
+// AtLeast says whether a version such as v1.18.4, or a release of Linux such as 6.1.0-13, is
+// this release or a later one.
+func AtLeast(version string, major, minor int) Answer {
+	first, rest, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
+	second := rest[:len(rest)-len(strings.TrimLeft(rest, "0123456789"))]
+	hasMajor, errMajor := strconv.Atoi(first)
+	hasMinor, errMinor := strconv.Atoi(second)
+	if errMajor != nil || errMinor != nil || hasMajor < 0 {
+		return Unknown
+	}
+	return Is(hasMajor > major || hasMajor == major && hasMinor >= minor)
 }
 
 // HookUse is a hook of the host-side device that the CNI holds.
