@@ -43,9 +43,8 @@ type Interfaces interface {
 type Store interface {
 	// Lock excludes every other process from an attachment.
 	Lock(ctx context.Context, id attach.ID) (unlock func(), err error)
-	// Kept returns the attachments of a container's interface that something is kept of,
-	// that of the same network first, if it is among them.
-	Kept(id attach.ID) ([]attach.ID, error)
+	// Kept is [Executor.Kept].
+	Kept(id attach.ID) (attach.ID, error)
 	// Records returns the records of an attachment; none is not an error. A
 	// record that cannot be read comes with its interface name and an error.
 	Records(id attach.ID) ([]*Record, error)
@@ -120,11 +119,7 @@ func (e *Executor) Records(id attach.ID) ([]*Record, error) {
 // was made for, though the network may have another name by now. It is id if nothing is
 // kept of it.
 func (e *Executor) Kept(id attach.ID) (attach.ID, error) {
-	found, err := e.store.Kept(id)
-	if err != nil || len(found) == 0 {
-		return id, err
-	}
-	return found[0], nil
+	return e.store.Kept(id)
 }
 
 // Want is what an attachment asks for.
@@ -472,21 +467,10 @@ func (e *Executor) check(cfg *shaping.Config, iface attach.Interface, prior *Rec
 // Remove removes everything of an attachment. That something is gone already
 // is not an error.
 func (e *Executor) Remove(ctx context.Context, id attach.ID) error {
-	found, err := e.store.Kept(id)
+	id, err := e.Kept(id) // without one it is perhaps just being made
 	if err != nil {
 		return err
 	}
-	if len(found) == 0 {
-		found = []attach.ID{id} // perhaps it is just being made
-	}
-	var all error
-	for _, one := range found {
-		all = errors.Join(all, e.removeOne(ctx, one))
-	}
-	return all
-}
-
-func (e *Executor) removeOne(ctx context.Context, id attach.ID) error {
 	unlock, err := e.Lock(ctx, id)
 	if err != nil {
 		return err

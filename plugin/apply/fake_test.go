@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/podweir/podweir/plugin/apply"
@@ -114,18 +113,13 @@ func (w *world) Outward(path string) ([]attach.Interface, error) {
 func (w *world) Facts(attach.Interface) (shaping.Facts, bool, error) { return w.facts, w.tcx, nil }
 
 // Kept implements apply.Store.
-func (w *world) Kept(id attach.ID) ([]attach.ID, error) {
-	var found []attach.ID
+func (w *world) Kept(id attach.ID) (attach.ID, error) {
 	for other := range w.records {
 		if other.ContainerID == id.ContainerID && other.IfName == id.IfName {
-			found = append(found, other)
+			return other, nil
 		}
 	}
-	slices.SortFunc(found, func(a, b attach.ID) int { return strings.Compare(a.Network, b.Network) })
-	if own := slices.Index(found, id); own > 0 {
-		found[0], found[own] = found[own], found[0]
-	}
-	return found, nil
+	return id, nil
 }
 
 // Lock implements apply.Store.

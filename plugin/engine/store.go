@@ -58,18 +58,14 @@ func (p Paths) Attached(id attach.ID) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	found, err := s.pins.Find(pins.Key(id))
-	return len(found) > 0, err
+	_, found, err := s.pins.Find(pins.Key(id))
+	return found, err
 }
 
 // Kept implements [apply.Store].
-func (s *store) Kept(id attach.ID) ([]attach.ID, error) {
-	keys, err := s.pins.Find(pins.Key(id))
-	ids := make([]attach.ID, len(keys))
-	for i, k := range keys {
-		ids[i] = attach.ID(k)
-	}
-	return ids, err
+func (s *store) Kept(id attach.ID) (attach.ID, error) {
+	found, _, err := s.pins.Find(pins.Key(id))
+	return attach.ID(found), err
 }
 
 // Recorded returns the attachments that have a record, without those that are known: one

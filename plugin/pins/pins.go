@@ -223,33 +223,24 @@ func (s *Store) List() ([]Key, error) {
 	return out, nil
 }
 
-// Find returns the attachments of a container's interface that have something pinned,
-// whatever network they were made for, that of the key first: within a container no two
-// interfaces have one name, and a network may be renamed while the container runs. Only
-// releases that took the network for a part of the name made more than one.
-func (s *Store) Find(k Key) (found []Key, err error) {
+// Find returns the attachment of a container's interface that has something pinned,
+// whatever network it was made for, and whether there is one: within a container no two
+// interfaces have one name, and a network may be renamed while the container runs.
+func (s *Store) Find(k Key) (found Key, ok bool, err error) {
 	networks, err := readNames(s.root)
 	if err != nil {
-		return nil, err
+		return k, false, err
 	}
 	for _, file := range networks {
 		one := k
 		if one.Network, err = Decode(file); err != nil {
 			continue
 		}
-		devices, err := s.Devices(one)
-		if err != nil {
-			return nil, err
-		}
-		if len(devices) > 0 {
-			found = append(found, one)
+		if devices, err := s.Devices(one); err != nil || len(devices) > 0 {
+			return one, err == nil, err
 		}
 	}
-	slices.SortFunc(found, Key.compare)
-	if own := slices.Index(found, k); own > 0 {
-		found[0], found[own] = found[own], found[0]
-	}
-	return found, nil
+	return k, false, nil
 }
 
 // readNames lists a directory; one that is not there is empty. A file where a
