@@ -81,7 +81,7 @@ func TestWritableBehindALink(t *testing.T) {
 		for _, plugin := range []string{"podweir-cni", "aws-cni"} {
 			root["var/opt/cni/bin/"+plugin] = &fstest.MapFile{Mode: 0o755}
 		}
-		f := doctor.Gather(t.Context(), root, detect.Read(t.Context(), root, n.opts), doctor.Options{})
+		f := doctor.Gather(t.Context(), root, detect.Read(t.Context(), root, n.opts), doctor.Options{Kernel: n.kernel})
 		if f.PluginBinary.Path == "" || f.Choice.Delivery != want {
 			t.Errorf("%q: binary %+v, delivery %s: %s; want %s", mounts, f.PluginBinary, f.Choice.Delivery, f.Choice.Why, want)
 		}

@@ -182,11 +182,8 @@ func (n *node) facts(t *testing.T) *doctor.Facts {
 	n.inUse = root
 	n.opts.Live = n.live
 	opts := doctor.Options{
-		Run: n.run, Version: "v0.0.0-test", Entry: n.entry, Fight: n.fight, Unwritable: n.unwritable, Settle: time.Millisecond,
+		Run: n.run, Version: "v0.0.0-test", Entry: n.entry, Fight: n.fight, Unwritable: n.unwritable, Settle: time.Millisecond, Kernel: n.kernel,
 		Handed: func(*detect.Node) string { return n.told },
-	}
-	if n.kernel != nil {
-		opts.Kernel = n.kernel
 	}
 	return doctor.Gather(t.Context(), root, detect.Read(t.Context(), root, n.opts), opts)
 }
@@ -367,25 +364,10 @@ func TestRootCauseOnce(t *testing.T) {
 	}
 }
 
-// TestWithoutKernel: what only the kernel knows is unknown, with the reason.
-func TestWithoutKernel(t *testing.T) {
-	n := aws()
-	n.kernel = nil
-	rep := n.report(t)
-	for _, o := range rep.Checks {
-		if (o.Code == "PW106" || o.Code == "PW504" || o.Code == "PW602") && (o.Status != doctor.Unknown || o.Seen != doctor.ErrNotAsked.Error()) {
-			t.Errorf("%s = %s %q", o.Code, o.Status, o.Seen)
-		}
-	}
-	if rep.Exit(false) != doctor.ExitUnknown {
-		t.Errorf("Exit() = %d, want %d", rep.Exit(false), doctor.ExitUnknown)
-	}
-}
-
 // TestEmptyRoot: a node about which nothing can be read is no reason to fall
 // over.
 func TestEmptyRoot(t *testing.T) {
-	n := &node{files: map[string]string{"x": ""}}
+	n := &node{files: map[string]string{"x": ""}, kernel: &kernel{features: &doctor.Features{}}}
 	if rep := n.report(t); rep.Exit(false) != doctor.ExitFail {
 		t.Errorf("Exit() = %d", rep.Exit(false))
 	}
@@ -481,7 +463,7 @@ func TestRenderers(t *testing.T) {
 // outcomes are the results of a node's directory of conflists, by code.
 func outcomes(t *testing.T, root fs.FS) map[string]doctor.Outcome {
 	t.Helper()
-	rep := doctor.Run(doctor.Gather(t.Context(), root, detect.Read(t.Context(), root, detect.Options{}), doctor.Options{}))
+	rep := doctor.Run(doctor.Gather(t.Context(), root, detect.Read(t.Context(), root, detect.Options{}), doctor.Options{Kernel: &kernel{features: &doctor.Features{}}}))
 	out := map[string]doctor.Outcome{}
 	for _, o := range rep.Checks {
 		out[o.Code] = o

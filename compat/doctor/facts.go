@@ -6,7 +6,6 @@ package doctor
 import (
 	"cmp"
 	"context"
-	"errors"
 	"io/fs"
 	"net/netip"
 	"slices"
@@ -48,9 +47,6 @@ type Kernel interface {
 	// Queues are the kinds of all qdiscs on devices of the node, by their names.
 	Queues(ctx context.Context, devices []string) (map[string][]string, error)
 }
-
-// ErrNotAsked is the error of a [Kernel] that is not there.
-var ErrNotAsked = errors.New("the kernel is not asked in this mode")
 
 // Features is what the kernel can do.
 type Features struct {
@@ -201,8 +197,7 @@ type Facts struct {
 // Options are what is given from outside.
 type Options struct {
 	Version string
-	// Kernel may be nil.
-	Kernel Kernel
+	Kernel  Kernel
 	// Settle is how long what looks wrong gets to come right, where pods that come
 	// and go look so; 0 is a second.
 	Settle time.Duration
@@ -226,10 +221,7 @@ type Options struct {
 
 // Gather collects the facts. What is slow is read once, here.
 func Gather(ctx context.Context, root fs.FS, node *detect.Node, opts Options) *Facts {
-	f := &Facts{
-		Version: opts.Version, Root: root, Node: node, Profile: node.Profile,
-		FeaturesErr: ErrNotAsked, DevicesErr: ErrNotAsked, AttachedErr: ErrNotAsked, AgentErr: ErrNotAsked, OverdueErr: ErrNotAsked, UnenforcedErr: ErrNotAsked, VerdictsErr: ErrNotAsked,
-	}
+	f := &Facts{Version: opts.Version, Root: root, Node: node, Profile: node.Profile}
 	if f.Profile == nil {
 		f.Profile = profiles.Other()
 	}
@@ -273,23 +265,22 @@ func Gather(ctx context.Context, root fs.FS, node *detect.Node, opts Options) *F
 	f.parseEntry, f.unwritable, f.fight, f.run = opts.Entry, opts.Unwritable, opts.Fight, opts.Run
 	f.NoExec = mountedWith(root, "noexec", node.BinDirs...)
 	f.Sandboxes, f.SandboxesErr = f.askedFor(ctx, opts.Kernel)
-	if k := opts.Kernel; k != nil {
-		f.Features, f.FeaturesErr = k.Features(ctx)
-		began := time.Now()
-		f.Devices, f.DevicesErr = k.Devices(ctx)
-		f.Attached, f.AttachedErr = k.Attachments(ctx)
-		f.leaveOutYoung()
-		onlySettled(f.Attached, began)
-		f.Agent, f.AgentErr = k.Agent(ctx)
-		f.Overdue, f.OverdueErr = k.Overdue(ctx)
-		f.Unenforced, f.Watched, f.UnenforcedErr = k.Unenforced(ctx)
-		f.Verdicts, f.VerdictsErr = k.Verdicts(ctx)
-		// What cannot be read is taken for what it should be: Cilium's word counts then.
-		f.ManagerQueues, _ = k.Queues(ctx, node.Cilium.BandwidthDevices)
-		settle := cmp.Or(opts.Settle, time.Second)
-		f.readQueues(ctx, k, settle)
-		f.forgetEnded(ctx, k, settle)
-	}
+	k := opts.Kernel
+	f.Features, f.FeaturesErr = k.Features(ctx)
+	began := time.Now()
+	f.Devices, f.DevicesErr = k.Devices(ctx)
+	f.Attached, f.AttachedErr = k.Attachments(ctx)
+	f.leaveOutYoung()
+	onlySettled(f.Attached, began)
+	f.Agent, f.AgentErr = k.Agent(ctx)
+	f.Overdue, f.OverdueErr = k.Overdue(ctx)
+	f.Unenforced, f.Watched, f.UnenforcedErr = k.Unenforced(ctx)
+	f.Verdicts, f.VerdictsErr = k.Verdicts(ctx)
+	// What cannot be read is taken for what it should be: Cilium's word counts then.
+	f.ManagerQueues, _ = k.Queues(ctx, node.Cilium.BandwidthDevices)
+	settle := cmp.Or(opts.Settle, time.Second)
+	f.readQueues(ctx, k, settle)
+	f.forgetEnded(ctx, k, settle)
 	return f
 }
 

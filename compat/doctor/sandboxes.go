@@ -308,7 +308,7 @@ func addAsking(cached, asking []Sandbox) []Sandbox {
 // runtime knows it.
 func (f *Facts) askedFor(ctx context.Context, k Kernel) ([]Sandbox, error) {
 	cached, err := readSandboxes(f.Root, resultsDir(f.Node))
-	if k == nil || err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return cached, err
 	}
 	entry, _ := f.ownEntry()
