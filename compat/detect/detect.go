@@ -45,10 +45,10 @@ type Live interface {
 // may not have read again.
 type RuntimeNetwork struct {
 	// ConfDir has the conflists, BinDirs the plugins.
-	ConfDir string
-	BinDirs []string
+	ConfDir string   `json:"PluginConfDir"`
+	BinDirs []string `json:"PluginDirs"`
 	// MaxConfNum is how many networks it loads, 0 for all.
-	MaxConfNum int64
+	MaxConfNum int64 `json:"PluginMaxConfNum"`
 }
 
 // Options say where things are that have no fixed place. The zero value looks

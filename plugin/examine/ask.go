@@ -46,16 +46,12 @@ func (n *Node) Runtime(ctx context.Context) (is string, err error) {
 func (n *Node) TCX(context.Context) (bool, error) { return datapath.ProbeTCX() }
 
 // RuntimeNetwork implements [detect.Live].
-func (n *Node) RuntimeNetwork(ctx context.Context) (*detect.RuntimeNetwork, error) {
-	var network *cri.Network
-	err := n.askRuntime(ctx, runtimeTimeout, func(ctx context.Context, c *cri.Client) (err error) {
+func (n *Node) RuntimeNetwork(ctx context.Context) (network *detect.RuntimeNetwork, err error) {
+	err = n.askRuntime(ctx, runtimeTimeout, func(ctx context.Context, c *cri.Client) (err error) {
 		network, err = c.Network(ctx)
 		return err
 	})
-	if err != nil || network == nil {
-		return nil, err
-	}
-	return (*detect.RuntimeNetwork)(network), nil
+	return network, err
 }
 
 // within bounds a question that usually has so much time.

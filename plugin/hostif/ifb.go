@@ -61,21 +61,17 @@ func (h *Handle) IFB(ifindex int) (Interface, error) {
 // A failure leaves no new device. The ifb goes with its namespace, which is
 // cheaper than to delete it.
 func (h *Handle) EnsureIFB(dev Interface) (Interface, error) {
-	return h.ensureIFB(IFBName(dev.Index), 0, dev)
-}
-
-// EnsureIFBAt is [Handle.EnsureIFB] with a name and an ifindex of the caller's
-// choice; it is for self-tests in a scratch namespace.
-func (h *Handle) EnsureIFBAt(name string, ifindex int, dev Interface) (Interface, error) {
-	return h.ensureIFB(name, ifindex, dev)
+	return h.EnsureIFBAt(IFBName(dev.Index), 0, dev)
 }
 
 // legacyGSOMaxSize is GSO_LEGACY_MAX_SIZE of linux/netdevice.h, in bytes.
 const legacyGSOMaxSize = 65536
 
-// ensureIFB gives the ifb at most 64 KiB where the kernel refuses it more, as
-// 6.12 does and 6.18 does not: it then segments larger packets itself.
-func (h *Handle) ensureIFB(name string, ifindex int, dev Interface) (Interface, error) {
+// EnsureIFBAt is [Handle.EnsureIFB] with a name and an ifindex of the caller's
+// choice, as self-tests in a scratch namespace need it. It gives the ifb at most 64 KiB
+// where the kernel refuses it more, as 6.12 does and 6.18 does not: it then segments
+// larger packets itself.
+func (h *Handle) EnsureIFBAt(name string, ifindex int, dev Interface) (Interface, error) {
 	i, err := h.ensureIFBWith(name, ifindex, dev)
 	if errors.Is(err, unix.EINVAL) && max(dev.GSOMaxSize, dev.GSOIPv4MaxSize) > legacyGSOMaxSize {
 		dev.GSOMaxSize = min(dev.GSOMaxSize, legacyGSOMaxSize)

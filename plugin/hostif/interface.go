@@ -292,7 +292,7 @@ func (h *Handle) peerIsIn(i Interface, own, want *rtnl.NetNS) error {
 		}
 		return fmt.Errorf("both ends are in %s: %w", h.Where(), ErrNoPeer)
 	}
-	id, err := h.netNSID(want)
+	id, err := h.NetNSID(want)
 	if err != nil {
 		return err
 	}
@@ -313,11 +313,7 @@ const (
 
 // NetNSID returns the number by which the handle's namespace knows ns, and
 // [NoNetNSID] if it does not know it.
-func (h *Handle) NetNSID(ns *rtnl.NetNS) (int, error) { return h.netNSID(ns) }
-
-// netNSID returns the number by which the handle's namespace knows ns, and
-// [NoNetNSID] if it does not know it.
-func (h *Handle) netNSID(ns *rtnl.NetNS) (int, error) {
+func (h *Handle) NetNSID(ns *rtnl.NetNS) (int, error) {
 	req := nl.NewNetlinkRequest(unix.RTM_GETNSID, 0)
 	req.AddData(nl.NewRtGenMsg())
 	req.AddData(nl.NewRtAttr(netnsaFD, nl.Uint32Attr(uint32(ns.FD()))))

@@ -124,19 +124,10 @@ func (c *Client) Version(ctx context.Context) (string, error) {
 	return v.GetRuntimeName() + "://" + v.GetRuntimeVersion(), nil
 }
 
-// Network is the CNI configuration that a runtime says that it uses.
-type Network struct {
-	// ConfDir has the conflists, BinDirs the plugins: paths on the node.
-	ConfDir string   `json:"PluginConfDir"`
-	BinDirs []string `json:"PluginDirs"`
-	// MaxConfNum is how many networks it loads, 0 for all.
-	MaxConfNum int64 `json:"PluginMaxConfNum"`
-}
-
 // Network returns the CNI configuration that the runtime uses now, from its verbose
 // status; nil if that does not have it. containerd has it (go-cni's ConfigResult),
 // CRI-O does not.
-func (c *Client) Network(ctx context.Context) (*Network, error) {
+func (c *Client) Network(ctx context.Context) (*detect.RuntimeNetwork, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	answer, err := c.service.Status(ctx, &runtime.StatusRequest{Verbose: true})
@@ -157,16 +148,13 @@ func (c *Client) Find(ctx context.Context, uid string) (Sandbox, error) {
 	defer c.one.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	list, err := c.service.ListPodSandbox(ctx, &runtime.ListPodSandboxRequest{Filter: &runtime.PodSandboxFilter{
-		State:         &runtime.PodSandboxStateValue{State: runtime.PodSandboxState_SANDBOX_READY},
-		LabelSelector: map[string]string{uidLabel: uid},
-	}})
+	list, err := c.ready(ctx, map[string]string{uidLabel: uid})
 	if err != nil {
-		return Sandbox{}, c.failed("ListPodSandbox", err)
+		return Sandbox{}, err
 	}
 	// Of several, which a restart of the node may leave, the youngest is it.
 	var found *runtime.PodSandbox
-	for _, s := range list.GetItems() {
+	for _, s := range list {
 		if s.GetState() == runtime.PodSandboxState_SANDBOX_READY && (found == nil || s.GetCreatedAt() > found.GetCreatedAt()) {
 			found = s
 		}

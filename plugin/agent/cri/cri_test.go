@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/plugin/agent/cri"
 	"github.com/podweir/podweir/plugin/agent/cri/critest"
 	"github.com/podweir/podweir/plugin/testutil/must"
@@ -203,13 +204,13 @@ func TestNetwork(t *testing.T) {
 	for name, tc := range map[string]struct {
 		status map[string]string
 		fail   error
-		want   *cri.Network
+		want   *detect.RuntimeNetwork
 		err    string
 	}{
 		"containerd": {
 			status: map[string]string{"cniconfig": `{"PluginDirs":["/opt/other/bin"],"PluginConfDir":"/etc/other/net.d","PluginMaxConfNum":3,"Prefix":"eth",` +
 				`"Networks":[{"Config":{"Name":"cni-loopback","CNIVersion":"0.3.1","Plugins":[{"Network":{"type":"loopback","ipam":{},"dns":{}},"Source":"{}"}],"Source":"{}"},"IFName":"lo"}]}`},
-			want: &cri.Network{ConfDir: "/etc/other/net.d", BinDirs: []string{"/opt/other/bin"}, MaxConfNum: 3},
+			want: &detect.RuntimeNetwork{ConfDir: "/etc/other/net.d", BinDirs: []string{"/opt/other/bin"}, MaxConfNum: 3},
 		},
 		"CRI-O":           {status: map[string]string{"config": `{"sandboxImage":"x"}`}},
 		"not loaded":      {status: map[string]string{"cniconfig": "null"}},

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/podweir/podweir/compat/detect"
 )
 
 // errNoNetNS is for a sandbox without a network namespace of its own, or of a
@@ -68,12 +70,12 @@ func parseInfo(verbose map[string]string) (Sandbox, error) {
 
 // parseNetwork reads the value "cniconfig" of a verbose Status; nil if there is none, or
 // none of a network.
-func parseNetwork(verbose map[string]string) (*Network, error) {
+func parseNetwork(verbose map[string]string) (*detect.RuntimeNetwork, error) {
 	raw, ok := verbose["cniconfig"]
 	if !ok {
 		return nil, nil
 	}
-	var n *Network
+	var n *detect.RuntimeNetwork
 	if err := json.Unmarshal([]byte(raw), &n); err != nil {
 		return nil, fmt.Errorf("read the runtime's verbose status: cniconfig: %w", err)
 	}

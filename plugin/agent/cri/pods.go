@@ -113,17 +113,14 @@ func (c *Client) Pods(ctx context.Context) ([]Pod, error) {
 }
 
 func addresses(n *runtime.PodSandboxNetworkStatus) (all []netip.Addr) {
-	for _, text := range append([]string{n.GetIp()}, more(n)...) {
+	texts := []string{n.GetIp()}
+	for _, ip := range n.GetAdditionalIps() {
+		texts = append(texts, ip.GetIp())
+	}
+	for _, text := range texts {
 		if a, err := netip.ParseAddr(text); err == nil {
 			all = append(all, a)
 		}
 	}
 	return all
-}
-
-func more(n *runtime.PodSandboxNetworkStatus) (texts []string) {
-	for _, ip := range n.GetAdditionalIps() {
-		texts = append(texts, ip.GetIp())
-	}
-	return texts
 }
