@@ -60,8 +60,7 @@ type Undivided struct {
 	Group units.BitRate
 
 	// slot counts what it sends, nil if nobody does.
-	slot  *datapath.Share
-	began uint64
+	slot *datapath.Share
 	// counted is what it had counted at the last look.
 	counted uint64
 }
@@ -69,13 +68,13 @@ type Undivided struct {
 // Counted says that a program counts what the direction sends.
 func (u *Undivided) Counted() bool { return u.slot != nil }
 
-// Look returns what passed since the direction was found. No packet is known to wait.
+// Look returns what has passed. No packet is known to wait.
 func (u *Undivided) Look(time.Duration, bool) (sent, waiting units.Bytes, err error) {
 	if u.slot.Lost() {
 		return 0, 0, fmt.Errorf("%v outside of its group: %w", u.Direction, datapath.ErrNoSlot)
 	}
 	u.counted = u.slot.Bytes()
-	return units.Bytes(u.counted - u.began), 0, nil
+	return units.Bytes(u.counted), 0, nil
 }
 
 // Still says that nothing passed since the last look.
@@ -97,10 +96,7 @@ func (n *Node) Undivided(r *apply.Record, shares []*Share) (all []*Undivided) {
 		has := slices.ContainsFunc(shares, func(s *Share) bool { return s.Direction == d })
 		if limit != nil && limit.Group != 0 && !has && !r.Config.Observe && r.Namespace() != "" {
 			u := &Undivided{Namespace: r.Namespace(), Pod: r.Pod, Direction: d, Group: limit.Group}
-			if slot, err := n.kernel.slab.Share(n.kernel.pins(r), d); err == nil { // else it has no program
-				u.slot, u.began = slot, slot.Bytes()
-				u.counted = u.began
-			}
+			u.slot, _ = n.kernel.slab.Share(n.kernel.pins(r), d) // or it has no program
 			all = append(all, u)
 		}
 	}
@@ -229,7 +225,7 @@ var ErrBusy = errors.New("the attachment is being changed")
 const lightLater, lightLatest = 200 * time.Millisecond, time.Second
 
 // askAgain is how old the kernel's word of a queue in which packets wait may be.
-const askAgain = 200 * time.Millisecond
+const askAgain = 150 * time.Millisecond
 
 // Set gives the queue and its classifier another share, at least [units.MinRate]. The rate that light packets have
 // within it falls at once, and rises when Set is called again with the same share: see [Share.Changed]. The error

@@ -520,9 +520,8 @@ func TestPrivilegedChangeOfAShareRefillsNothing(t *testing.T) {
 	})
 	sent := units.Bytes(d.observe(t).Root().Stats.Bytes - before)
 	tree.Classes[0].Rate, tree.Classes[1].Rate = share/2, share/4
-	if _, err := held.Change(tree.Classes[:2]); err != nil {
-		t.Fatal(err)
-	}
+	_, err := held.Change(tree.Classes[:2])
+	must.OK(t, err)
 	if diff := sameTree(tree, d.observe(t).Tree); diff != "" {
 		t.Errorf("Observe after Change differs (-want +got):\n%s", diff)
 	}
