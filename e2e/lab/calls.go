@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/e2e/step"
 )
 
 const (
@@ -59,15 +61,12 @@ func (l *Lab) StartCalls(ctx context.Context, c Calls) (*RequestsRun, error) {
 }
 
 // runCallServer sends the first bytes of each datagram back.
-func runCallServer(args callsArgs, ready func(any) error, _ <-chan struct{}) (any, error) {
+func runCallServer(args callsArgs, ready func(any), _ <-chan struct{}) any {
 	runtime.LockOSThread()
 	fd, at, err := openSink(args.Addr)
-	if err != nil {
-		return nil, err
-	}
-	if err := errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 4<<20), ready(at)); err != nil {
-		return nil, err
-	}
+	step.OK(err)
+	step.OK(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 4<<20))
+	ready(at)
 	buf := make([]byte, 1<<16)
 	for {
 		n, from, err := unix.Recvfrom(fd, buf, 0)
@@ -75,8 +74,8 @@ func runCallServer(args callsArgs, ready func(any) error, _ <-chan struct{}) (an
 			err = unix.Sendto(fd, buf[:callHead], 0, from)
 		}
 		// What cannot be sent back is lost, and counts as that.
-		if err != nil && !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.ENOBUFS) {
-			return nil, err
+		if !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.ENOBUFS) {
+			step.OK(err)
 		}
 	}
 }
@@ -87,38 +86,23 @@ type caller struct {
 	fds []int
 }
 
-func runCallClient(args callsArgs, ready func(any) error, quit <-chan struct{}) (any, error) {
+func runCallClient(args callsArgs, ready func(any), quit <-chan struct{}) any {
 	c := &caller{callsArgs: args}
-	runtime.LockOSThread()
-	if err := preciseSleep(); err != nil {
-		return nil, err
-	}
-	epoll, err := c.open()
-	if err != nil {
-		return nil, err
-	}
-	if err := ready(nil); err != nil {
-		return nil, err
-	}
-	return c.run(epoll, quit)
+	step.OK(preciseThread())
+	epoll := c.open()
+	ready(nil)
+	return step.Get(c.run(epoll, quit))
 }
 
 // open makes a socket for each flow, and what tells of answers on any.
-func (c *caller) open() (epoll int, err error) {
-	if epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
-		return 0, err
-	}
+func (c *caller) open() (epoll int) {
+	epoll = step.Get(unix.EpollCreate1(unix.EPOLL_CLOEXEC))
 	for range c.Flows {
-		fd, err := openUDP(c.Addr)
-		if err == nil {
-			err = unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)})
-		}
-		if err != nil {
-			return 0, err
-		}
+		fd := step.Get(openUDP(c.Addr))
+		step.OK(unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}))
 		c.fds = append(c.fds, fd)
 	}
-	return epoll, nil
+	return epoll
 }
 
 // openUDP opens a socket to an address that never waits, with room for more than a queue has.

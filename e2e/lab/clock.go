@@ -6,6 +6,7 @@ package lab
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,9 +17,10 @@ import (
 // monotonic is CLOCK_MONOTONIC, the clock of bpf_ktime_get_ns.
 var monotonic = wiremeter.Now
 
-// preciseSleep makes clock_nanosleep of the calling thread precise: Linux lets
-// it oversleep by 50 µs otherwise. The thread must be locked.
-func preciseSleep() error {
+// preciseThread binds the goroutine to its thread, and makes clock_nanosleep of that precise:
+// Linux lets it oversleep by 50 µs otherwise.
+func preciseThread() error {
+	runtime.LockOSThread()
 	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("set timer slack: %w", err)
 	}

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // echoBytes is the size of a request and of its response on a kept connection:
@@ -46,75 +48,51 @@ type EchoLoad struct {
 type echoArgs struct {
 	EchoLoad
 
-	CongestionControl string
-	Addr              netip.AddrPort
+	Addr netip.AddrPort
 }
 
 // StartEcho starts a server, connects to it and starts the load.
 func (l *Lab) StartEcho(ctx context.Context, load EchoLoad) (*RequestsRun, error) {
-	args := echoArgs{EchoLoad: load, CongestionControl: l.opts.CongestionControl, Addr: netip.AddrPortFrom(load.To.Addr(load.IPv6), 0)}
+	args := echoArgs{EchoLoad: load, Addr: netip.AddrPortFrom(load.To.Addr(load.IPv6), 0)}
 	return startBoth[Latencies](ctx, l, end{load.To, "echo-server", &args}, &args.Addr, end{load.From, "echo-client", &args})
 }
 
 // tcpSocket makes a blocking socket: the echo pair stays out of Go's poller,
 // whose wake-ups would be part of the measurement.
-func tcpSocket(addr netip.AddrPort, congestionControl string) (int, unix.Sockaddr, error) {
+func tcpSocket(addr netip.AddrPort) int {
 	family := unix.AF_INET
 	if addr.Addr().Is6() {
 		family = unix.AF_INET6
 	}
-	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return 0, nil, fmt.Errorf("socket: %w", err)
-	}
-	return fd, sockaddr(addr), setCongestionControl(fd, congestionControl)
+	fd := step.Get(unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))
+	step.OK(setCongestionControl(fd))
+	return fd
 }
 
 // setCongestionControl is per socket because a namespace other than the
 // host's can only take a default that every user may use.
-func setCongestionControl(fd int, name string) error {
-	err := unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, name)
-	if err != nil {
-		return fmt.Errorf("set TCP congestion control %s: %w", name, err)
-	}
-	return nil
+func setCongestionControl(fd int) error {
+	return unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, congestionControl)
 }
 
-func runEchoServer(args echoArgs, ready func(any) error, _ <-chan struct{}) (any, error) {
+func runEchoServer(args echoArgs, ready func(any), _ <-chan struct{}) any {
 	runtime.LockOSThread()
-	fd, sa, err := tcpSocket(args.Addr, args.CongestionControl)
-	if err != nil {
-		return nil, err
-	}
-	if err := errors.Join(unix.Bind(fd, sa), unix.Listen(fd, 1)); err != nil {
-		return nil, err
-	}
-	port, err := boundPort(fd)
-	if err != nil {
-		return nil, err
-	}
-	if err := ready(netip.AddrPortFrom(args.Addr.Addr(), port)); err != nil {
-		return nil, err
-	}
+	fd := tcpSocket(args.Addr)
+	step.OK(errors.Join(unix.Bind(fd, sockaddr(args.Addr)), unix.Listen(fd, 1)))
+	ready(netip.AddrPortFrom(args.Addr.Addr(), step.Get(boundPort(fd))))
 	conn, _, err := unix.Accept4(fd, unix.SOCK_CLOEXEC)
 	if err != nil {
-		return nil, fmt.Errorf("accept: %w", err)
+		step.OK(fmt.Errorf("accept: %w", err))
 	}
-	if err := unix.SetsockoptInt(conn, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err != nil {
-		return nil, err
-	}
+	step.OK(unix.SetsockoptInt(conn, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1))
 	if args.FrameBytes > 0 {
-		return struct{}{}, serveFrames(conn, args.FrameBytes)
+		step.OK(serveFrames(conn, args.FrameBytes))
+		return struct{}{}
 	}
-	buf := make([]byte, echoBytes)
-	for {
-		if err := readFull(conn, buf); err != nil {
-			return struct{}{}, nil //nolint:nilerr // the client has closed: the normal end
-		}
-		if _, err := unix.Write(conn, buf); err != nil {
-			return nil, err
-		}
+	for buf := make([]byte, echoBytes); readFull(conn, buf) == nil; {
+		step.Get(unix.Write(conn, buf))
 	}
+	return struct{}{} // the client has closed: the normal end
 }
 
 func boundPort(fd int) (uint16, error) {
@@ -148,30 +126,21 @@ func readFull(fd int, buf []byte) error {
 	return nil
 }
 
-func runEchoClient(args echoArgs, ready func(any) error, quit <-chan struct{}) (any, error) {
-	runtime.LockOSThread()
-	if err := preciseSleep(); err != nil {
-		return nil, err
-	}
-	fd, sa, err := tcpSocket(args.Addr, args.CongestionControl)
-	if err != nil {
-		return nil, err
-	}
+func runEchoClient(args echoArgs, ready func(any), quit <-chan struct{}) any {
+	step.OK(preciseThread())
+	fd := tcpSocket(args.Addr)
 	timeout := unix.NsecToTimeval(int64(args.Timeout))
-	if err := errors.Join(
+	step.OK(errors.Join(
 		unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1),
 		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout),
 		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &timeout),
-	); err != nil {
-		return nil, err
+	))
+	if err := unix.Connect(fd, sockaddr(args.Addr)); err != nil {
+		step.OK(fmt.Errorf("connect to %s: %w", args.Addr, err))
 	}
-	if err := unix.Connect(fd, sa); err != nil {
-		return nil, fmt.Errorf("connect to %s: %w", args.Addr, err)
-	}
-	if err := ready(nil); err != nil {
-		return nil, err
-	}
-	return echoLoop(fd, args, quit), unix.Close(fd)
+	ready(nil)
+	defer step.Close(func() error { return unix.Close(fd) })
+	return echoLoop(fd, args, quit)
 }
 
 // echoLoop sends each request when it is due, whether or not earlier responses

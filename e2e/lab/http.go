@@ -11,11 +11,12 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"runtime"
 	"strconv"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // HTTPLoad describes light HTTP flows, each on a connection of its own.
@@ -41,22 +42,18 @@ type HTTPLoad struct {
 type httpArgs struct {
 	HTTPLoad
 
-	Addr              netip.AddrPort
-	CongestionControl string
+	Addr netip.AddrPort
 }
 
 // StartHTTP starts a server and the load on it.
 func (l *Lab) StartHTTP(ctx context.Context, load HTTPLoad) (*RequestsRun, error) {
-	args := httpArgs{HTTPLoad: load, Addr: netip.AddrPortFrom(load.To.Addr(load.IPv6), 0), CongestionControl: l.opts.CongestionControl}
+	args := httpArgs{HTTPLoad: load, Addr: netip.AddrPortFrom(load.To.Addr(load.IPv6), 0)}
 	return startBoth[Latencies](ctx, l, end{load.To, "http-server", &args}, &args.Addr, end{load.From, "http-client", &args})
 }
 
-func runHTTPServer(args httpArgs, ready func(any) error, quit <-chan struct{}) (any, error) {
-	config := net.ListenConfig{Control: controlOf(args.CongestionControl)}
-	listener, err := config.Listen(context.Background(), "tcp", args.Addr.String())
-	if err != nil {
-		return nil, err
-	}
+func runHTTPServer(args httpArgs, ready func(any), quit <-chan struct{}) any {
+	config := net.ListenConfig{Control: control}
+	listener := step.Get(config.Listen(context.Background(), "tcp", args.Addr.String()))
 	body := make([]byte, args.ResponseBytes)
 	length := strconv.Itoa(args.ResponseBytes)
 	server := &http.Server{
@@ -67,17 +64,15 @@ func runHTTPServer(args httpArgs, ready func(any) error, quit <-chan struct{}) (
 		}),
 	}
 	server.SetKeepAlivesEnabled(false)
-	if err := ready(listener.Addr().String()); err != nil {
-		return nil, err
-	}
+	ready(listener.Addr().String())
 	go func() {
 		<-quit
 		_ = server.Close()
 	}()
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return nil, err
+		step.OK(err)
 	}
-	return struct{}{}, nil
+	return struct{}{}
 }
 
 // recorder collects samples from many requests.
@@ -118,7 +113,7 @@ func reason(err error) string {
 }
 
 func freshClient(args *httpArgs) *http.Client {
-	dialer := net.Dialer{Control: controlOf(args.CongestionControl)}
+	dialer := net.Dialer{Control: control}
 	return &http.Client{
 		Transport: &http.Transport{
 			DisableKeepAlives: true, DisableCompression: true, DialContext: dialer.DialContext,
@@ -127,15 +122,11 @@ func freshClient(args *httpArgs) *http.Client {
 	}
 }
 
-// controlOf sets the congestion control of every socket before it is used.
-func controlOf(congestionControl string) func(string, string, syscall.RawConn) error {
-	return func(_, _ string, conn syscall.RawConn) error {
-		var setErr error
-		err := conn.Control(func(fd uintptr) {
-			setErr = setCongestionControl(int(fd), congestionControl)
-		})
-		return errors.Join(err, setErr)
-	}
+// control sets the congestion control of every socket before it is used.
+func control(_, _ string, conn syscall.RawConn) error {
+	var setErr error
+	err := conn.Control(func(fd uintptr) { setErr = setCongestionControl(int(fd)) })
+	return errors.Join(err, setErr)
 }
 
 func get(client *http.Client, url string) error {
@@ -154,17 +145,15 @@ func get(client *http.Client, url string) error {
 	return errors.Join(err, resp.Body.Close())
 }
 
-func runHTTPClient(args httpArgs, ready func(any) error, quit <-chan struct{}) (any, error) {
-	runtime.LockOSThread()
-	if err := errors.Join(preciseSleep(), ready(nil)); err != nil {
-		return nil, err
-	}
+func runHTTPClient(args httpArgs, ready func(any), quit <-chan struct{}) any {
+	step.OK(preciseThread())
+	ready(nil)
 	load, rec := args.openLoop, &recorder{}
 	if args.PerSecond == 0 {
 		load = args.closedLoop
 	}
 	client, url := freshClient(&args), "http://"+args.Addr.String()+"/"
-	return rec.result(load(rec, quit, func() error { return get(client, url) })), nil
+	return rec.result(load(rec, quit, func() error { return get(client, url) }))
 }
 
 // openLoop makes requests when they are due, and returns how long it did.

@@ -112,7 +112,7 @@ func (l *Lab) iperfClient(e *Elephant, addr string, port int) []string {
 		"--interval", fmt.Sprint(iperfInterval),
 		"--time", strconv.Itoa(int(math.Ceil(e.Duration.Seconds()))),
 		"--parallel", strconv.Itoa(max(e.Flows, 1)),
-		"--congestion", cmp.Or(e.CongestionControl, l.opts.CongestionControl),
+		"--congestion", cmp.Or(e.CongestionControl, congestionControl),
 	}
 	if e.BitsPerSec != 0 {
 		args = append(args, "--bitrate", strconv.FormatUint(e.BitsPerSec, 10))

@@ -41,16 +41,16 @@ const namePrefix = "pwlab"
 // reference plugins take 50 ms, an RCU-bound detach some 100 ms.
 const cleanupTimeout = 10 * time.Second
 
+// congestionControl is the TCP congestion control of every load generator that does not
+// name its own, whatever the host's default is.
+const congestionControl = "cubic"
+
 // Options are the choices of a lab; the zero value works in a checkout after
 // `make build refplugins` if the working directory is its root.
 type Options struct {
 	// PluginDirs are searched for CNI plugins, first hit wins. Empty means
 	// bin and bin/ref below the root of the checkout.
 	PluginDirs []string
-	// CongestionControl is the TCP congestion control of every load
-	// generator that does not name its own. Empty means cubic, whatever the
-	// host's default is.
-	CongestionControl string
 	// PluginLog receives what plugins write to stderr. Nil discards it.
 	PluginLog io.Writer
 	// Log receives what the lab could not clean up. Nil means
@@ -107,9 +107,6 @@ func New(ctx context.Context, opts Options) (*Lab, error) {
 func (o *Options) complete() error {
 	if o.Log == nil {
 		o.Log = slog.Default()
-	}
-	if o.CongestionControl == "" {
-		o.CongestionControl = "cubic"
 	}
 	if len(o.PluginDirs) > 0 {
 		return nil

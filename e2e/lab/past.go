@@ -6,42 +6,29 @@ package lab
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"net"
 	"slices"
 	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // openPast opens a packet socket whose packets go past every qdisc of the sender's
 // device and every program on its hooks (packet(7), PACKET_QDISC_BYPASS).
-func (f *flooder) openPast() error {
-	if err := f.frame(); err != nil {
-		return err
-	}
-	var err error
-	if f.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
-		return fmt.Errorf("packet socket: %w", err)
-	}
-	if err := unix.SetsockoptInt(f.fd, unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 1); err != nil {
-		return fmt.Errorf("set PACKET_QDISC_BYPASS: %w", err)
-	}
-	return nil
+func (f *flooder) openPast() {
+	f.frame()
+	f.fd = step.Get(unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0))
+	f.set("PACKET_QDISC_BYPASS", unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 1)
 }
 
 // frame makes the packet an Ethernet frame to the neighbour that the way to the
 // receiver leads to, and the destination the device.
-func (f *flooder) frame() error {
-	hop, err := f.nextHop()
-	if err != nil {
-		return err
-	}
-	device, err := net.InterfaceByIndex(hop.Ifindex)
-	if err != nil {
-		return fmt.Errorf("find the way: %w", err)
-	}
+func (f *flooder) frame() {
+	hop := f.nextHop()
+	device := step.Get(net.InterfaceByIndex(hop.Ifindex))
 	from := device.HardwareAddr
 	if f.args.Way == PastSpoofed {
 		from = net.HardwareAddr{0x02, 0xba, 0xdb, 0xad, 0xba, 0xd0}
@@ -53,7 +40,6 @@ func (f *flooder) frame() error {
 	}
 	head = binary.BigEndian.AppendUint16(head, unix.ETH_P_IP)
 	f.packet, f.dest = append(head, f.datagram()...), hop
-	return nil
 }
 
 // datagram is an IPv4 packet without a UDP checksum, which is its sender's choice.
@@ -80,39 +66,30 @@ func (f *flooder) datagram() []byte {
 
 // nextHop is the neighbour that the way to the receiver leads to. The kernel is
 // requested it by sending something there.
-func (f *flooder) nextHop() (*unix.SockaddrLinklayer, error) {
-	conn, err := net.Dial("udp4", f.args.To.String())
-	if err != nil {
-		return nil, fmt.Errorf("find the way: %w", err)
-	}
+func (f *flooder) nextHop() *unix.SockaddrLinklayer {
+	conn := step.Get(net.Dial("udp4", f.args.To.String()))
 	defer func() { _ = conn.Close() }()
 	for range 20 {
-		if _, err := conn.Write([]byte{0}); err != nil {
-			return nil, fmt.Errorf("find the way: %w", err)
-		}
+		step.Get(conn.Write([]byte{0}))
 		sleepUntil(monotonic() + 10*time.Millisecond)
-		hop, err := neighbour()
-		if hop != nil || err != nil {
-			return hop, err
+		if hop := neighbour(); hop != nil {
+			return hop
 		}
 	}
-	return nil, errors.New("no neighbour answers")
+	step.OK(errors.New("no neighbour answers"))
+	return nil
 }
 
 // neighbour is the one that the namespace of this process knows, nil if there is
 // none yet: a pod has one way out.
-func neighbour() (*unix.SockaddrLinklayer, error) {
-	known, err := netlink.NeighList(0, netlink.FAMILY_V4)
-	if err != nil {
-		return nil, err
-	}
-	for _, n := range known {
+func neighbour() *unix.SockaddrLinklayer {
+	for _, n := range step.Get(netlink.NeighList(0, netlink.FAMILY_V4)) {
 		if len(n.HardwareAddr) != 6 || [6]byte(n.HardwareAddr) == [6]byte{} {
 			continue
 		}
 		hop := &unix.SockaddrLinklayer{Protocol: 0x0008, Ifindex: n.LinkIndex, Halen: uint8(len(n.HardwareAddr))} // ETH_P_IP, network order
 		copy(hop.Addr[:], n.HardwareAddr)
-		return hop, nil
+		return hop
 	}
-	return nil, nil
+	return nil
 }

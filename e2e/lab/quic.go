@@ -8,12 +8,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"net/netip"
-	"runtime"
 	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // QUIC is the congestion control of [Elephant] for UDP that is paced, and backs off when it loses
@@ -43,10 +44,8 @@ func (l *Lab) startQUIC(ctx context.Context, e *Elephant) (*ElephantRun, error) 
 }
 
 // runQUICClient has each flow on a thread of its own.
-func runQUICClient(args callsArgs, ready func(any) error, quit <-chan struct{}) (any, error) {
-	if err := ready(nil); err != nil {
-		return nil, err
-	}
+func runQUICClient(args callsArgs, ready func(any), quit <-chan struct{}) any {
+	ready(nil)
 	start := monotonic()
 	flows, errs := make([]*quicFlow, args.Flows), make([]error, args.Flows)
 	var all sync.WaitGroup
@@ -55,7 +54,8 @@ func runQUICClient(args callsArgs, ready func(any) error, quit <-chan struct{}) 
 		all.Go(func() { errs[i] = flows[i].run(args.Addr, start, start+args.Duration, quit) })
 	}
 	all.Wait()
-	return quicReport(flows), errors.Join(errs...)
+	step.OK(errors.Join(errs...))
+	return quicReport(flows)
 }
 
 // quicReport is as iperf3's of TCP: half seconds, those that all flows have.
@@ -170,8 +170,7 @@ func (f *quicFlow) pace() time.Duration {
 
 // run sends from now on until a time, or quit.
 func (f *quicFlow) run(to netip.AddrPort, start, until time.Duration, quit <-chan struct{}) error {
-	runtime.LockOSThread()
-	if err := preciseSleep(); err != nil {
+	if err := preciseThread(); err != nil {
 		return err
 	}
 	fd, err := openUDP(to)

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // Spread describes UDP datagrams to many hosts in turns, each to another one, as
@@ -112,9 +114,9 @@ func (l *Lab) Spread(ctx context.Context, load Spread) (*FloodResult, error) {
 }
 
 // spread has datagrams go to all receivers in turns.
-func (f *flooder) spread() error {
+func (f *flooder) spread() {
 	if f.args.All == nil {
-		return nil
+		return
 	}
 	dests, next := make([]unix.Sockaddr, len(f.args.All)), 0
 	for i, to := range f.args.All {
@@ -127,5 +129,5 @@ func (f *flooder) spread() error {
 		}
 		return err
 	}
-	return unix.Bind(f.fd, &unix.SockaddrInet4{Port: spreadPort})
+	step.OK(unix.Bind(f.fd, &unix.SockaddrInet4{Port: spreadPort}))
 }

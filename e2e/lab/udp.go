@@ -9,10 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // ECT0 is the ECN code point ECT(0) (RFC 3168).
@@ -109,16 +110,13 @@ func sockaddr(addr netip.AddrPort) unix.Sockaddr {
 	return &unix.SockaddrInet6{Port: int(addr.Port()), Addr: addr.Addr().As16()}
 }
 
-func runUDPSink(args floodArgs, ready func(any) error, quit <-chan struct{}) (any, error) {
+func runUDPSink(args floodArgs, ready func(any), quit <-chan struct{}) any {
 	fd, at, err := openSink(args.To)
-	if err != nil {
-		return nil, err
-	}
-	if err := ready(at); err != nil {
-		return nil, err
-	}
+	step.OK(err)
+	ready(at)
 	<-quit
-	return struct{}{}, unix.Close(fd)
+	step.OK(unix.Close(fd))
+	return struct{}{}
 }
 
 // flooder sends datagrams on one thread.
@@ -132,27 +130,22 @@ type flooder struct {
 	offer func() error
 }
 
-func runUDPFlood(args floodArgs, ready func(any) error, quit <-chan struct{}) (any, error) {
+func runUDPFlood(args floodArgs, ready func(any), quit <-chan struct{}) any {
 	f := &flooder{args: args, sport: firstRotatingPort}
-	runtime.LockOSThread()
-	if err := preciseSleep(); err != nil {
-		return nil, err
-	}
-	if err := f.open(); err != nil {
-		return nil, err
-	}
-	if err := ready(nil); err != nil {
-		return nil, err
-	}
+	step.OK(preciseThread())
+	f.open()
+	ready(nil)
 	out := f.run(quit)
-	return out, unix.Close(f.fd)
+	step.OK(unix.Close(f.fd))
+	return out
 }
 
-func (f *flooder) open() error {
+func (f *flooder) open() {
 	f.offer = func() error { return unix.Sendto(f.fd, f.packet, unix.MSG_DONTWAIT, f.dest) }
 	switch f.args.Way {
 	case Past, PastSpoofed, PastTagged:
-		return f.openPast()
+		f.openPast()
+		return
 	case BySocket, Prioritised, Stamped:
 	}
 	family, level, tos := unix.AF_INET, unix.IPPROTO_IP, unix.IP_TOS
@@ -176,35 +169,30 @@ func (f *flooder) open() error {
 		f.packet[0] = neighbourAdvertisement
 		f.dest = sockaddr(netip.AddrPortFrom(f.args.To.Addr(), 0))
 	}
-	var err error
-	if f.fd, err = unix.Socket(family, kind|unix.SOCK_CLOEXEC, proto); err != nil {
-		return fmt.Errorf("socket: %w", err)
-	}
-	if err := unix.SetsockoptInt(f.fd, level, tos, f.args.TOS); err != nil {
-		return fmt.Errorf("set TOS %d: %w", f.args.TOS, err)
-	}
+	f.fd = step.Get(unix.Socket(family, kind|unix.SOCK_CLOEXEC, proto))
+	f.set("TOS", level, tos, f.args.TOS)
 	if f.args.Segments > 1 {
-		if err := unix.SetsockoptInt(f.fd, unix.IPPROTO_UDP, unix.UDP_SEGMENT, f.args.PayloadBytes); err != nil {
-			return fmt.Errorf("set UDP_SEGMENT %d: %w", f.args.PayloadBytes, err)
-		}
+		f.set("UDP_SEGMENT", unix.IPPROTO_UDP, unix.UDP_SEGMENT, f.args.PayloadBytes)
 	}
 	if f.args.RotatePorts && family == unix.AF_INET6 {
 		// The kernel fills in the checksum, which IPv6 wants.
-		if err := unix.SetsockoptInt(f.fd, unix.IPPROTO_IPV6, unix.IPV6_CHECKSUM, 6); err != nil {
-			return fmt.Errorf("set IPV6_CHECKSUM: %w", err)
-		}
+		f.set("IPV6_CHECKSUM", unix.IPPROTO_IPV6, unix.IPV6_CHECKSUM, 6)
 	}
 	if f.args.Discovery {
 		// Anything less is not neighbour discovery (RFC 4861 section 7.1).
-		if err := unix.SetsockoptInt(f.fd, unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS, 255); err != nil {
-			return fmt.Errorf("set hop limit 255: %w", err)
-		}
+		f.set("hop limit", unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS, 255)
 	}
-	if err := errors.Join(f.goes(), f.spread()); err != nil {
-		return err
-	}
+	f.goes()
+	f.spread()
 	// Deep enough that the shaper's queue fills before the socket's budget.
-	return unix.SetsockoptInt(f.fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 16<<20)
+	f.set("SO_SNDBUFFORCE", unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 16<<20)
+}
+
+// set is an option of the socket.
+func (f *flooder) set(name string, level, option, value int) {
+	if err := unix.SetsockoptInt(f.fd, level, option, value); err != nil {
+		step.OK(fmt.Errorf("set %s %d: %w", name, value, err))
+	}
 }
 
 // packetBytes is the size of the IP packets of one send.

@@ -5,11 +5,12 @@ package lab
 
 import (
 	"encoding/binary"
-	"fmt"
 	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // Way is how the datagrams of a flood leave their sender.
@@ -39,13 +40,10 @@ const (
 // priorities serve first (tc-prio(8)).
 const firstBand = 6
 
-func stamps(fd int) error {
+func (f *flooder) stamps() {
 	option := make([]byte, 8)
 	binary.NativeEndian.PutUint32(option, unix.CLOCK_MONOTONIC)
-	if err := unix.SetsockoptString(fd, unix.SOL_SOCKET, unix.SO_TXTIME, string(option)); err != nil {
-		return fmt.Errorf("set SO_TXTIME: %w", err)
-	}
-	return nil
+	step.OK(unix.SetsockoptString(f.fd, unix.SOL_SOCKET, unix.SO_TXTIME, string(option)))
 }
 
 // txTime is a control message with a departure time of CLOCK_MONOTONIC.
@@ -59,17 +57,15 @@ func txTime(at time.Duration) []byte {
 }
 
 // goes makes a UDP socket send in the flood's way.
-func (f *flooder) goes() error {
-	if f.args.Way == Prioritised {
-		if err := unix.SetsockoptInt(f.fd, unix.SOL_SOCKET, unix.SO_PRIORITY, firstBand); err != nil {
-			return fmt.Errorf("set SO_PRIORITY %d: %w", firstBand, err)
+func (f *flooder) goes() {
+	switch f.args.Way {
+	case Prioritised:
+		f.set("SO_PRIORITY", unix.SOL_SOCKET, unix.SO_PRIORITY, firstBand)
+	case Stamped:
+		f.stamps()
+		f.offer = func() error {
+			return unix.Sendmsg(f.fd, f.packet, txTime(monotonic()), f.dest, unix.MSG_DONTWAIT)
 		}
+	case BySocket, Past, PastSpoofed, PastTagged:
 	}
-	if f.args.Way != Stamped {
-		return nil
-	}
-	f.offer = func() error {
-		return unix.Sendmsg(f.fd, f.packet, txTime(monotonic()), f.dest, unix.MSG_DONTWAIT)
-	}
-	return stamps(f.fd)
 }

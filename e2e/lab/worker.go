@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // workerEnv names the kind of worker that a process started by a lab is.
@@ -33,14 +35,16 @@ var workerKinds = map[string]workerFunc{
 	"quic-client": with(runQUICClient),
 }
 
-// with gives a worker its arguments.
-func with[A any](run func(args A, ready func(any) error, quit <-chan struct{}) (any, error)) workerFunc {
-	return func(raw json.RawMessage, ready func(any) error, quit <-chan struct{}) (any, error) {
-		var args A
-		if err := json.Unmarshal(raw, &args); err != nil {
-			return nil, err
-		}
-		return run(args, ready, quit)
+// with gives a worker its arguments. Where something fails it ends, as a [step.Run]; ready may
+// not be called in a goroutine of its own.
+func with[A any](run func(args A, ready func(any), quit <-chan struct{}) any) workerFunc {
+	return func(raw json.RawMessage, ready func(any) error, quit <-chan struct{}) (result any, err error) {
+		err = step.Run(func() {
+			var args A
+			step.OK(json.Unmarshal(raw, &args))
+			result = run(args, func(v any) { step.OK(ready(v)) }, quit)
+		})
+		return result, err
 	}
 }
 

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/e2e/lab"
-	"github.com/podweir/podweir/e2e/lab/labtest"
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
 	"github.com/podweir/podweir/plugin/datapath"
+	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
@@ -22,6 +22,26 @@ func TestMain(m *testing.M) {
 		return
 	}
 	m.Run()
+}
+
+// ends are a pod and a client of a lab that goes with the test.
+func ends(t *testing.T) (*lab.Lab, *lab.Pod, *lab.Host) {
+	t.Helper()
+	testutil.RequireRoot(t)
+	l, err := lab.New(t.Context(), lab.Options{})
+	must.OK(t, err)
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Errorf("Close() = %v, want nil", err)
+		}
+	})
+	network, err := l.Network("plain")
+	must.OK(t, err)
+	pod, err := network.Pod(t.Context(), lab.PodOptions{})
+	must.OK(t, err)
+	client, err := l.Client("client")
+	must.OK(t, err)
+	return l, pod, client
 }
 
 // attach puts a meter of each kind on the way of packets to a host.
@@ -54,9 +74,7 @@ func read(tb testing.TB, m *wiremeter.Meter, from time.Duration) *wiremeter.Seri
 // The sender's count of datagrams, with headers, is what the meter must see,
 // whether they travel one by one or as segments of large packets.
 func TestPrivilegedUDPIsCountedToTheByte(t *testing.T) {
-	l := labtest.New(t, lab.Options{})
-	pod := labtest.Pod(t, l, "plain", lab.PodOptions{})
-	client := labtest.Client(t, l, "client")
+	l, pod, client := ends(t)
 	const ethernet = 14
 	for name, flood := range map[string]lab.UDPFlood{
 		"IPv4":               {PayloadBytes: 1000},
@@ -98,9 +116,7 @@ func TestPrivilegedUDPIsCountedToTheByte(t *testing.T) {
 // A full TCP segment has 1448 bytes of payload and 1514 on the wire: a count
 // that forgets the headers of GSO segments is 4 % short.
 func TestPrivilegedTCPSegmentsAreCountedWithTheirHeaders(t *testing.T) {
-	l := labtest.New(t, lab.Options{})
-	pod := labtest.Pod(t, l, "plain", lab.PodOptions{})
-	client := labtest.Client(t, l, "client")
+	l, pod, client := ends(t)
 	for _, tc := range []struct {
 		name    string
 		v6, big bool
