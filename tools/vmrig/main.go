@@ -12,7 +12,10 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
+
+	"github.com/podweir/podweir/e2e/step"
 )
 
 const usage = `usage:
@@ -23,46 +26,35 @@ Kernels: 6.1, 6.12, newest. "vmrig COMMAND -h" lists the options.
 It is called in the root of the repository; run.sh beside it runs one command on a kernel.
 `
 
-// Exit statuses of vmrig itself.
-const (
-	statusUsage   = 2
-	statusTrouble = 125
-)
-
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	status, err := dispatch(ctx, os.Args[1:])
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "vmrig:", err)
-	}
+	err := step.Run(func() { dispatch(ctx, os.Args[1:]) })
 	stop()
-	os.Exit(status)
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "vmrig:", err)
+		os.Exit(1)
+	}
 }
 
-func dispatch(ctx context.Context, args []string) (int, error) {
-	if len(args) == 0 {
-		fmt.Fprint(os.Stderr, usage)
-		return statusUsage, nil
+func dispatch(ctx context.Context, args []string) {
+	name := ""
+	if len(args) > 0 {
+		name, args = args[0], args[1:]
 	}
-	name, args := args[0], args[1:]
 	switch name {
 	case "test":
-		return outcome(test(ctx, args))
+		test(ctx, args)
 	case "report":
-		return outcome(report(args))
+		report(args)
+	default:
+		fmt.Fprint(os.Stderr, usage)
+		step.OK(fmt.Errorf("no command %q", name))
 	}
-	fmt.Fprint(os.Stderr, usage)
-	return statusUsage, fmt.Errorf("unknown command %q", name)
 }
 
-// outcome turns an error into an exit status.
-func outcome(status int, err error) (int, error) {
-	if errors.Is(err, flag.ErrHelp) {
-		return 0, nil
+// flawless ends the command if there are faults.
+func flawless(faults []string) {
+	if len(faults) > 0 {
+		step.OK(errors.New(strings.Join(faults, "\n")))
 	}
-	if err != nil {
-		return statusTrouble, err
-	}
-	return status, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/podweir/podweir/e2e/step"
 	"github.com/podweir/podweir/plugin/testutil/mark"
 	"github.com/podweir/podweir/tools/tiers/marks"
 	"github.com/podweir/podweir/tools/vmrig/suite"
@@ -20,52 +21,36 @@ import (
 // report fails if a test on this machine was skipped for the lack of what every machine
 // must have and, with results of other kernels, if a test was run by no kernel. Tests
 // that are for other kernels in "make test-all" alone are owed by that.
-func report(args []string) (int, error) {
+func report(args []string) {
 	flags := flag.NewFlagSet("report", flag.ContinueOnError)
 	var all []suite.Results
 	tier := flags.String("tier", mark.TierGate, "the tier that ran")
 	flags.Func("host", `output of "go test -json" on this machine's own kernel; may be given again`, func(log string) error {
-		r, err := hostResults(log)
-		all = append(all, r)
-		return err
+		all = append(all, hostResults(log))
+		return nil
 	})
-	if err := flags.Parse(args); err != nil {
-		return 0, err
-	}
+	step.OK(flags.Parse(args))
 	if len(all) == 0 {
-		return 0, errors.New("report wants -host")
+		step.OK(errors.New("report wants -host"))
 	}
-	if faults := suite.Faults(all); len(faults) > 0 {
-		return 1, errors.New(strings.Join(faults, "\n"))
-	}
+	flawless(suite.Faults(all))
 	if flags.NArg() == 0 {
-		return 0, nil
+		return
 	}
 	for _, path := range flags.Args() {
-		kept, err := suite.Kept(path)
-		if err != nil {
-			return 0, err
-		}
-		all = append(all, kept...)
+		all = append(all, step.Get(suite.Kept(path))...)
 	}
 	if *tier != mark.TierAll {
-		if err := leaveOutNightly(all); err != nil {
-			return 0, err
-		}
+		leaveOutNightly(all)
 	}
-	if faults := suite.RunByNone(all); len(faults) > 0 {
-		return 1, errors.New(strings.Join(faults, "\n"))
-	}
+	flawless(suite.RunByNone(all))
 	fmt.Println("every test ran on a kernel")
-	return 0, nil
 }
 
 // leaveOutNightly takes out the tests that are marked with NightlyKernels.
-func leaveOutNightly(all []suite.Results) error {
+func leaveOutNightly(all []suite.Results) {
 	tests, _, err := marks.Read(".")
-	if err != nil {
-		return err
-	}
+	step.OK(err)
 	nightly := map[string]bool{}
 	for i := range tests {
 		nightly[tests[i].Dir+" "+tests[i].Name] = tests[i].Whole(marks.NightlyKernels)
@@ -78,7 +63,6 @@ func leaveOutNightly(all []suite.Results) error {
 			}
 		}
 	}
-	return nil
 }
 
 // module is the path of the module, with which import paths begin.
@@ -88,11 +72,8 @@ const module = "github.com/podweir/podweir/"
 const lacksPage = "tools/allowed-skips.txt"
 
 // mayLack reads a list of features, one a line, each with a reason behind #.
-func mayLack(path string) ([]string, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
+func mayLack(path string) []string {
+	text := step.Get(os.ReadFile(path))
 	var features []string
 	for line := range strings.Lines(string(text)) {
 		feature, _, _ := strings.Cut(line, "#")
@@ -100,27 +81,16 @@ func mayLack(path string) ([]string, error) {
 			features = append(features, feature)
 		}
 	}
-	return features, nil
+	return features
 }
 
 // hostResults reads what the machine's own kernel ran.
-func hostResults(log string) (suite.Results, error) {
-	f, err := os.Open(log)
-	if err != nil {
-		return suite.Results{}, err
-	}
-	defer func() { _ = f.Close() }()
-	tests, err := suite.ParseJSON(f)
-	if err != nil {
-		return suite.Results{}, fmt.Errorf("read %s: %w", log, err)
-	}
-	lacks, err := mayLack(lacksPage)
-	if err != nil {
-		return suite.Results{}, err
-	}
+func hostResults(log string) suite.Results {
+	f := step.Get(os.Open(log))
+	defer step.Close(f.Close)
 	var u unix.Utsname
-	if err := unix.Uname(&u); err != nil {
-		return suite.Results{}, err
+	step.OK(unix.Uname(&u))
+	return suite.Results{
+		Kernel: "host", Release: unix.ByteSliceToString(u.Release[:]), Lacks: mayLack(lacksPage), Tests: step.Get(suite.ParseJSON(f)),
 	}
-	return suite.Results{Kernel: "host", Release: unix.ByteSliceToString(u.Release[:]), Lacks: lacks, Tests: tests}, nil
 }
