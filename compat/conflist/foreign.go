@@ -28,8 +28,8 @@ func (n *Network) keys() []string {
 }
 
 // noted says what of podweir's own file is not from others: what podweir noted when it
-// made the file, and what the original has now. Without a note, as in files of earlier
-// releases and of people, a bandwidth plugin is taken for one of the original's.
+// made the file, and what the original has now. Without a note, as in files of people,
+// a bandwidth plugin is taken for one of the original's.
 func noted(own, original *Network) (plugins, keys []string) {
 	plugins, keys = append(original.Types(), Type), append(original.keys(), "name", "cniVersion")
 	if own.Mark != nil && own.Mark.Plugins != nil {

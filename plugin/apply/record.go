@@ -29,17 +29,14 @@ type Record struct {
 	Choices   attach.Choices   `json:"choices"`
 	// Pod is "namespace/name" where the runtime told it.
 	Pod string `json:"pod,omitempty"`
-	// By is who made the attachment, "" in records of releases that did not say.
+	// By is who made the attachment.
 	By By `json:"by,omitempty"`
 	// Told says whether the runtime passes the limits of pods to the entry of the chain that made
-	// the attachment. It is nil if no entry of a chain made it, and in records of releases that
-	// did not say.
+	// the attachment. It is nil if no entry of a chain made it.
 	Told *bool `json:"told,omitempty"`
-	// Attached is when the attachment was made, zero in records of releases that did not
-	// say.
+	// Attached is when the attachment was made.
 	Attached time.Time `json:"attached,omitzero"`
-	// Booted is when the node started, by the clock that the times of the record are of; zero in records of
-	// releases that did not say.
+	// Booted is when the node started, by the clock that the times of the record are of.
 	Booted time.Time `json:"booted,omitzero"`
 	// ReplaceQdisc is the operator's word to replace a foreign root qdisc.
 	ReplaceQdisc bool `json:"replaceQdisc,omitempty"`

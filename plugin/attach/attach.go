@@ -42,8 +42,7 @@ type Interface struct {
 	// NetNSInode tells the namespace apart from a later one at the same path.
 	NetNSInode uint64 `json:"netnsInode"`
 	// NetNSCookie is the kernel's number of the namespace, which it never gives
-	// again before the next boot, as it does with inodes; 0 in records of releases
-	// that did not know it.
+	// again before the next boot, as it does with inodes.
 	NetNSCookie uint64 `json:"netnsCookie,omitempty"`
 	// PodName is the name of the device when it was attached, NowName its name now
 	// if that is another.

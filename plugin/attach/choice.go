@@ -46,7 +46,7 @@ type Choice struct {
 	HookKind terms.HookKind `json:"hookKind"`
 	// CeilingKind is the ceiling's hook kind.
 	CeilingKind terms.HookKind `json:"ceilingKind,omitempty"`
-	// GuardKind is the guard's hook kind, 0 in records of releases that had it on clsact alone.
+	// GuardKind is the guard's hook kind, 0 without one.
 	GuardKind terms.HookKind `json:"guardKind,omitempty"`
 	// Queue replaces an automatic queue where the first choice could not be
 	// had; the note says why.

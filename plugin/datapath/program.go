@@ -241,8 +241,8 @@ func Ours(id uint32, name string, tag [8]byte) bool {
 	})
 }
 
-// ownMaps are those of this release, and of those before the slab.
-var ownMaps = []string{mapSlab, mapHosts, mapScratch, "pw_config", "pw_state", "pw_counters"}
+// ownMaps are those of podweir's programs.
+var ownMaps = []string{mapSlab, mapHosts, mapScratch}
 
 func usesOurMaps(id uint32) bool {
 	prog, err := bpfcall.ProgramByID(id)

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// moment has by which clock something was recorded: [Booted] at that time, zero in records of releases that did not note it.
+// moment has by which clock something was recorded: [Booted] at that time.
 type moment struct {
 	Booted time.Time `json:"booted,omitzero"`
 }

@@ -66,10 +66,9 @@ type Attachment struct {
 	ID        attach.ID        `json:"id"`
 	Pod       string           `json:"pod,omitempty"`
 	Interface attach.Interface `json:"interface"`
-	// By is who made the attachment: plugin, nri, agent or hand; "" if that was a
-	// release that did not say.
+	// By is who made the attachment: plugin, nri, agent or hand.
 	By apply.By `json:"by,omitempty"`
-	// Attached is when it was made, zero if that was a release that did not say.
+	// Attached is when it was made, zero where its record cannot be read.
 	Attached time.Time `json:"attached,omitzero"`
 	// Set says that `podweir set` changed the limits.
 	Set        bool        `json:"set,omitempty"`
