@@ -170,7 +170,7 @@ func (i *Installer) write(name string, list map[string]any) {
 		return
 	}
 	path := filepath.Join(i.dir, name)
-	if os.WriteFile(path+".tmp", raw, 0o644) != nil || os.Rename(path+".tmp", path) != nil {
+	if os.WriteFile(path+".mesh", raw, 0o644) != nil || os.Rename(path+".mesh", path) != nil {
 		return
 	}
 	i.wrote[name], i.last, i.seen = raw, name, i.state()
