@@ -59,8 +59,8 @@ func TestDecideRootOnTheIFB(t *testing.T) {
 	foreignRoot(w, terms.SideIFB)
 	l := limit(10_000_000)
 	l.Place, l.Queue = terms.PlaceIFB, terms.QueueTBF
-	if _, _, err := decide(t, w, terms.Ingress, l, false); err != nil {
-		t.Errorf("Decide = %v, want the ifb taken over", err)
+	if s, choice, err := decide(t, w, terms.Ingress, l, false); err != nil || s.Params.Side != terms.SideIFB || choice.Settled {
+		t.Errorf("Decide = %+v, %v, want the ifb taken over", s, err)
 	}
 }
 

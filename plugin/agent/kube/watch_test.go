@@ -26,6 +26,7 @@ import (
 	"github.com/podweir/podweir/plugin/agent/kube/apitest"
 	"github.com/podweir/podweir/plugin/agent/uninstall"
 	"github.com/podweir/podweir/plugin/netconf"
+	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/logged"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
@@ -106,13 +107,7 @@ func expect(t *testing.T, changed chan string, uids ...string) {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 20 s: %s", what)
-		}
-		<-time.After(5 * time.Millisecond)
-	}
+	testutil.Eventually(t, 20*time.Second, what, ok)
 }
 
 const limit = "kubernetes.io/egress-bandwidth"
