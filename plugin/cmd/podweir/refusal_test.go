@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
-
 	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/plugin/agent/cri/critest"
 	"github.com/podweir/podweir/plugin/attach"
@@ -92,45 +90,21 @@ func nobodyThere() *attach.Observed {
 	}}
 }
 
-// By hand podweir attaches where it does for the pods of the node, unless the operator says
-// otherwise, and then it says what that costs.
-func TestAttachTakesTheProfilesPlace(t *testing.T) {
-	for name, tc := range map[string]struct {
-		profile *profiles.Profile
-		with    []string
-		tcx     bool
-		place   terms.Place
-		noted   bool
-	}{
-		"no CNI":                   {nil, nil, false, terms.PlaceAuto, false},
-		"Cilium":                   {profiles.Find("cilium"), nil, true, terms.PlacePreferIFB, false},
-		"Cilium, his word":         {profiles.Find("cilium"), []string{"hostHook=auto"}, false, terms.PlacePreferIFB, false},
-		"Cilium, his place":        {profiles.Find("cilium"), []string{"ingressPlace=host"}, true, terms.PlaceHost, true},
-		"Cilium, host routing off": {profiles.Find("cilium-legacy-routing"), nil, true, terms.PlaceAuto, false},
-		"nobody is against":        {profiles.Find("ptp"), nil, false, terms.PlaceAuto, false},
-	} {
-		cmd := &cobra.Command{}
-		limitFlags(cmd)
-		must.OK(t, cmd.ParseFlags([]string{"--egress=10M", "--ingress=10M"}))
-		cfg, notes, err := limits(cmd.Flags(), tc.with, tc.profile, profiles.Runtimes{})
-		if err != nil || cfg.Shaping.HostTCX != tc.tcx || cfg.Shaping.Ingress.Place != tc.place || (len(notes) > 0) != tc.noted {
-			t.Errorf("%s: HostTCX %v, place %v, notes %q, %v, want %v, %v, a note %v",
-				name, cfg.Shaping.HostTCX, cfg.Shaping.Ingress.Place, notes, err, tc.tcx, tc.place, tc.noted)
-		}
-	}
-}
-
 // Beside a CNI whose packets go past the host side, status says of a limit there what
 // PW402 says.
 func TestPrivilegedStatusOfALimitThatIsBypassed(t *testing.T) {
 	testutil.RequireQdisc(t, "tbf", "ifb", "clsact")
 	c := newCLI(t)
 	root := hostTree(t, map[string]string{"etc/cni/net.d/05-cilium.conflist": ciliumList, "opt/cni/bin/cilium-cni": "x"})
-	c.must(t, append(c.netns(), "attach", "--root", root, "--egress", "10M")...)
-	c.must(t, append(c.netns(), "set", "--root", root, "--ingress", "20M")...)
-	rep := parse[status.Report](t, c, "status", "--root", root)
-	if d := rep.Attachments[0].Directions[1]; d.Side.Is != terms.SideIFB || d.Bypassed != "" {
-		t.Errorf("set puts ingress on the %s side, bypassed %q, want the ifb", d.Side, d.Bypassed)
+	for verb, args := range map[string][]string{"attach": {"--egress", "10M", "--ingress", "20M"}, "set": {"--ingress", "20M"}} {
+		if verb == "set" { // a direction that had no limit
+			c.must(t, append(c.netns(), "attach", "--root", root, "--egress", "10M")...)
+		}
+		c.must(t, append(append(c.netns(), verb, "--root", root), args...)...)
+		if d := parse[status.Report](t, c, "status", "--root", root).Attachments[0].Directions[1]; d.Side.Is != terms.SideIFB || d.Bypassed != "" {
+			t.Errorf("%s puts ingress on the %s side, bypassed %q, want the ifb", verb, d.Side, d.Bypassed)
+		}
+		c.must(t, append(c.netns(), "detach")...)
 	}
 	c.must(t, append(c.netns(), "attach", "--root", root, "--egress", "10M", "--ingress", "20M", "--with", "ingressPlace=host")...)
 	out, err := c.do(t, "status", "--root", root)
