@@ -131,6 +131,23 @@ func TestFilesThatCRIOPassesOver(t *testing.T) {
 	}
 }
 
+// The directory of drop-ins may be a link of another party's that leads nowhere where podweir runs, as in a container.
+func TestDirectoryOfDropInsIsALink(t *testing.T) { synctest.Test(t, directoryOfDropInsIsALink) }
+
+func directoryOfDropInsIsALink(t *testing.T) {
+	h := newHost(t, exclusive(nil))
+	link := h.path(confDir + "/cilium")
+	must.OK(t, os.Symlink("/nowhere/d", link))
+	m := h.manager(t, recent)
+	if _, err := m.Install(t.Context()); err == nil {
+		t.Error("Install() = nil, and no drop-in could be written")
+	}
+	must.OK(t, m.Remove(t.Context()))
+	if _, err := os.Lstat(link); err != nil {
+		t.Errorf("the other party's link after the removal: %v", err)
+	}
+}
+
 // A drop-in of another program that libcni cannot load leaves the node without a network, with a file of podweir's or a
 // drop-in: podweir is not in force, and names it.
 func TestBrokenDropInOfAnother(t *testing.T) {

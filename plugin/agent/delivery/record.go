@@ -172,10 +172,11 @@ func (r *record) makeDir(dir string) error {
 			return err
 		}
 	}
-	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+	switch err := os.Mkdir(dir, 0o755); {
+	case errors.Is(err, fs.ErrExist): // another party's by now, or its link that leads nowhere here
+	case err != nil:
 		return fileError("make directory", dir, err)
-	}
-	if r.find(dir) == nil {
+	case r.find(dir) == nil:
 		r.add(dir).Directory = true
 	}
 	return nil
