@@ -4,10 +4,12 @@
 package apply
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/shaping"
@@ -94,22 +96,28 @@ func (e *Executor) reshape(ctx context.Context, id attach.ID,
 	}
 	var all []*attach.Desired
 	var failed, held error
+	var targets []target
 	for _, r := range records {
-		cfg, original, err := choose(r)
-		if err != nil {
-			return all, err
-		}
 		iface, err := e.Refind(r)
 		if _, is := errors.AsType[*HeldError](err); is {
 			held = err
-			continue
-		}
-		if err != nil { // it costs the others nothing
+		} else if err != nil { // it costs the others nothing
 			failed = errors.Join(failed, err)
-			continue
+		} else {
+			targets = append(targets, target{iface: iface, prior: r, held: r.Held})
 		}
-		w := &Want{ID: id, NetNSPath: r.Interface.NetNSPath, Config: cfg, Pod: r.Pod, ReplaceQdisc: r.ReplaceQdisc}
-		want, err := e.ensure(w, &target{iface: iface, prior: r, held: r.Held}, original)
+	}
+	for _, iface := range e.Released(records) {
+		targets = append(targets, target{iface: iface})
+	}
+	for _, t := range targets {
+		of := cmp.Or(t.prior, records[0])
+		cfg, original, err := choose(of)
+		if err != nil {
+			return all, err
+		}
+		w := &Want{ID: id, NetNSPath: of.Interface.NetNSPath, Config: cfg, Pod: of.Pod, ReplaceQdisc: of.ReplaceQdisc, By: of.By}
+		want, err := e.ensure(w, &t, original)
 		if want != nil {
 			all = append(all, want)
 		}
@@ -119,6 +127,22 @@ func (e *Executor) reshape(ctx context.Context, id attach.ID,
 		failed = held
 	}
 	return all, failed
+}
+
+// Released are the interfaces of [Record.Held] that no attachment has any more.
+func (e *Executor) Released(records []*Record) (all []attach.Interface) {
+	for _, r := range records {
+		for _, name := range r.Held {
+			i, err := e.interfaces.Find(r.Interface.NetNSPath, name)
+			if err != nil || slices.ContainsFunc(all, func(o attach.Interface) bool { return o.Same(&i) }) {
+				continue
+			}
+			if holder, err := e.store.Another(attach.ID{}, &i); holder == nil && err == nil {
+				all = append(all, i)
+			}
+		}
+	}
+	return all
 }
 
 // Refind returns the interface of a record as it is now. The error wraps

@@ -86,30 +86,12 @@ func TestPrivilegedTakenOver(t *testing.T) {
 	}
 }
 
-// Killed before any of its steps, the second container's ADD leaves no two attachments that fight for the interface.
+// Killed before any of its steps, the second container's ADD leaves no two attachments that fight for the interface. If the
+// first container's DEL comes before that ADD is called again, its programs limit the pod until then.
 func TestPrivilegedTakenOverAndKilled(t *testing.T) {
-	testutil.RequireQdisc(t, "tbf")
-	p := newNode(t).newPod(t)
-	other := p.successor()
-	first, second := p.conf(both(nil)), other.conf(both(conf{"egressRate": "20M"}))
-	for kill, killed := 1, true; killed && !t.Failed(); kill++ {
-		p.must(t, "ADD", first)
-		shaped := p.state(t)
-		_, killed = other.exec(t, "ADD", second.json(t), kill)
-		other.must(t, "ADD", second)
-		p.must(t, "DEL", first)
-		wantSeen(t, p, "DEL of the first", shaped)
-		other.must(t, "CHECK", second)
-		other.must(t, "DEL", second)
-		wantClean(t, p, "DEL of both")
-	}
-}
-
-// If the first container's DEL comes before the second one's ADD is called again, its programs limit the pod until then.
-func TestPrivilegedTakenOverKilledAndDeleted(t *testing.T) {
 	testutil.RequireQdisc(t, "tbf", "clsact")
 	for name, more := range map[string]conf{
-		"queues": nil, "tcx": {"mode": "tcx-podside", "queue": "none"}, "tcx on the host": {"mode": "tcx-hostside"},
+		"queues": nil, "queues, ADD first": nil, "tcx": {"mode": "tcx-podside", "queue": "none"}, "tcx on the host": {"mode": "tcx-hostside"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if strings.HasPrefix(name, "tcx") {
@@ -123,6 +105,9 @@ func TestPrivilegedTakenOverKilledAndDeleted(t *testing.T) {
 				p.must(t, "ADD", first)
 				shaped := p.state(t)
 				_, killed = other.exec(t, "ADD", second.json(t), kill)
+				if strings.HasSuffix(name, "ADD first") {
+					other.must(t, "ADD", second)
+				}
 				p.must(t, "DEL", first)
 				if on, n := p.state(t), p.node.slots(t); len(on) > 0 && (len(on) < len(shaped) || n < 2) {
 					t.Errorf("killed before step %d: after the first DEL the devices have %v with %d slots, want %v with 2", kill, on, n, shaped)
@@ -190,22 +175,6 @@ func TestPrivilegedTakenOverInVain(t *testing.T) {
 	}
 }
 
-// What was attached by hand stays what it is.
-func TestPrivilegedNotTakenOver(t *testing.T) {
-	testutil.RequireQdisc(t, "tbf")
-	p := newNode(t).newPod(t)
-	byHand := p.successor()
-	c := byHand.conf(both(conf{"name": engine.ManualNetwork}))
-	byHand.must(t, "ADD", c)
-	p.must(t, "ADD", p.conf(both(conf{"egressRate": "20M"})))
-	if n := p.pinnedBy(t); n != 0 {
-		t.Errorf("beside an attachment by hand the pod has %d pins", n)
-	}
-	byHand.must(t, "CHECK", c)
-	p.must(t, "DEL", p.conf(nil))
-	byHand.must(t, "CHECK", c)
-}
-
 // An interface that was limited by hand costs the others nothing. If the limit is not of all directions that the pod asks
 // for, or only observes, that is told.
 func TestPrivilegedOneOfTwoIsHeld(t *testing.T) {
@@ -248,6 +217,13 @@ func TestPrivilegedOneOfTwoIsHeld(t *testing.T) {
 			byHand.must(t, "CHECK", second)
 			p.must(t, "DEL", asks)
 			byHand.must(t, "CHECK", second)
+			p.must(t, "ADD", asks)
+			byHand.must(t, "DEL", second)
+			if s := p.status(t); !strings.Contains(fmt.Sprint(s.Drift), "net1 has no limit") {
+				t.Errorf("status tells the drift %q, want that nobody has net1", s.Drift)
+			}
+			p.repair(t)
+			p.must(t, "CHECK", asks)
 		})
 	}
 }

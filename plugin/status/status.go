@@ -282,6 +282,9 @@ func of(node *engine.Node, queues *engine.Queues, id attach.ID) []Attachment {
 	for _, r := range records {
 		all = append(all, attachment(node, queues, r))
 	}
+	for _, i := range node.Released(records) {
+		all[0].Drift = append(all[0].Drift, i.PodName+" has no limit since another attachment let go of it")
+	}
 	return all
 }
 
