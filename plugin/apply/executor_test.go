@@ -127,33 +127,6 @@ func TestEnsureFailureRemovesWhatWasMade(t *testing.T) {
 	}
 }
 
-// Whoever made an attachment stays its maker when another party changes it.
-func TestRecordTellsWhoMadeIt(t *testing.T) {
-	w := newWorld()
-	for _, step := range []struct {
-		by   apply.By
-		rate units.BitRate
-	}{{apply.ByPlugin, 10_000_000}, {apply.ByAgent, 20_000_000}} {
-		want := wantOf(both(step.rate))
-		want.By = step.by
-		if _, err := w.executor().Ensure(t.Context(), want); err != nil {
-			t.Fatal(err)
-		}
-		if r := record(t, w); r.By != apply.ByPlugin || r.Config.Egress.Rate != step.rate {
-			t.Errorf("after %s the record is %v by %q, want %v by the plugin", step.by, r.Config.Egress.Rate, r.By, step.rate)
-		}
-	}
-	must.OK(t, w.executor().Remove(t.Context(), podID))
-	want := wantOf(both(10_000_000))
-	want.By = apply.ByAgent
-	if _, err := w.executor().Ensure(t.Context(), want); err != nil {
-		t.Fatal(err)
-	}
-	if r := record(t, w); r.By != apply.ByAgent {
-		t.Errorf("made by %q, want by the agent", r.By)
-	}
-}
-
 // A pod that is shaped stays shaped if a change fails.
 func TestEnsureFailureKeepsWhatWasShaped(t *testing.T) {
 	w := newWorld()
@@ -323,53 +296,39 @@ func TestEnsureFromAnywhereIsEnsureFromNothing(t *testing.T) {
 	}
 }
 
-// An attachment says when it was made, whatever becomes of it later. One of a release
-// that did not say so is made at no known time.
-func TestTimeOfTheAttachment(t *testing.T) {
+// An attachment keeps the time when it was made and its maker, whoever changes it later.
+func TestWhoMadeTheAttachmentAndWhen(t *testing.T) {
 	w := newWorld()
 	e := w.executor()
 	made := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
 	now := made
 	e.Now = func() time.Time { return now }
-	if _, err := e.Ensure(t.Context(), wantOf(both(10_000_000))); err != nil {
-		t.Fatal(err)
+	ensure := func(by apply.By, rate units.BitRate) error {
+		want := wantOf(both(rate))
+		want.By = by
+		_, err := e.Ensure(t.Context(), want)
+		return err
 	}
-	change := func(what string, f func() error) {
-		t.Helper()
-		now = now.Add(time.Hour)
-		before := record(t, w).Attached
-		if err := f(); err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
-		if got := record(t, w).Attached; !got.Equal(before) {
-			t.Errorf("after %s it was attached at %v, want %v as before", what, got, before)
-		}
-	}
-	changes := func() {
-		t.Helper()
-		change("another limit", func() error {
-			_, err := e.Ensure(t.Context(), wantOf(both(20_000_000+units.BitRate(now.Hour()))))
-			return err
-		})
-		change("set", func() error {
+	for what, change := range map[string]func() error{
+		"another limit": func() error { return ensure(apply.ByAgent, 20_000_000) },
+		"set": func() error {
 			_, err := e.Set(t.Context(), podID, func(c *shaping.Config) error { c.Egress.Rate = 30_000_000; return nil })
 			return err
-		})
-		change("repair", func() error {
+		},
+		"repair": func() error {
 			w.devices[terms.SidePod].Tree = shaping.Tree{}
 			_, err := e.Repair(t.Context(), podID)
 			return err
-		})
-	}
-	changes()
-	if got := record(t, w).Attached; !got.Equal(made) {
-		t.Errorf("attached at %v, want %v", got, made)
-	}
-	record(t, w).Attached = time.Time{}
-	changes()
-	b, err := record(t, w).Marshal()
-	if err != nil || strings.Contains(string(b), "attached\"") {
-		t.Errorf("record without a time: %s, %v", b, err)
+		},
+	} {
+		now = made
+		must.OK(t, ensure(apply.ByPlugin, 10_000_000))
+		now = made.Add(time.Hour)
+		must.OK(t, change())
+		if r := record(t, w); r.By != apply.ByPlugin || !r.Attached.Equal(made) {
+			t.Errorf("after %s it was made by %q at %v, want by the plugin at %v", what, r.By, r.Attached, made)
+		}
+		must.OK(t, e.Remove(t.Context(), podID))
 	}
 }
 

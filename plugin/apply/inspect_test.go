@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -17,20 +16,6 @@ import (
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 )
-
-// A degradation keeps the time since which it lasts, however late status is read.
-func TestDegradedSince(t *testing.T) {
-	w := newWorld()
-	foreignRoot(w, terms.SidePod)
-	ensure(t, w, both(10_000_000))
-	since := record(t, w).Choices[terms.Egress].Since
-	e := w.executor()
-	e.Now = func() time.Time { return since.Add(time.Hour) }
-	in, err := e.Inspect(record(t, w))
-	if err != nil || len(in.Degraded) != 1 || since.IsZero() || !in.Degraded[0].Since.Equal(since) {
-		t.Errorf("with the foreign root: %+v, %v, want the reason since %v", in, err, since)
-	}
-}
 
 // inKernelOrder sorts a tree as package queue reads it: what is nearer to the root comes first.
 func inKernelOrder(tree *shaping.Tree) {

@@ -333,15 +333,6 @@ func TestPlanOfTheCeilingOfAGroup(t *testing.T) {
 	planned("without a group", alone)
 }
 
-func TestPlanOfAnUnwantedDirection(t *testing.T) {
-	w, cfg := rich(t)
-	cfg = &shaping.Config{Egress: cfg.Egress}
-	plan, err := drift(w, cfg, record(t, w))
-	if err != nil || !slices.Equal(kinds(plan), []string{"ingress tear-down"}) {
-		t.Errorf("plan = %v, %v, want ingress torn down", kinds(plan), err)
-	}
-}
-
 // Inside the pod, too, where a filter suffices as long as nobody else is there:
 // a program that comes later is named, and TCX takes the head from it. The
 // filter that an operator requested by name cannot.
@@ -369,19 +360,6 @@ func TestPlanKeepsTheHeadInsideThePod(t *testing.T) {
 	if _, err := drift(w, named, &byHand); !errors.Is(err, attach.ErrHookTaken) ||
 		!strings.Contains(err.Error(), `"hostile"`) {
 		t.Errorf("with clsact by name: %v, want ErrHookTaken that names the program", err)
-	}
-	ensure(t, w, cfg)
-	// As a TCX program it keeps the head like on the host side.
-	pod.Hooks = []attach.HookProgram{
-		{Kind: terms.HookKindTCX, Hook: terms.HookEgress, ProgramID: 11, Name: "again"},
-		{
-			Kind: terms.HookKindTCX, Hook: terms.HookEgress, ProgramID: 12, Name: "pw_band", Ours: true, Current: true,
-			Slot: w.dataplanes[terms.Egress].Slot,
-		},
-	}
-	if plan, err := drift(w, cfg, record(t, w)); err != nil || len(plan) != 1 ||
-		!strings.Contains(plan[0].Reason, "again (program 11) is ahead of pw_band") {
-		t.Errorf("plan = %v, %v, want the head taken back from the program that is named", plan, err)
 	}
 }
 

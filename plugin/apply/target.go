@@ -47,7 +47,11 @@ func (e *Executor) Targets(w *Want) ([]attach.Interface, error) {
 		return nil, err
 	}
 	s := e.search(w, priors)
-	return s.interfaces(), s.failed
+	all := make([]attach.Interface, len(s.found))
+	for i := range s.found {
+		all[i] = s.found[i].iface
+	}
+	return all, s.failed
 }
 
 // search is what is to be shaped for the names of an attachment.
@@ -111,22 +115,8 @@ func lacks(has, wanted *shaping.Config) (all []string) {
 	return all
 }
 
-// interfaces are those that are to be shaped.
-func (s *search) interfaces() []attach.Interface {
-	all := make([]attach.Interface, len(s.found))
-	for i := range s.found {
-		all[i] = s.found[i].iface
-	}
-	return all
-}
-
+// skipped is a name under which nothing is shaped, as that of a device which stands in for the interface.
 type skipped struct {
-	name string
-	why  error
-}
-
-// standIn is a device that has the name of a pod's interface and is not one.
-type standIn struct {
 	name string
 	why  error
 }
@@ -138,7 +128,7 @@ func (e *Executor) search(w *Want, priors map[string]*Record) *search {
 	if len(names) == 0 {
 		names = append([]string{w.ID.IfName}, s.pairNames()...)
 	}
-	var standIns []standIn
+	var standIns []skipped
 	for _, name := range names {
 		standIns = append(standIns, s.take(name)...)
 	}
@@ -168,7 +158,7 @@ func (s *search) pairNames() []string {
 }
 
 // take finds the interface of one name, or that something stands in for it.
-func (s *search) take(name string) []standIn {
+func (s *search) take(name string) []skipped {
 	if slices.Contains(s.seen, name) || errors.Is(s.failed, ErrNoNetNS) {
 		return nil
 	}
@@ -184,7 +174,7 @@ func (s *search) take(name string) []standIn {
 	}
 	switch {
 	case errors.Is(err, ErrStandIn):
-		return []standIn{{name, err}}
+		return []skipped{{name, err}}
 	case errors.Is(err, ErrGone) && !errors.Is(err, ErrNoNetNS), errors.Is(err, ErrLoopback):
 		s.skipped = append(s.skipped, skipped{name, err})
 	case err != nil:
@@ -210,7 +200,7 @@ func (s *search) add(iface attach.Interface, prior *Record) {
 }
 
 // replace finds what devices stand in for.
-func (s *search) replace(standIns []standIn) {
+func (s *search) replace(standIns []skipped) {
 	if len(standIns) == 0 {
 		return
 	}

@@ -111,22 +111,6 @@ func ManualID(netnsInode uint64, ifName string) attach.ID {
 	return attach.ID{Network: ManualNetwork, ContainerID: fmt.Sprintf("netns-%d", netnsInode), IfName: ifName}
 }
 
-// Holder returns an attachment, other than one, that shapes an interface which is wanted:
-// two would take each other's place on the hooks. The error comes from
-// [apply.Executor.Targets].
-func (n *Node) Holder(w *apply.Want, than attach.ID) (holder attach.ID, held bool, err error) {
-	targets, err := n.Targets(w)
-	for i := range targets {
-		if other, failed := n.store.Another(than, &targets[i]); other != nil || failed != nil {
-			if failed == nil {
-				holder = other.ID
-			}
-			return holder, failed == nil, failed
-		}
-	}
-	return attach.ID{}, false, err
-}
-
 // MainIfName is what Kubernetes runtimes call a pod's first interface. The attachments that the
 // agent makes have this name, whatever their interfaces.
 const MainIfName = "eth0"

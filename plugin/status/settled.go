@@ -35,12 +35,10 @@ func Settled(ctx context.Context, node *engine.Node, age time.Duration) (*Report
 	return rep, nil
 }
 
-// apart takes out attachments made less than an age ago. One that does not say
-// when it was made, or that says so by a clock which was set back since, is old.
+// apart takes out attachments made less than an age ago. One that does not say when it was made is old.
 func apart(all []Attachment, now time.Time, age time.Duration) (old []Attachment, young []attach.ID) {
 	for i := range all {
-		is := now.Sub(all[i].Attached)
-		if !all[i].Attached.IsZero() && is >= 0 && is < age {
+		if !all[i].Attached.IsZero() && now.Sub(all[i].Attached) < age {
 			young = append(young, all[i].ID)
 		} else {
 			old = append(old, all[i])

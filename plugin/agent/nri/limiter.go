@@ -98,9 +98,9 @@ func (e *Limiter) shaped(p *Pod) bool {
 		return false
 	}
 	defer node.Close()
-	eth0 := &apply.Want{ID: attach.ID{ContainerID: p.ID, IfName: engine.MainIfName}, NetNSPath: p.NetNS, Names: []string{engine.MainIfName}}
-	holder, held, err := node.Holder(eth0, attach.ID{})
-	return err == nil && held && holder.ContainerID == p.ID // one by hand is left by Shape, too
+	id, _ := node.Kept(attach.ID{ContainerID: p.ID, IfName: engine.MainIfName})
+	records, _ := node.Records(id)
+	return slices.ContainsFunc(records, node.Lives)
 }
 
 // Forget implements [Shaper]. It works by the sandbox's ID alone: what the

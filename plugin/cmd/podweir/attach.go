@@ -148,10 +148,10 @@ func newAttach(o *options) *cobra.Command {
 				ID: id, NetNSPath: netns, Names: []string{ifname}, Config: &cfg.Shaping, ReplaceQdisc: cfg.ReplaceQdisc,
 				By: apply.ByHand, Strict: true,
 			}
-			if err := free(node, want); err != nil {
-				return err
-			}
 			states, err := node.Ensure(cmd.Context(), want)
+			if held, is := errors.AsType[*apply.HeldError](err); is {
+				return fmt.Errorf("%s in %s is shaped as %v: change it by `podweir set`", ifname, netns, held.By)
+			}
 			if err != nil {
 				return err
 			}
@@ -206,16 +206,6 @@ func heed(p *profiles.Profile, cfg *shaping.Config) error {
 		}
 	}
 	return nil
-}
-
-// free returns an error if the interface is shaped by another attachment: two
-// would take each other's place on the hooks.
-func free(node *engine.Node, w *apply.Want) error {
-	other, held, err := node.Holder(w, w.ID)
-	if held {
-		return fmt.Errorf("%s in %s is shaped as %v: change it by `podweir set`", w.ID.IfName, w.NetNSPath, other)
-	}
-	return err
 }
 
 func newDetach(o *options) *cobra.Command {
