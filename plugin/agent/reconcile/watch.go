@@ -97,14 +97,15 @@ func (w *watcher) failed(ctx context.Context, what string, err error) {
 	}
 }
 
-// devices calls changed with the ifindexes of devices that changed, none for
-// all, until the context ends.
+// devices calls changed with the ifindexes of devices that changed, nil for
+// all, until the context ends. The first call, of none, is when it has begun.
 func devices(ctx context.Context, ns *rtnl.NetNS, changed func([]int)) error {
 	events, err := rtnl.WatchDevices(ns)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = events.Close() }()
+	changed([]int{})
 	for {
 		indexes, err := events.Next(ctx)
 		if err != nil {
@@ -207,7 +208,7 @@ func (w *watcher) pod(ctx context.Context, p *podWatch, k key, i watched) {
 	}
 	err = devices(ctx, ns, func(indexes []int) {
 		switch {
-		case i.awaited: // a pod may change its devices as often as it likes
+		case i.awaited: // a pod may change its devices as often as it likes; it may have done so before this began
 			w.r.queue.add(k, driftPauseExposed)
 		case indexes == nil, i.redirect, slices.Contains(indexes, i.iface.PodIndex): // behind a redirect the ifb counts too
 			w.r.drifted(k)
