@@ -64,19 +64,6 @@ func TestDecideRootOnTheIFB(t *testing.T) {
 	}
 }
 
-func TestDecideRemembersClsact(t *testing.T) {
-	w := newWorld()
-	_, choice, err := decide(t, w, terms.Egress, limit(10_000_000), false)
-	if err != nil || !slices.Equal(choice.MadeClsact, []terms.Side{terms.SidePod, terms.SideHost}) {
-		t.Errorf("made clsact on %v, %v, want both sides", choice.MadeClsact, err)
-	}
-	w.devices[terms.SidePod].Clsact, w.devices[terms.SideHost].Clsact = true, true
-	_, choice, err = decide(t, w, terms.Egress, limit(10_000_000), false)
-	if err != nil || len(choice.MadeClsact) != 0 {
-		t.Errorf("made clsact on %v, %v, want none: it was there", choice.MadeClsact, err)
-	}
-}
-
 // What keeps the ceiling away costs the pod nothing but the ceiling.
 func TestDecideCeiling(t *testing.T) {
 	for name, tt := range map[string]struct {

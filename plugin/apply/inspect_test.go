@@ -92,30 +92,6 @@ func TestSameInterface(t *testing.T) {
 	}
 }
 
-// Where only TCX will do on the host side, a filter by name is refused as one beside
-// another party's is.
-func TestNoFilterWhereOnlyTCXWillDo(t *testing.T) {
-	w := newWorld()
-	cfg := &shaping.Config{Ingress: limit(10_000_000), HostTCX: true}
-	cfg.Ingress.Mode = terms.ModeClsactHostSide
-	ensure(t, w, cfg)
-	for _, h := range w.devices[terms.SideHost].Hooks {
-		if h.Kind == terms.HookKindClsact {
-			t.Errorf("%s is a filter on the host side", h.Name)
-		}
-	}
-	in, err := w.executor().Inspect(record(t, w))
-	if err != nil || len(in.Degraded) != 1 || !strings.Contains(in.Degraded[0].Reason, "hostHook is tcx") {
-		t.Errorf("inspection %+v, %v, want the reason", in, err)
-	}
-	if byHand := wantOf(cfg); true {
-		byHand.Strict = true
-		if _, err := newWorld().executor().Ensure(t.Context(), byHand); err == nil || !strings.Contains(err.Error(), "hostHook is tcx") {
-			t.Errorf("by hand: %v, want an error", err)
-		}
-	}
-}
-
 func TestPresume(t *testing.T) {
 	guard := attach.HookProgram{Kind: terms.HookKindClsact, Hook: terms.HookEgress, Name: "pw_guard", Ours: true}
 	foreign := attach.HookProgram{Kind: terms.HookKindClsact, Hook: terms.HookEgress, Name: "policy"}
