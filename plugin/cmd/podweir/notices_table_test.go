@@ -677,10 +677,6 @@ func deviceNotices() []notice {
 			dry: []string{"would repair egress build-queue"}, repair: []string{"repaired egress build-queue"}, after: same, then: append([]string{"now lan0"}, inOrder...),
 		},
 		{
-			name: "another txqueuelen", make: onNode("ip", "link", "set", "veth1", "txqueuelen", "5"),
-			truth: same, status: inOrder, dry: nothing, repair: nothing, after: same, then: inOrder,
-		},
-		{
 			name: "TCP in the pod makes larger packets", make: inPod("ip", "link", "set", "eth0", "gso_max_size", "30000"),
 			truth: same, check: []string{"egress limit-offload"}, status: []string{"DIFFERS default/web", "egress limit-offload"}, doctor: "PW602",
 			dry: []string{"would repair egress limit-offload"}, repair: []string{"repaired egress limit-offload"}, after: same, then: inOrder,
@@ -706,12 +702,6 @@ func nodeNotices() []notice {
 			make:  func(t *testing.T, n *noticed) { t.Helper(); n.must(t, "set", "--container", "c1", "--egress", "400k") },
 			truth: same, status: append([]string{"400 kbit/s", "limits changed by `podweir set`"}, inOrder...),
 			dry: nothing, repair: nothing, after: same, then: inOrder,
-		},
-		{
-			name:  "an operator took the limit off with `podweir detach`",
-			make:  func(t *testing.T, n *noticed) { t.Helper(); n.must(t, append(n.netns(), "detach")...) },
-			truth: unlimited + ", " + unlimited, check: []string{"is not attached"}, status: []string{"No pod of this node"},
-			dry: nothing, repair: nothing, after: unlimited + ", " + unlimited, then: []string{"No pod of this node"},
 		},
 		{
 			name: "podweir's directory in /run was removed",
