@@ -22,7 +22,6 @@ import (
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/compat/doctor"
-	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil/must"
@@ -190,7 +189,7 @@ func (n *node) facts(t *testing.T) *doctor.Facts {
 
 // kernel answers as it is told.
 type kernel struct {
-	features   *doctor.Features
+	features   map[string]bool
 	devices    []doctor.Device
 	attached   []doctor.Attachment
 	agent      *doctor.Agent
@@ -209,7 +208,7 @@ type kernel struct {
 
 func healthy() *kernel {
 	return &kernel{
-		features: &doctor.Features{Queues: map[string]profiles.Answer{"tbf": profiles.Yes, "prio": profiles.Yes}},
+		features: map[string]bool{"tbf": true, "prio": true, "fq": true},
 		devices: []doctor.Device{{
 			Name: "eni0123456789a", Pod: 1,
 			In:     judge.Chain{Hook: terms.HookIngress, Programs: []judge.Program{{Kind: terms.HookKindClsact, ProgramID: 1, Name: "handle_egress", Pref: 1, FilterHandle: 1}}},
@@ -223,7 +222,7 @@ func healthy() *kernel {
 	}
 }
 
-func (k *kernel) Features(context.Context) (*doctor.Features, error) { return k.features, k.err }
+func (k *kernel) Features(context.Context) (map[string]bool, error) { return k.features, k.err }
 
 func (k *kernel) Asking(context.Context, []byte) ([]doctor.Sandbox, error) { return k.asking, k.err }
 
@@ -367,7 +366,7 @@ func TestRootCauseOnce(t *testing.T) {
 // TestEmptyRoot: a node about which nothing can be read is no reason to fall
 // over.
 func TestEmptyRoot(t *testing.T) {
-	n := &node{files: map[string]string{"x": ""}, kernel: &kernel{features: &doctor.Features{}}}
+	n := &node{files: map[string]string{"x": ""}, kernel: &kernel{}}
 	if rep := n.report(t); rep.Exit(false) != doctor.ExitFail {
 		t.Errorf("Exit() = %d", rep.Exit(false))
 	}
@@ -463,7 +462,7 @@ func TestRenderers(t *testing.T) {
 // outcomes are the results of a node's directory of conflists, by code.
 func outcomes(t *testing.T, root fs.FS) map[string]doctor.Outcome {
 	t.Helper()
-	rep := doctor.Run(doctor.Gather(t.Context(), root, detect.Read(t.Context(), root, detect.Options{}), doctor.Options{Kernel: &kernel{features: &doctor.Features{}}}))
+	rep := doctor.Run(doctor.Gather(t.Context(), root, detect.Read(t.Context(), root, detect.Options{}), doctor.Options{Kernel: &kernel{}}))
 	out := map[string]doctor.Outcome{}
 	for _, o := range rep.Checks {
 		out[o.Code] = o

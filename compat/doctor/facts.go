@@ -22,8 +22,9 @@ import (
 // method may fail by itself; the checks that need it are then unknown, with the
 // error.
 type Kernel interface {
-	// Features says what the kernel can do, by trying.
-	Features(ctx context.Context) (*Features, error)
+	// Features lists kinds of queue, as the plugin's configuration names them, with whether
+	// the kernel makes them, by trying.
+	Features(ctx context.Context) (map[string]bool, error)
 	// Devices are the host-side devices of pods, with all programs and
 	// qdiscs.
 	Devices(ctx context.Context) ([]Device, error)
@@ -46,13 +47,6 @@ type Kernel interface {
 	Verdicts(ctx context.Context) ([]Verdict, error)
 	// Queues are the kinds of all qdiscs on devices of the node, by their names.
 	Queues(ctx context.Context, devices []string) (map[string][]string, error)
-}
-
-// Features is what the kernel can do.
-type Features struct {
-	// Queues lists kinds of queue, as the plugin's configuration names them,
-	// with whether the kernel makes them.
-	Queues map[string]profiles.Answer
 }
 
 // Qdisc is a qdisc of a device.
@@ -161,7 +155,7 @@ type Facts struct {
 	// node's settings are not known.
 	handed string
 
-	Features    *Features
+	Features    map[string]bool
 	FeaturesErr error
 	Devices     []Device
 	DevicesErr  error

@@ -47,7 +47,7 @@ func nodeFindings() []finding {
 		{name: "no mounts", code: "PW102", node: aws, change: set("proc/1/mounts", ""), want: doctor.Unknown, seen: "cannot be read"},
 		{name: "locked down, types", code: "PW116", node: aws, change: set("sys/kernel/security/lockdown", "none integrity [confidentiality]"), want: doctor.Warn, seen: "may not read", fix: "integrity"},
 		{name: "no types", code: "PW116", node: aws, change: func(n *node) { delete(n.files, "sys/kernel/btf/vmlinux") }, want: doctor.Warn, seen: "no types (BTF)", fix: "CONFIG_DEBUG_INFO_BTF"},
-		{name: "no queue", code: "PW106", node: aws, change: func(n *node) { n.kernel.features.Queues = nil }, want: doctor.Fail, seen: "none of tbf", fix: "modprobe sch_tbf"},
+		{name: "no queue", code: "PW106", node: aws, change: func(n *node) { n.kernel.features = nil }, want: doctor.Fail, seen: "none of tbf", fix: "modprobe sch_tbf"},
 		{name: "kernel fails", code: "PW106", node: aws, change: func(n *node) { n.kernel.err = errors.New("EPERM here") }, want: doctor.Unknown, seen: "EPERM here"},
 		{name: "blind", code: "PW107", node: aws, change: func(n *node) {
 			for _, pid := range []string{"2", "3"} {

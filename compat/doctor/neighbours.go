@@ -90,7 +90,7 @@ func (f *Facts) withoutFQ() (what string, devices []string) {
 		return texts[0] + " has no fq", devices
 	case len(texts) > 1:
 		return shorten(texts) + " have no fq", devices
-	case f.FeaturesErr == nil && f.Features.Queues["fq"] == profiles.No:
+	case f.FeaturesErr == nil && !f.Features["fq"]:
 		return "the kernel has no fq", []string{"fq"}
 	}
 	return "", nil

@@ -125,7 +125,7 @@ func checkQueues(f *Facts) Finding {
 	}
 	var have, miss []string
 	for _, kind := range []string{"tbf", "prio", "htb"} {
-		if f.Features.Queues[kind] == profiles.Yes {
+		if f.Features[kind] {
 			have = append(have, kind)
 		} else {
 			miss = append(miss, kind)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/doctor"
-	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/terms"
 )
@@ -249,7 +248,7 @@ func besideFindings() []finding {
 		{name: "manager with fq", code: "PW404", node: cilium, change: paced(`["eth1"]`, "", pfifo), want: doctor.OK, seen: "agree, and its devices have fq"},
 		{name: "manager on a kernel without fq", code: "PW404", node: cilium, change: func(n *node) {
 			paced(`null`, "", nil)(n)
-			n.kernel.features.Queues["fq"] = profiles.No
+			n.kernel.features["fq"] = false
 		}, want: doctor.Warn, seen: "the kernel has no fq", fix: "bandwidthManager.enabled=false"},
 		{name: "manager, and nothing known of its devices", code: "PW404", node: cilium, change: paced(`null`, "", nil), want: doctor.OK, seen: "agree"},
 		{name: "left to a manager without fq", code: "PW409", node: cilium, change: paced(`["eth0"]`, `,"shaper":"cilium"`, pfifo), want: doctor.Fail, seen: "leaves egress limits to Cilium's bandwidth manager, and eth0 (mq, pfifo_fast) has no fq", fix: "shaper=podweir"},

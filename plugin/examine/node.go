@@ -102,16 +102,9 @@ func (n *Node) open() (*engine.Node, error) {
 var errOtherBPFFS = errors.New("the node's BPF file system is not mounted at /sys/fs/bpf here: podweir's limits are out of sight")
 
 // Features tries each kind of queue in a namespace of its own.
-func (n *Node) Features(context.Context) (*doctor.Features, error) {
+func (n *Node) Features(context.Context) (map[string]bool, error) {
 	f, err := queue.Probe()
-	if err != nil {
-		return nil, err
-	}
-	return &doctor.Features{
-		Queues: map[string]profiles.Answer{
-			"tbf": profiles.Is(f.TBF), "prio": profiles.Is(f.Prio), "htb": profiles.Is(f.HTB), "fq": profiles.Is(f.FQ),
-		},
-	}, nil
+	return map[string]bool{"tbf": f.TBF, "prio": f.Prio, "htb": f.HTB, "fq": f.FQ}, err
 }
 
 // Verdicts runs copies of podweir's shared-hook programs.

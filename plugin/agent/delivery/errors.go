@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -59,23 +58,6 @@ func (e *FileError) Error() string {
 
 // Unwrap returns the cause.
 func (e *FileError) Unwrap() error { return e.Err }
-
-// LeftoverError says that files of a former delivery are on the node and cannot be
-// removed, although the delivery in force writes nothing. They do no harm: who
-// attaches second leaves the limits of the first.
-type LeftoverError struct {
-	// Left are the files, in our own file system.
-	Left []string
-	Err  error
-}
-
-func (e *LeftoverError) Error() string {
-	return fmt.Sprintf("files of a former delivery are left and cannot be removed (%s): %v; to let the agent remove them upgrade with the chart's value "+
-		"cleanUp.formerDelivery=true, or run `podweir uninstall` on the node while no agent runs", strings.Join(e.Left, ", "), cause(e.Err))
-}
-
-// Unwrap returns the cause.
-func (e *LeftoverError) Unwrap() error { return e.Err }
 
 // fileError makes a [*FileError] of what the os package returned, with the
 // remedy where the cause tells one.

@@ -220,7 +220,9 @@ func (m *Manager) planNothing(p *pass) error {
 		for _, s := range steps {
 			left = append(left, s.Path)
 		}
-		return &LeftoverError{Left: left, Err: p.view.obstacle}
+		// They do no harm: who attaches second leaves the limits of the first.
+		return fmt.Errorf("files of a former delivery are left and cannot be removed (%s): %w; to let the agent remove them upgrade with the chart's value "+
+			"cleanUp.formerDelivery=true, or run `podweir uninstall` on the node while no agent runs", strings.Join(left, ", "), cause(p.view.obstacle))
 	}
 	if time.Since(m.needed) < redetect {
 		return m.neededBy
