@@ -17,8 +17,7 @@ import (
 // header. A packet of many segments (GSO, GRO) is one, with one header: on the wire it
 // is more.
 type Traffic struct {
-	ReceivedBytes, SentBytes     uint64
-	ReceivedPackets, SentPackets uint64
+	ReceivedBytes, SentBytes uint64
 	// ReceivedDropped and SentDropped are packets that the device lost.
 	ReceivedDropped, SentDropped uint64
 }
@@ -30,8 +29,6 @@ const (
 	iflaStats64        = 23
 	statsMsgBytes      = 12
 	statsFilterLink64  = 1 << (iflaStatsLink64 - 1)
-	stats64RxAt        = 0
-	stats64TxAt        = 8
 	stats64RxBytesAt   = 16
 	stats64TxBytesAt   = 24
 	stats64RxDropAt    = 48
@@ -119,7 +116,6 @@ func parseTraffic(v []byte) Traffic {
 	e := nl.NativeEndian()
 	return Traffic{
 		ReceivedBytes: e.Uint64(v[stats64RxBytesAt:]), SentBytes: e.Uint64(v[stats64TxBytesAt:]),
-		ReceivedPackets: e.Uint64(v[stats64RxAt:]), SentPackets: e.Uint64(v[stats64TxAt:]),
 		ReceivedDropped: e.Uint64(v[stats64RxDropAt:]), SentDropped: e.Uint64(v[stats64TxDropAt:]),
 	}
 }
