@@ -24,16 +24,17 @@ var mapStructs = map[string]uintptr{
 	"pw_heavy":  unsafe.Sizeof(image.Heavy{}),
 	"pw_flow":   unsafe.Sizeof(image.Flow{}),
 	"pw_group":  unsafe.Sizeof(image.Group{}),
+	"pw_cell":   unsafe.Sizeof(image.Cell{}),
 	"pw_rate":   unsafe.Sizeof(image.Rate{}),
 	"pw_subnet": unsafe.Sizeof(image.Subnet{}),
 	"pw_host":   unsafe.Sizeof(image.Host{}),
 	"pw_layout": unsafe.Sizeof(image.Layout{}),
 }
 
-// sizes of ABI version 13.
+// sizes of ABI version 12.
 var sizes = map[string]uint32{
-	"pw_slot": 14144, "pw_config": 256, "pw_state": 13304, "pw_count": 16, "pw_heavy": 72, "pw_flow": 40, "pw_group": 32,
-	"pw_rate": 16, "pw_subnet": 28, "pw_host": 8, "pw_layout": 12,
+	"pw_slot": 21824, "pw_config": 256, "pw_state": 20984, "pw_count": 16, "pw_heavy": 72, "pw_flow": 40, "pw_group": 32,
+	"pw_cell": 8, "pw_rate": 16, "pw_subnet": 28, "pw_host": 8, "pw_layout": 12,
 }
 
 // No struct that a map holds has a hole: what is not written would be whatever

@@ -151,7 +151,7 @@ func Config(dp *shaping.Datapath) image.Config {
 		return image.Rate{Mult: r.Mult, Shift: r.Shift}
 	}
 	cfg := image.Config{
-		AbiVersion: 13,
+		AbiVersion: 12,
 		Policy:     uint8(dp.Policy), Direction: uint8(dp.Direction), SubnetsMode: uint8(dp.SubnetsMode),
 		LightRate: rate(dp.LightRate), LightTolerance: uint64(dp.LightTolerance),
 		TotalRate: rate(dp.TotalRate), TotalBurst: uint64(dp.TotalBurst),

@@ -6,7 +6,7 @@
 
 #include <linux/types.h>
 
-#define PW_ABI_VERSION 13
+#define PW_ABI_VERSION 12
 
 /* Sketch: PW_SKETCH_ROWS rows of PW_SKETCH_COLS cells. With all flows together at the cap, a cell
  * holds 1/512 of the decayed total on average, 0.2 % of the cap. What flows offer beyond the cap is in it, too. */
@@ -158,6 +158,12 @@ struct pw_group {
 	struct pw_count dropped;
 };
 
+/* est as of tick; read and written as one word. */
+struct pw_cell {
+	__u32 est;
+	__u32 tick;
+};
+
 struct pw_flow {
 	__u32 src[4]; /* network order; IPv4 as ::ffff:a.b.c.d */
 	__u32 dst[4];
@@ -210,12 +216,10 @@ struct pw_state {
 	__u64 control_tat; /* of ARP and neighbour discovery */
 	__u64 ceiling_tat;
 	__u64 ceiling_for; /* the rate that it is of, as meter_begin */
-	/* As in sketch.h. */
-	__u32 newcomers; /* what heavy packets of new flows amount to */
-	__u32 pad;
-	__u32 cells[PW_SKETCH_ROWS][PW_SKETCH_COLS];
+	struct pw_cell newcomers; /* what heavy packets of new flows amount to */
+	struct pw_cell cells[PW_SKETCH_ROWS][PW_SKETCH_COLS];
 	/* Elephants: what heavy flows sent, by fair_rate. */
-	__u32 recent[PW_SKETCH_ROWS][PW_RECENT_COLS];
+	struct pw_cell recent[PW_SKETCH_ROWS][PW_RECENT_COLS];
 	__u32 flows[PW_FLOW_ROWS][PW_FLOW_COLS]; /* as in flows.h */
 	struct pw_heavy heavy[PW_HEAVY_SLOTS];
 	__u64 waited_ns[PW_WAIT_BANDS];

@@ -15,11 +15,14 @@
 #define false 0
 
 /* Accesses to shared words are single loads and stores: the compiler may not split, repeat or merge
- * them. */
-#define PW_READ32(p) (*(const volatile __u32 *)(p))
-#define PW_READ64(p) (*(const volatile __u64 *)(p))
-#define PW_WRITE32(p, v) (*(volatile __u32 *)(p) = (v))
-#define PW_WRITE64(p, v) (*(volatile __u64 *)(p) = (v))
+ * them. Aliases are allowed because a struct pw_cell is read as one word. */
+typedef __u32 __attribute__((may_alias)) pw_shared_u32;
+typedef __u64 __attribute__((may_alias)) pw_shared_u64;
+
+#define PW_READ32(p) (*(const volatile pw_shared_u32 *)(p))
+#define PW_READ64(p) (*(const volatile pw_shared_u64 *)(p))
+#define PW_WRITE32(p, v) (*(volatile pw_shared_u32 *)(p) = (v))
+#define PW_WRITE64(p, v) (*(volatile pw_shared_u64 *)(p) = (v))
 
 /* Forgets what the compiler knows of memory, and with it the verifier: what is loaded again is just a
  * number. Code behind it is verified once, not once for every way that leads there. */
@@ -31,9 +34,6 @@
 #else
 #define pw_mask(value, mask) ((value) &= (mask))
 #endif
-
-/* Consecutive multiples of it, as an unsigned fraction, are spread evenly (Weyl). */
-#define PW_SPREAD 0x9e3779b97f4a7c15ULL
 
 #define pw_likely(x) __builtin_expect(!!(x), 1)
 #define pw_unlikely(x) __builtin_expect(!!(x), 0)
@@ -60,10 +60,4 @@ static __always_inline __u64 pw_min(__u64 a, __u64 b)
 static __always_inline __u64 pw_more(__u64 a, __u64 b)
 {
 	return (a - b) & pw_less(b, a);
-}
-
-/* 2^shift if a has reached b, else 0. Not by a mask and a constant, for which verifiers since Linux 6.18 walk both ways. */
-static __always_inline __u64 pw_up(__u64 a, __u64 b, __u32 shift)
-{
-	return (1 + pw_less(a, b)) << shift;
 }

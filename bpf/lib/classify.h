@@ -188,7 +188,7 @@ static __always_inline void classify_look(struct pw_work *work, __u64 id, __u32 
 	/* Elsewhere a light flow gets no place. */
 	pkt->counts = cfg->policy != PW_POLICY_STRICT || flows_counts(work->state, id);
 	pw_forget();
-	pkt->est = sketch_update(cfg, work->state, pkt, work_cost(work, &cfg->sketch_rate),
+	pkt->est = sketch_update(cfg, work->state, id, tick, work_cost(work, &cfg->sketch_rate),
 				 pkt->counts);
 	pw_forget();
 	pkt->big_est = (__u32)classify_big(work);
@@ -260,7 +260,7 @@ static __always_inline enum pw_class classify_decide(struct pw_work *work)
 	/* New flows that the sketch does not count are one flow together: by itself none has its share, and none would
 	 * lose a packet. */
 	if (!pkt->counts)
-		pkt->est = sketch_newcomers(work->state, &pkt->moment,
+		pkt->est = sketch_newcomers(cfg, work->state, tick,
 					    work_cost(work, &cfg->sketch_rate));
 	if (cfg->policy == PW_POLICY_STRICT && pkt->est >= pkt->fair)
 		fair_want(work->state);

@@ -21,6 +21,8 @@
 #define PW_EXACT_DICE_BITS 5
 /* 1/64 ns: 0.5 ms at the cap, 1500 bytes at 23 Mbit/s. */
 #define PW_EXACT_LONG (1ULL << 25)
+/* Consecutive multiples of it, as an unsigned fraction, are spread evenly (Weyl). */
+#define PW_EXACT_SPREAD 0x9e3779b97f4a7c15ULL
 
 /* For a packet that goes into a band, when the total meter has been asked. */
 static __always_inline void exact_note(const struct __sk_buff *skb, struct pw_work *work)
@@ -29,7 +31,7 @@ static __always_inline void exact_note(const struct __sk_buff *skb, struct pw_wo
 	struct pw_state *state = work->state;
 	__u64 coarse = meter_time(work->now_ns), before = coarse + work->level;
 	__u64 cost = work->cost, clock = PW_READ64(&state->wait_clock);
-	__u64 dice = before * PW_SPREAD, packets, now_ns, now, wait, frame;
+	__u64 dice = before * PW_EXACT_SPREAD, packets, now_ns, now, wait, frame;
 	bool heavy;
 
 	pw_forget();

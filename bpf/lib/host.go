@@ -131,6 +131,10 @@ const (
 	etherIPv6 = 0x86dd
 )
 
+func decay(est, since, shift uint32) uint32 {
+	return uint32(C.sketch_decay(C.__u32(est), C.__u32(since), C.__u32(shift)))
+}
+
 // cost is what a meter of a rate charges for a packet.
 func cost(r image.Rate, bytes uint32) uint64 {
 	return uint64(C.meter_cost(rateOf(&r), C.meter_size(C.__u32(bytes))))

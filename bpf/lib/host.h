@@ -125,8 +125,5 @@ static bool host_ceiling(struct pw_slot *slot, __u32 bytes)
 
 static __u32 host_sketch(struct pw_slot *slot, __u64 id, __u32 tick, __u64 cost)
 {
-	struct pw_packet pkt = { .id = id };
-
-	slot->state.fair = (__u64)tick << 32;
-	return sketch_update(&slot->config[0], &slot->state, &pkt, cost, true);
+	return sketch_update(&slot->config[0], &slot->state, id, tick, cost, true);
 }

@@ -24,76 +24,62 @@ const (
 	halfLife = 1 << shift
 )
 
-// charged is a direction with a flow that has est at a tick.
-func charged(tick uint32, est uint64) (d *direction, id uint64) {
-	d = withKeys(1)
-	flow := flowOf(1)
-	id = d.hash(&flow)
-	d.sketch(id, tick, est)
-	return d, id
+func TestDecayIsExponential(t *testing.T) {
+	const est = 1 << 30
+	for since := range uint32(8 * halfLife) {
+		got, want := float64(decay(est, since, shift)), exactDecay(est, float64(since))
+		if math.Abs(got-want) > 0.001*want {
+			t.Fatalf("decay(2^30, %d) = %.0f, want %.0f within 0.1 %%", since, got, want)
+		}
+	}
 }
 
-func TestDecayIsExponential(t *testing.T) {
-	for _, from := range []uint32{0, 1, halfLife / 3, math.MaxUint32 - halfLife} { // ticks wrap
-		d, id := charged(from, 1<<30)
-		for since := range uint32(8 * halfLife) {
-			got, want := float64(d.sketch(id, from+since, 0)), exactDecay(1<<30, float64(since))
-			if math.Abs(got-want) > 0.001*want {
-				t.Fatalf("2^30 from tick %d on is %.0f after %d, want %.0f within 0.1 %%", from, got, since, want)
-			}
+func TestDecayBySmallStepsIsDecay(t *testing.T) {
+	for _, step := range []uint32{1, 3, 10, 100, 511, 1023} {
+		est := uint32(1 << 30)
+		ticks := uint32(0)
+		for ; ticks < 4*halfLife; ticks += step {
+			est = decay(est, step, shift)
+		}
+		want := exactDecay(1<<30, float64(ticks))
+		if math.Abs(float64(est)-want) > 0.01*want {
+			t.Errorf("%d ticks in steps of %d leave %d, want %.0f within 1 %%", ticks, step, est, want)
 		}
 	}
 }
 
 func TestDecayAtTheEdges(t *testing.T) {
-	for name, c := range map[string]struct {
-		est         uint64
-		since, want uint32
-	}{
-		"no time":                     {1000, 0, 1000},
+	for name, c := range map[string]struct{ est, since, want uint32 }{
+		"no time":                     {math.MaxUint32, 0, math.MaxUint32},
 		"one half-life":               {1000, halfLife, 500},
 		"31 half-lives":               {math.MaxUint32, 31 * halfLife, 1},
-		"32 half-lives":               {math.MaxUint32, 33 * halfLife, 0},
-		"nearly too long":             {math.MaxUint32, (1<<16 - 17) * halfLife, 0},
+		"32 half-lives":               {math.MaxUint32, 32 * halfLife, 0},
+		"26 days":                     {math.MaxUint32, 1 << 31, 0},
+		"another CPU is ahead":        {1000, math.MaxUint32, 1000},
+		"as far ahead as it may be":   {1000, math.MaxUint32 - tickSkew + 1, 1000},
+		"further ahead is long ago":   {1000, math.MaxUint32 - tickSkew, 0},
 		"the last tick of its second": {1 << 20, halfLife - 1, 524_645},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d, id := charged(0, c.est)
-			if got := d.sketch(id, c.since, 0); math.Abs(float64(got)-float64(c.want)) > 0.0005*float64(c.want) {
-				t.Errorf("%d is %d after %d ticks, want %d", c.est, got, c.since, c.want)
+			if got := decay(c.est, c.since, shift); got != c.want {
+				t.Errorf("decay(%d, %d) = %d, want %d", c.est, c.since, got, c.want)
 			}
 		})
 	}
 }
 
 func FuzzDecay(f *testing.F) {
-	f.Add(uint32(1<<24), uint32(1), uint32(7))
-	f.Add(uint32(math.MaxUint32), uint32(32*halfLife-1), uint32(0))
-	f.Fuzz(func(t *testing.T, est, since, from uint32) {
-		since %= 1 << 25 // exponents wrap after that
-		d, id := charged(from, uint64(est))
-		got, later := d.sketch(id, from+since, 0), d.sketch(id, from+since+1, 0)
-		if float64(got) > 1.001*float64(est) || float64(later) > 1.001*float64(got)+1 {
-			t.Errorf("%d grows: %d after %d ticks from %d on, and %d a tick later", est, got, since, from, later)
+	f.Add(uint32(1<<24), uint32(1))
+	f.Add(uint32(math.MaxUint32), uint32(32*halfLife-1))
+	f.Fuzz(func(t *testing.T, est, since uint32) {
+		got := decay(est, since, shift)
+		if got > est {
+			t.Errorf("decay(%d, %d) = %d grows", est, since, got)
+		}
+		if since < math.MaxUint32-tickSkew && decay(est, since+1, shift) > got+est>>10+1 {
+			t.Errorf("decay(%d, %d) = %d, and %d a tick later", est, since, got, decay(est, since+1, shift))
 		}
 	})
-}
-
-// Small packets count beside what a cell cannot tell apart.
-func TestSmallPacketsOfMuch(t *testing.T) {
-	const cost, perTick, half = 18, 5000, 32
-	d, id := charged(0, 0)
-	d.Config[0].HalfLifeShift = 5
-	var est float64
-	for tick := range uint32(8 * half) {
-		for range perTick {
-			d.State.TotalTat += 1_000_000
-			est = float64(d.sketch(id, tick, cost))
-		}
-	}
-	if want := cost * perTick / (1 - math.Exp2(-1./half)); math.Abs(est/want-1) > 0.02 {
-		t.Errorf("the estimate is %.0f, want %.0f within 2 %%", est, want)
-	}
 }
 
 // withKeys is a direction with keys for its hash.

@@ -21,15 +21,6 @@ struct pw_size {
 	__u32 shift;
 };
 
-/* When a packet came, by the spans of a sketch. */
-struct pw_moment {
-	__u64 of; /* the tick and the half-life; 0: none */
-	__u64 up; /* by what an estimate of now is multiplied to be that of the beginning of its span, times 2^20 */
-	__u64 down; /* the inverse */
-	__u32 base; /* the word of a cell that has nothing left */
-	__u32 pad;
-};
-
 /* What the parser read of the packet at hand. */
 struct pw_packet {
 	struct pw_flow flow;
@@ -60,7 +51,6 @@ struct pw_packet {
 	__u64 listed; /* bytes of the flow in the list of heavy flows before this packet, 0 if it is not there */
 	struct pw_known known;
 	struct pw_size size; /* on the wire */
-	struct pw_moment moment;
 	__u64 id; /* the flow hash */
 	struct pw_subnet subnet; /* the key of the remote address among the exempt ones */
 };

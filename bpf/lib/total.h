@@ -46,8 +46,9 @@ static __always_inline void total_recent(struct pw_work *work)
 	__u64 equal = active_equal(work->state);
 
 	equal += equal / 4;
-	pkt->est =
-		sketch_recent(work->cfg, work->state, pkt, work_cost(work, &work->cfg->fair_rate));
+	pkt->est = sketch_recent(work->cfg, work->state, pkt->id,
+				 (__u32)(work->now_ns >> PW_TICK_SHIFT),
+				 work_cost(work, &work->cfg->fair_rate));
 	if (pkt->est >= pkt->fair)
 		fair_want(work->state);
 	pkt->fair += (__u32)(pw_more(equal, pkt->fair) & ~pw_less(equal, pkt->est));

@@ -21,10 +21,10 @@ static __always_inline __u64 wait_bucket(__u64 ns)
 {
 	__u64 units = pw_min(ns >> PW_WAIT_UNIT_SHIFT, PW_WAIT_UNITS - 1), shift;
 
-	shift = pw_up(units, 1U << 11, 3);
-	shift += pw_up(units >> shift, 1U << 7, 2);
-	shift += pw_up(units >> shift, 1U << 5, 1);
-	shift += pw_up(units >> shift, 1U << 4, 0);
+	shift = 8 & ~pw_less(units, 1U << 11);
+	shift += 4 & ~pw_less(units >> shift, 1U << 7);
+	shift += 2 & ~pw_less(units >> shift, 1U << 5);
+	shift += 1 & ~pw_less(units >> shift, 1U << 4);
 	return PW_WAIT_STEPS * shift + (units >> shift);
 }
 

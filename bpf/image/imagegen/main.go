@@ -25,7 +25,7 @@ import (
 
 // types are those of abi.h that Go code uses.
 var types = []string{
-	"pw_config", "pw_count", "pw_flow", "pw_group", "pw_heavy", "pw_host", "pw_known", "pw_layout", "pw_moment", "pw_packet", "pw_rate", "pw_size", "pw_slot", "pw_state", "pw_subnet",
+	"pw_cell", "pw_config", "pw_count", "pw_flow", "pw_group", "pw_heavy", "pw_host", "pw_known", "pw_layout", "pw_packet", "pw_rate", "pw_size", "pw_slot", "pw_state", "pw_subnet",
 	"pw_disposition", "pw_flow_kind",
 }
 
