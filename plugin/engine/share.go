@@ -38,18 +38,17 @@ type Share struct {
 	turn    *pins.Turn
 	slot    *datapath.Share
 	divider *shaping.Divider
-	// classes are the classes as they were last set, that of the share itself first; nil if that is not known. changes
-	// are those that differ.
-	classes, changes []shaping.Class
-	// looked is when the queue was looked at, asked when the kernel was asked about it, and counted what the classifier
-	// had counted by the later of both. rate is the share, which the queue has since so long; behind says that its light
-	// packets have a smaller rate than at that share, and began is when that began.
-	rate          units.ByteRate
-	since, began  time.Duration
-	behind        bool
-	looked, asked time.Duration
-	counted       uint64
-	followed      share.Follower
+	// classes are the classes as they were last set, that of the share itself first; nil if that is not known.
+	classes []shaping.Class
+	// looked is when the queue was looked at, and counted what the classifier had counted then. rate is the share,
+	// which the queue has since so long; behind says that its light packets have a smaller rate than at that share, and
+	// since is when that began.
+	rate     units.ByteRate
+	since    time.Duration
+	behind   bool
+	looked   time.Duration
+	counted  uint64
+	followed share.Follower
 }
 
 // Undivided is a direction of a pod of a group that has no queue with a share.
@@ -60,7 +59,8 @@ type Undivided struct {
 	Group units.BitRate
 
 	// slot counts what it sends, nil if nobody does.
-	slot *datapath.Share
+	slot  *datapath.Share
+	began uint64
 	// counted is what it had counted at the last look.
 	counted uint64
 }
@@ -68,13 +68,13 @@ type Undivided struct {
 // Counted says that a program counts what the direction sends.
 func (u *Undivided) Counted() bool { return u.slot != nil }
 
-// Look returns what has passed. No packet is known to wait.
+// Look returns what passed since the direction was found. No packet is known to wait.
 func (u *Undivided) Look(time.Duration, bool) (sent, waiting units.Bytes, err error) {
 	if u.slot.Lost() {
 		return 0, 0, fmt.Errorf("%v outside of its group: %w", u.Direction, datapath.ErrNoSlot)
 	}
 	u.counted = u.slot.Bytes()
-	return units.Bytes(u.counted), 0, nil
+	return units.Bytes(u.counted - u.began), 0, nil
 }
 
 // Still says that nothing passed since the last look.
@@ -96,7 +96,10 @@ func (n *Node) Undivided(r *apply.Record, shares []*Share) (all []*Undivided) {
 		has := slices.ContainsFunc(shares, func(s *Share) bool { return s.Direction == d })
 		if limit != nil && limit.Group != 0 && !has && !r.Config.Observe && r.Namespace() != "" {
 			u := &Undivided{Namespace: r.Namespace(), Pod: r.Pod, Direction: d, Group: limit.Group}
-			u.slot, _ = n.kernel.slab.Share(n.kernel.pins(r), d) // or it has no program
+			if slot, err := n.kernel.slab.Share(n.kernel.pins(r), d); err == nil { // else it has no program
+				u.slot, u.began = slot, slot.Bytes()
+				u.counted = u.began
+			}
 			all = append(all, u)
 		}
 	}
@@ -192,15 +195,9 @@ func (s *Share) Look(now time.Duration, ask bool) (sent, waiting units.Bytes, er
 		if err != nil {
 			return 0, 0, err
 		}
-		s.is(seen)
+		s.followed.Is(units.Bytes(seen.Bytes), units.Bytes(seen.BacklogBytes))
 	}
 	return s.followed.Sent(), s.followed.Waiting(), nil
-}
-
-// is takes the kernel's counters. What came since the last look is among them.
-func (s *Share) is(seen queue.Stats) {
-	s.asked, s.counted = s.looked, s.slot.Bytes()
-	s.followed.Is(units.Bytes(seen.Bytes), units.Bytes(seen.BacklogBytes))
 }
 
 // Still says that Look would return what it returned before, and stands for a look. It takes much less time: what
@@ -213,19 +210,15 @@ func (s *Share) Still(now time.Duration) bool {
 	return true
 }
 
-// Unsure says that the kernel should be asked; see [share.Follower]. Each change of the share asks it, too.
-func (s *Share) Unsure() bool { return s.followed.Unsure() && s.looked-s.asked >= askAgain }
+// Unsure says that the kernel should be asked now and then; see [share.Follower].
+func (s *Share) Unsure() bool { return s.followed.Unsure() }
 
 // ErrBusy says that another process of podweir is about to change the attachment.
 var ErrBusy = errors.New("the attachment is being changed")
 
-// lightLater is how long a share has to stay until light packets have a higher rate of their own within it, lightLatest
-// how long they wait for that if it never stays. A share that follows bursts falls again before, and each class that
-// changes takes the kernel some microseconds.
-const lightLater, lightLatest = 200 * time.Millisecond, time.Second
-
-// askAgain is how old the kernel's word of a queue in which packets wait may be.
-const askAgain = 150 * time.Millisecond
+// lightLater is how long light packets wait for a higher rate of their own within a share that rose. A share that
+// follows bursts falls again before, and each class that changes takes the kernel some microseconds.
+const lightLater = 200 * time.Millisecond
 
 // Set gives the queue and its classifier another share, at least [units.MinRate]. The rate that light packets have
 // within it falls at once, and rises when Set is called again with the same share: see [Share.Changed]. The error
@@ -243,37 +236,28 @@ func (s *Share) Set(rate units.ByteRate) error {
 	if s.slot.Changed() {
 		known = nil // another process may have made the queue again
 	}
-	behind := len(known) > 1 && rate != s.rate && !s.late() && known[1].Rate < classes[1].Rate
+	// At least that often it rises with a share that never rests.
+	late := s.behind && s.looked-s.since >= lightLater
+	behind := len(known) > 1 && rate != s.rate && !late && known[1].Rate < classes[1].Rate
 	if behind {
 		classes[1] = known[1]
 	}
-	s.changes = s.changes[:0]
-	for i, c := range classes {
-		if i >= len(known) || c != known[i] {
-			s.changes = append(s.changes, c)
+	for i := range classes {
+		if i < len(known) && classes[i] == known[i] {
+			continue
+		}
+		if err := s.queue.Change(&classes[i]); err != nil {
+			s.classes = nil
+			return err
 		}
 	}
-	seen, err := s.queue.Change(s.changes)
-	if err != nil {
-		s.classes = nil
-		return err
-	}
 	s.slot.Set(&dp)
-	s.followed.Share(classes[0].Rate, classes[0].Burst)
-	s.is(seen)
-	if rate != s.rate {
+	if !behind || !s.behind {
 		s.since = s.looked
 	}
-	if !behind || !s.behind {
-		s.began = s.looked
-	}
 	s.classes, s.rate, s.behind = classes, rate, behind
+	s.followed.Share(classes[0].Rate, classes[0].Burst)
 	return nil
-}
-
-// late says that light packets have waited long enough for a higher rate.
-func (s *Share) late() bool {
-	return s.behind && (s.looked-s.since >= lightLater || s.looked-s.began >= lightLatest)
 }
 
 // Close releases what Shares took, the last one of a pod the pod's namespace too.
@@ -288,5 +272,5 @@ func (s *Share) Close() {
 // Changed says that [Share.Set] is to be called again: another process wrote the limits of the classifier since,
 // or the share is the same for long enough to complete it.
 func (s *Share) Changed() bool {
-	return s.late() || s.slot.Changed()
+	return s.behind && s.looked-s.since >= lightLater || s.slot.Changed()
 }

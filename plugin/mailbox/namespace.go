@@ -97,7 +97,7 @@ func (d Dir) RecordGroups(all []Group) error { return Write(d.groupsPath(), all)
 func (d Dir) ForgetGroups() { _ = os.Remove(d.groupsPath()) }
 
 // Groups returns the limits that an agent divides now, none without one: the agent writes them
-// every two seconds.
+// every second.
 func (d Dir) Groups() ([]Group, error) {
 	return readFresh[Group](d.groupsPath())
 }

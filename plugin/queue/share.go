@@ -6,6 +6,7 @@ package queue
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -20,11 +21,10 @@ type Share struct {
 	handle  *hostif.Handle
 	ifindex int
 	class   shaping.TCHandle
-	// look is the request for the counters, classes are those that change a class: their last classLen bytes are what
-	// changes. request is what is sent, all in one.
-	look, request []byte
-	classes       map[shaping.TCHandle][]byte
-	take          func([]byte)
+	request []byte
+	take    func([]byte)
+	// change is the request that changes the class. Its last classParmsLen bytes are the struct tc_htb_opt.
+	change []byte
 
 	stats Stats
 	bad   error
@@ -37,25 +37,15 @@ func NewShare(h *hostif.Handle, ifindex int, class shaping.TCHandle) *Share {
 	// should be a quiet one.
 	req := nl.NewNetlinkRequest(unix.RTM_GETQDISC, unix.NLM_F_ECHO)
 	req.AddData(&nl.TcMsg{Family: unix.AF_UNSPEC, Ifindex: int32(ifindex), Handle: uint32(class & majorMask), Parent: uint32(shaping.RootParent)})
-	s := &Share{handle: h, ifindex: ifindex, class: class, look: req.Serialize(), classes: make(map[shaping.TCHandle][]byte)}
+	s := &Share{handle: h, ifindex: ifindex, class: class, request: req.Serialize()}
 	s.take = s.read
 	return s
 }
 
 // Stats reads the counters: what left the queue, and what waits in it. Returns an error wrapping [ErrNoQdisc]
 // or [hostif.ErrNoDevice] if it is gone.
-func (s *Share) Stats() (Stats, error) { return s.Change(nil) }
-
-// Change changes the rates and bursts of the class and of those below it. They keep their tokens: nothing is
-// refilled. What waits goes on at the new rate. Then it reads the counters, as [Share.Stats] does.
-func (s *Share) Change(classes []shaping.Class) (Stats, error) {
-	s.request = s.request[:0]
-	for i := range classes {
-		if err := s.add(&classes[i]); err != nil {
-			return Stats{}, err
-		}
-	}
-	s.request, s.bad = append(s.request, s.look...), nil
+func (s *Share) Stats() (Stats, error) {
+	s.bad = nil
 	err := s.handle.Repeat(s.request, unix.RTM_NEWQDISC, s.take)
 	switch {
 	case err == nil:
@@ -63,7 +53,7 @@ func (s *Share) Change(classes []shaping.Class) (Stats, error) {
 	case errors.Is(err, unix.ENODEV):
 		err = hostif.ErrNoDevice
 	case errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL):
-		err = fmt.Errorf("%w: %w", ErrNoQdisc, err) // the kernel's default is none, and another one's handle differs
+		err = ErrNoQdisc // the kernel's default is none, and another one's handle differs
 	}
 	if err != nil {
 		return Stats{}, fmt.Errorf("queue of class %s of ifindex %d in %s: %w", handleString(s.class), s.ifindex, s.handle.Where(), err)
@@ -71,20 +61,34 @@ func (s *Share) Change(classes []shaping.Class) (Stats, error) {
 	return s.stats, nil
 }
 
-// add adds the change of a class to the request. It is answered only if it fails.
-func (s *Share) add(c *shaping.Class) error {
-	if s.classes[c.Handle] == nil {
-		opts, err := classOptions(c)
-		if err != nil {
-			return err
-		}
-		req := newRequest(unix.RTM_NEWTCLASS, 0, s.ifindex, c.Handle, c.Parent, string(shaping.KindHTB))
-		req.Flags &^= unix.NLM_F_ACK
-		req.AddData(opts)
-		s.classes[c.Handle] = req.Serialize()
+// Change changes the rate and burst of the class or of one below it, which keeps its tokens: nothing is
+// refilled. What waits goes on at the new rate.
+func (s *Share) Change(c *shaping.Class) error {
+	var err error
+	if c.Handle != s.class || max(c.Rate, c.Ceil) > math.MaxUint32 { // a class below the share changes seldom; a rate above 32 bits takes more attributes
+		err = setClass(s.handle, s.ifindex, c, 0)
+	} else if err = s.prepare(c); err == nil {
+		putClass(s.change[len(s.change)-classParmsLen:], c)
+		err = s.handle.Repeat(s.change, 0, s.take)
 	}
-	s.request = append(s.request, s.classes[c.Handle]...)
-	putClass(s.request[len(s.request)-classLen:], c)
+	if err != nil {
+		return fmt.Errorf("change share on ifindex %d in %s: %w", s.ifindex, s.handle.Where(), err)
+	}
+	return nil
+}
+
+// prepare makes the request that changes the class.
+func (s *Share) prepare(c *shaping.Class) error {
+	if s.change != nil {
+		return nil
+	}
+	opts, err := classOptions(c)
+	if err != nil {
+		return err
+	}
+	req := newRequest(unix.RTM_NEWTCLASS, 0, s.ifindex, s.class, c.Parent, string(shaping.KindHTB))
+	req.AddData(opts)
+	s.change = req.Serialize()
 	return nil
 }
 

@@ -34,7 +34,6 @@ const (
 
 	rateSpecLen   = 12
 	classParmsLen = 2*rateSpecLen + 20
-	classLen      = classParmsLen + 2*8 + 3*unix.SizeofNlAttr
 	htbDirectQLen = 1000 // packets; the driver's txqueuelen may be 0
 )
 
@@ -123,33 +122,28 @@ func classOptions(c *shaping.Class) (*nl.RtAttr, error) {
 		return nil, fmt.Errorf("htb class %s has rate %d and ceil %d bytes/s; neither may be 0",
 			handleString(c.Handle), c.Rate, c.Ceil)
 	}
-	b := make([]byte, classLen)
+	b := make([]byte, classParmsLen)
 	putClass(b, c)
-	return nl.NewRtAttr(nl.TCA_OPTIONS, b), nil
+	o := nl.NewRtAttr(nl.TCA_OPTIONS, nil)
+	o.AddRtAttr(nl.TCA_HTB_PARMS, b)
+	if c.Rate > math.MaxUint32 {
+		o.AddRtAttr(nl.TCA_HTB_RATE64, nl.Uint64Attr(uint64(c.Rate)))
+	}
+	if c.Ceil > math.MaxUint32 {
+		o.AddRtAttr(nl.TCA_HTB_CEIL64, nl.Uint64Attr(uint64(c.Ceil)))
+	}
+	return o, nil
 }
 
-// putClass writes the attributes of an HTB class, classLen bytes for each one: a struct tc_htb_opt, and both rates with
-// 64 bits.
+// putClass writes a struct tc_htb_opt.
 func putClass(b []byte, c *shaping.Class) {
 	e := nl.NativeEndian()
-	parms := putAttr(b, nl.TCA_HTB_PARMS, classParmsLen)
-	putRateSpec(parms, c.Rate)
-	putRateSpec(parms[rateSpecLen:], c.Ceil)
-	e.PutUint32(parms[24:], toTicks(c.Burst, c.Rate))
-	e.PutUint32(parms[28:], toTicks(c.CeilBurst, c.Ceil))
-	e.PutUint32(parms[32:], htbQuantum)
-	e.PutUint32(parms[40:], c.Prio)
-	rates := parms[classParmsLen:]
-	e.PutUint64(putAttr(rates, nl.TCA_HTB_RATE64, 8), uint64(c.Rate))
-	e.PutUint64(putAttr(rates[unix.SizeofNlAttr+8:], nl.TCA_HTB_CEIL64, 8), uint64(c.Ceil))
-}
-
-// putAttr writes the head of an attribute, and returns where its value of so many bytes belongs.
-func putAttr(b []byte, kind, size uint16) []byte {
-	e := nl.NativeEndian()
-	e.PutUint16(b, unix.SizeofNlAttr+size)
-	e.PutUint16(b[2:], kind)
-	return b[unix.SizeofNlAttr:]
+	putRateSpec(b, c.Rate)
+	putRateSpec(b[rateSpecLen:], c.Ceil)
+	e.PutUint32(b[24:], toTicks(c.Burst, c.Rate))
+	e.PutUint32(b[28:], toTicks(c.CeilBurst, c.Ceil))
+	e.PutUint32(b[32:], htbQuantum)
+	e.PutUint32(b[40:], c.Prio)
 }
 
 // putRateSpec writes a struct tc_ratespec. Rates from 2^32 bytes/s on need the

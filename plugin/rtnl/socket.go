@@ -44,7 +44,9 @@ var errInterrupted = errors.New("the list changed while it was read")
 type socket struct {
 	fd   int
 	port uint32
-	seq  uint32
+	// kernel is where requests go.
+	kernel unix.SockaddrNetlink
+	seq    uint32
 	// deadline ends every exchange; zero does not.
 	deadline time.Time
 	// timeout is how long the kernel may take for the next part of an answer.
@@ -57,7 +59,7 @@ func openSocket(proto int) (*socket, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &socket{fd: fd}
+	s := &socket{fd: fd, kernel: unix.SockaddrNetlink{Family: unix.AF_NETLINK}}
 	if err := s.setUp(); err != nil {
 		return nil, errors.Join(err, unix.Close(fd))
 	}
@@ -77,10 +79,6 @@ func (s *socket) setUp() error {
 		return fmt.Errorf("the socket has the address %v, not one of netlink's", name)
 	}
 	s.port = address.Pid
-	// Nobody but the kernel can send anything then.
-	if err := unix.Connect(s.fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return err
-	}
 	timeout := unix.NsecToTimeval(answerTimeout.Nanoseconds())
 	return errors.Join(
 		unix.SetsockoptTimeval(s.fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &timeout),
@@ -108,19 +106,17 @@ func (s *socket) bound() error {
 
 func (s *socket) close() error { return unix.Close(s.fd) }
 
-// exchange sends a request, or several of which the last one is answered in any case. It sets their number, and calls
-// take with every message of type answer, which is valid during the call only. It ends with the first of the kernel's
-// errors, in the kernel's own words where it has any, or with errInterrupted.
+// exchange sends a request, whose number it sets, and calls take with every message of type answer, which is
+// valid during the call only. It ends with the kernel's error, in the kernel's own words
+// where it has any, or with errInterrupted.
 func (s *socket) exchange(req []byte, answer uint16, take func(msg []byte)) error {
 	const seqAt = 8
 	if err := s.bound(); err != nil {
 		return err
 	}
 	s.seq++
-	for at := 0; at < len(req); at += nlaRound(headOf(req[at:]).size) {
-		binary.NativeEndian.PutUint32(req[at+seqAt:], s.seq)
-	}
-	if _, err := unix.Write(s.fd, req); err != nil {
+	binary.NativeEndian.PutUint32(req[seqAt:], s.seq)
+	if err := unix.Sendto(s.fd, req, 0, &s.kernel); err != nil {
 		return err
 	}
 	r := reply{seq: s.seq, port: s.port, answer: answer, take: take}
@@ -194,13 +190,24 @@ func headOf(b []byte) head {
 	return head{size: int(e.Uint32(b)), kind: e.Uint16(b[4:]), flags: e.Uint16(b[6:]), seq: e.Uint32(b[8:]), port: e.Uint32(b[12:])}
 }
 
-// receive returns the size of one datagram. There is room for whatever the kernel sends: see [answerBytes].
+// receive returns the size of one datagram.
 func (s *socket) receive(room []byte) (int, error) {
 	for {
-		n, err := unix.Read(s.fd, room)
-		if !errors.Is(err, unix.EINTR) {
-			return n, err
+		// MSG_TRUNC: the kernel tells the size also of what does not fit.
+		n, from, err := unix.Recvfrom(s.fd, room, unix.MSG_TRUNC)
+		if errors.Is(err, unix.EINTR) {
+			continue
 		}
+		if err != nil {
+			return 0, err
+		}
+		if n > len(room) {
+			return 0, fmt.Errorf("the kernel answers with %d bytes, there is room for %d", n, len(room))
+		}
+		if sender, ok := from.(*unix.SockaddrNetlink); ok && sender.Pid != 0 {
+			continue // no word of the kernel's
+		}
+		return n, nil
 	}
 }
 
@@ -310,17 +317,24 @@ func (c *Conn) Execute(req *nl.NetlinkRequest, resType uint16) ([][]byte, error)
 // ExecuteFor is [Conn.Execute] for a dump of which few messages are wanted:
 // those that wanted says yes to. The others do not stay in memory, which on a
 // node full of pods is a megabyte for each dump.
-func (c *Conn) ExecuteFor(req *nl.NetlinkRequest, resType uint16, wanted func(msg []byte) bool) (msgs [][]byte, err error) {
-	err = c.Repeat(req.Serialize(), resType, func(msg []byte) {
-		switch {
-		case msg == nil:
-			msgs = nil
-		case wanted(msg):
-			msgs = append(msgs, bytes.Clone(msg))
+func (c *Conn) ExecuteFor(req *nl.NetlinkRequest, resType uint16, wanted func(msg []byte) bool) ([][]byte, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var msgs [][]byte
+	var err error
+	for range dumpAttempts {
+		msgs = nil
+		err = c.socket.exchange(req.Serialize(), resType, func(msg []byte) {
+			if wanted(msg) {
+				msgs = append(msgs, bytes.Clone(msg))
+			}
+		})
+		if !errors.Is(err, errInterrupted) {
+			break
 		}
-	})
+	}
 	if errors.Is(err, unix.EPERM) {
-		err = fmt.Errorf("%w: %w", ErrPermission, err)
+		return nil, fmt.Errorf("%w: %w", ErrPermission, err)
 	}
 	if err != nil {
 		return nil, err
@@ -329,13 +343,13 @@ func (c *Conn) ExecuteFor(req *nl.NetlinkRequest, resType uint16, wanted func(ms
 }
 
 // Repeat is [Conn.Execute] for a request that is sent many times a second: it is serialised
-// already. Others may stand before it, which the kernel answers only if they fail. take is called with nil first, also
-// before a dump is read again, and with each message, which is valid during the call only.
-func (c *Conn) Repeat(req []byte, resType uint16, take func(msg []byte)) (err error) {
+// already. take is called with each message, which is valid during the call only; those of a
+// dump that is read again come again.
+func (c *Conn) Repeat(req []byte, resType uint16, take func(msg []byte)) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	var err error
 	for range dumpAttempts {
-		take(nil)
 		if err = c.socket.exchange(req, resType, take); !errors.Is(err, errInterrupted) {
 			break
 		}

@@ -110,7 +110,7 @@ func (b *builder) startShare() units.BitRate {
 // classes because a changed class keeps its tokens, and a changed TBF has a full bucket.
 func sharesAt(rate units.ByteRate, l *Limit, root TCHandle) []Class {
 	burst := rate.Bytes(dividedBucket)
-	share := append(make([]Class, 0, 2), Class{Handle: root | shareBand, Parent: root, Rate: rate, Ceil: rate, Burst: burst, CeilBurst: burst})
+	share := []Class{{Handle: root | shareBand, Parent: root, Rate: rate, Ceil: rate, Burst: burst, CeilBurst: burst}}
 	if l.Policy == terms.PolicyFlat {
 		return share
 	}

@@ -24,8 +24,8 @@ const (
 	// others had before they get them must be gone.
 	mostChanges = 3000
 	// asksPerTick is how many of the queues that are [Queue.Unsure] the kernel is asked about at
-	// each tick, in turns, and turnTicks how many ticks it takes at least to consider them all.
-	asksPerTick, turnTicks = 2, 8
+	// each tick, in turns. With 40 such queues each has its turn every 400 ms.
+	asksPerTick = 2
 	// idleLooks is after how many looks (one second) without a packet a queue is idle.
 	idleLooks = 50
 )
@@ -203,7 +203,7 @@ func (l *Loop) Next() time.Duration {
 // takeTurns chooses the queues that the kernel is asked about at this tick.
 func (l *Loop) takeTurns() {
 	asks := 0
-	for range (len(l.ring) + turnTicks - 1) / turnTicks {
+	for range l.ring {
 		if l.next++; l.next >= len(l.ring) {
 			l.next = 0
 		}

@@ -14,23 +14,18 @@ import (
 	"github.com/podweir/podweir/plugin/units"
 )
 
-// tellEvery is how often it is told what the groups do.
-const tellEvery = 2 * lookEvery
-
 // atLimitPart of a group's limit is what pods send together that are at it, as for one pod.
 const atLimitPart = 0.9
 
-// tell records what the groups did since it did so last, if that is long enough ago.
+// tell records what the groups did since it was called last.
 func (r *running) tell(now time.Time) {
 	if len(r.groups) == 0 && len(r.loop.groups) == 0 && !r.anyOutside() {
 		r.told = time.Time{} // what comes next is not of the time without groups
 		return
 	}
-	passed := lookEvery
-	if !r.told.IsZero() {
-		if passed = now.Sub(r.told); passed < tellEvery-lookEvery/2 {
-			return
-		}
+	passed := now.Sub(r.told)
+	if r.told.IsZero() {
+		passed = lookEvery
 	}
 	r.told = now
 	r.groups = r.sum(r.loop.Sent(), r.groups, now, passed)
