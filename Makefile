@@ -311,7 +311,7 @@ long-fuzz: ## Run every fuzz target for LONG_FUZZTIME (2m).
 
 # What reads bytes that others write: the runtime, the API server, other CNIs and
 # the authors of pods. FUZZCOUNT is for each target.
-DECODERS  = plugin/agent/(cri|kube|nri) |FuzzDaemonSets|compat/(conflist|detect) |plugin/netconf |plugin/units
+DECODERS  = plugin/agent/(cri|kube|nri) |compat/(conflist|detect) |plugin/netconf |plugin/units
 FUZZCOUNT ?= 10000000x
 
 .PHONY: fuzz-decoders
@@ -361,14 +361,14 @@ PROFILE ?= costs
 
 .PHONY: perf
 perf: perfrig ## Take the campaign of PROFILE (root, 20 minutes to hours; goes on where it was interrupted).
-	nice -n -20 bin/perfrig run -profile '$(PROFILE)'
+	bin/perfrig run -profile '$(PROFILE)'
 
 # One baseline of each is kept: the new one takes the place of the old.
 DAY = $(shell date -u +%F)
 
 .PHONY: perf-rivals
 perf-rivals: perfrig ## Take the campaign beside Cilium's and Calico's limits, and publish it: docs/results and every figure (root, 50 minutes).
-	nice -n -20 bin/perfrig run -profile rivals
+	bin/perfrig run -profile rivals
 	rm -rf docs/results/*-netns-rivals
 	mkdir docs/results/$(DAY)-netns-rivals
 	cp bin/perf/rivals/samples.jsonl docs/results/$(DAY)-netns-rivals/
@@ -376,7 +376,7 @@ perf-rivals: perfrig ## Take the campaign beside Cilium's and Calico's limits, a
 
 .PHONY: bench
 bench: perfrig ## Measure caps, latency, ADD, memory and cost per packet; fail if a target is missed (root, 20 minutes).
-	nice -n -20 bin/perfrig run -profile costs
+	bin/perfrig run -profile costs
 	bin/perfrig report -check bin/perf/costs/samples.jsonl
 
 ##@ Change

@@ -9,8 +9,9 @@
 # Those joined by + run side by side, those joined by a comma one after the other: a,b+c
 # runs c beside both. -k goes on after a failure, -m names the program that runs a target,
 # and -r writes date, commit and result into PAGE, from which release.sh reads them; what
-# has passed at this commit by PAGE does not run again, so that a run of hours may be
-# interrupted.
+# has passed at this commit by PAGE, before the first step that did not, does not run again,
+# so that a run of hours may be interrupted. What takes less than a minute does: others
+# need what it installs.
 set -euo pipefail
 
 go_on='' make=make page='' ended=''
@@ -61,7 +62,7 @@ if [ -n "$page" ]; then
 		while read -r name took used; do
 			echo "passed $took $used" >"$dir/$name"
 			echo "step $name: passed before"
-		done < <(awk '$4 == "passed," { print substr($2, 2, length($2) - 2), $5, $7 }' "$dir/before")
+		done < <(awk '/^\| `/ { if ($4 != "passed,") exit; if ($5 >= 60) print substr($2, 2, length($2) - 2), $5, $7 }' "$dir/before")
 	fi
 fi
 
@@ -106,6 +107,9 @@ for said in "$dir"/said.*; do
 done
 
 if [ -n "$page" ]; then
+	if [ "$(git rev-parse HEAD)" != "$commit" ] || ! git diff --quiet HEAD -- . ":!$page"; then
+		commit='none: changed files in the checkout'
+	fi
 	{
 		printf '| %s |\n' 'what | value' '--- | ---' "date | $(date -u +%F)" "commit | \`$commit\`" "result | $result"
 		cat "$dir/record"

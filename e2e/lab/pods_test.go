@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
@@ -28,6 +29,23 @@ const interrupted = `{
 	"end": {},
 	"error": "interrupt - the client has terminated"
 }`
+
+func TestParseIperf(t *testing.T) {
+	r, err := parseIperf([]byte(interrupted))
+	must.OK(t, err)
+	if r.Start.MSS != 1448 {
+		t.Errorf("MSS = %d, want 1448", r.Start.MSS)
+	}
+	want := []BulkInterval{
+		{End: 0.5, Bytes: 1000, Retransmits: 7, Flows: []float64{600, 400}, RoundTrips: []time.Duration{2500 * time.Microsecond, 150 * time.Microsecond}},
+		{Start: 0.5, End: 1.0004, Bytes: 2000, Retransmits: 2, Flows: []float64{0}},
+		{Start: 1.0004, End: 1.5, Bytes: 3000, Flows: []float64{0}},
+		{Start: 1.5, End: 1.5, Bytes: 500, Flows: []float64{0}},
+	}
+	if diff := cmp.Diff(want, r.intervals()); diff != "" {
+		t.Errorf("intervals (-want +got):\n%s", diff)
+	}
+}
 
 func TestBetween(t *testing.T) {
 	r, err := parseIperf([]byte(interrupted))

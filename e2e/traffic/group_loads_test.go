@@ -7,9 +7,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
@@ -77,6 +81,19 @@ func oneBesideFifty(t *testing.T, g *groupOf, d Direction) {
 	until(t, 4*time.Second)
 }
 
+// awhile has nobody divide for ten seconds in which five more pods begin.
+func awhile(t *testing.T, g *groupOf, d Direction) {
+	t.Helper()
+	g.bulk(t, d, g.pods[:3])
+	until(t, 2*time.Second)
+	g.stop()
+	g.done.Wait()
+	g.bulk(t, d, g.pods[3:])
+	until(t, 10*time.Second)
+	g.divide(t)
+	until(t, 2*time.Second)
+}
+
 // What pods of a group have together stays within their limit under each load.
 func TestPrivilegedGroupUnderLoads(t *testing.T) {
 	testutil.RequireQdisc(t, "htb", "tbf")
@@ -88,6 +105,7 @@ func TestPrivilegedGroupUnderLoads(t *testing.T) {
 		{name: "bursts of 15 of 60 ms", limit: groupLimit, own: groupLimit, most: 1.01, put: bursts(15*time.Millisecond, 45*time.Millisecond)},
 		{name: "bursts of 40 of 240 ms", limit: groupLimit, own: groupLimit, most: 1.01, put: bursts(40*time.Millisecond, 200*time.Millisecond)},
 		{name: "1 flow beside 50", limit: groupLimit, own: groupLimit, most: 1.01, put: oneBesideFifty, last: 2, least: 0.95},
+		{name: "nobody divides for 10 s", limit: groupLimit, own: groupLimit, most: 1.02, put: awhile},
 		{name: "10M", limit: 10 * mbit, own: 10 * mbit, put: comeAndGo},
 		{name: "50M", limit: 50 * mbit, own: 50 * mbit, put: comeAndGo},
 		{name: "1G", limit: gbit, own: gbit, put: comeAndGo},
@@ -130,7 +148,7 @@ func (l *groupLoad) run(t *testing.T, d Direction) {
 	}
 }
 
-// An agent that divides the limits of 20 namespaces among 110 pods holds each limit:
+// An agent that divides the limits of 20 namespaces among 110 pods takes little of a processor, and holds each limit:
 // one pod of each sends without an end, another one in bursts.
 func TestPrivilegedGroupsOfManyPods(t *testing.T) {
 	testutil.RequireQdisc(t, "htb", "tbf")
@@ -164,9 +182,15 @@ func manyGroups(t *testing.T, text string, limit units.BitRate) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var done sync.WaitGroup
 	defer func() { cancel(); done.Wait() }()
+	thread := make(chan int, 1)
 	done.Go(func() {
-		_ = r.Lab.Node().Do(func() error { return divide.Run(ctx, engine.DefaultPaths, slog.New(slog.DiscardHandler), nil) })
+		runtime.LockOSThread()
+		_ = r.Lab.Node().Do(func() error {
+			thread <- unix.Gettid()
+			return divide.Run(ctx, engine.DefaultPaths, slog.New(slog.DiscardHandler), nil)
+		})
 	})
+	divides := <-thread
 	for _, pod := range all[:2*groups] {
 		must.OK(t, pod.freshMeters())
 		t.Cleanup(func() { _ = pod.closeMeters() })
@@ -182,9 +206,10 @@ func manyGroups(t *testing.T, text string, limit units.BitRate) {
 	until(t, 2*time.Second)
 	processors, err := lab.WatchProcessors()
 	must.OK(t, err)
-	loaded := wiremeter.Now()
+	loaded, before := wiremeter.Now(), timeOf(t, divides)
 	until(t, 8*time.Second)
 	end := wiremeter.Now()
+	took := 100 * (timeOf(t, divides) - before).Seconds() / (end - loaded).Seconds()
 	limits, err := run.Groups()
 	must.OK(t, err)
 	away := min(processors.Stop(), longestAway).Seconds()
@@ -200,8 +225,8 @@ func manyGroups(t *testing.T, text string, limit units.BitRate) {
 			told += float64(group.Sent) / groups / float64(limit)
 		}
 	}
-	t.Logf("%d limits of %v, %.3f of them used into the pods, %.3f by the agent's own account; worst second %.4f, worst tenth %.4f",
-		len(limits), limit, used, told, second, tenth)
+	t.Logf("%d limits of %v, %.3f of them used into the pods, %.3f by the agent's own account; worst second %.4f, worst tenth %.4f; who divides took %.2f %% of a processor",
+		len(limits), limit, used, told, second, tenth, took)
 	if len(limits) != 2*groups || told > 1.2 {
 		t.Errorf("%d limits, of which %.3f is used by the agent's own account; want %d, and at most all of it", len(limits), told, 2*groups)
 	}
@@ -215,4 +240,14 @@ func manyGroups(t *testing.T, text string, limit units.BitRate) {
 	if allowed := 1.02 + away; second > allowed {
 		t.Errorf("%.4f of a limit in a second, want at most %.4f", second, allowed)
 	}
+}
+
+// timeOf is the processor time of a thread of this process.
+func timeOf(t *testing.T, thread int) (d time.Duration) {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/schedstat", thread))
+	must.OK(t, err)
+	_, err = fmt.Sscan(string(b), &d)
+	must.OK(t, err)
+	return d
 }

@@ -58,7 +58,7 @@ type groupOf struct {
 	ticks int
 }
 
-// newGroup makes the pods, each with a limit of its own, too.
+// newGroup makes the pods, each with a limit of its own, too; if limit is 0 with that alone.
 func newGroup(t *testing.T, r *Rig, limit, own uint64) *groupOf {
 	t.Helper()
 	network, err := r.Lab.Network("group", lab.PodweirEntry(nil))
@@ -78,7 +78,9 @@ func newGroup(t *testing.T, r *Rig, limit, own uint64) *groupOf {
 		must.OK(t, target.freshMeters())
 		t.Cleanup(func() { _ = target.closeMeters() })
 		g.pods = append(g.pods, target)
-		g.join(t, attach.ID{Network: network.Name, ContainerID: pod.ContainerID, IfName: pod.IfName})
+		if limit != 0 {
+			g.join(t, attach.ID{Network: network.Name, ContainerID: pod.ContainerID, IfName: pod.IfName})
+		}
 	}
 	return g
 }

@@ -434,6 +434,9 @@ func TestParseKeepsTheRateOfABadSetting(t *testing.T) {
 				t.Errorf("limits (-want +got):\n%s", diff)
 			}
 			toldAs(t, input(tc.runtime, keys), got, tc.want)
+			if own := strings.HasPrefix(tc.want[0].Field, "annotation "); own && !strings.Contains(strings.Join(got.Warnings, "\n"), "; the node's own setting is used") {
+				t.Errorf("warnings %q, want the node's own setting", got.Warnings)
+			}
 		})
 	}
 }

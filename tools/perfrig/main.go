@@ -125,6 +125,7 @@ func runCommand(ctx context.Context, args []string, out io.Writer) {
 	var c choices
 	step.OK(c.flags("run").Parse(args))
 	s, runs := c.plan()
+	defer step.Get(lab.GoFirst())()
 	here := netns.New(".")
 	machine := step.Get(here.Machine(ctx))
 	dir := filepath.Join("bin", "perf", c.profile)

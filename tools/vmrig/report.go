@@ -88,9 +88,11 @@ func mayLack(path string) []string {
 func hostResults(log string) suite.Results {
 	f := step.Get(os.Open(log))
 	defer step.Close(f.Close)
+	tests, err := suite.ParseJSON(f)
+	if err != nil {
+		step.OK(fmt.Errorf("%s: %w", log, err))
+	}
 	var u unix.Utsname
 	step.OK(unix.Uname(&u))
-	return suite.Results{
-		Kernel: "host", Release: unix.ByteSliceToString(u.Release[:]), Lacks: mayLack(lacksPage), Tests: step.Get(suite.ParseJSON(f)),
-	}
+	return suite.Results{Kernel: "host", Release: unix.ByteSliceToString(u.Release[:]), Lacks: mayLack(lacksPage), Tests: tests}
 }

@@ -79,7 +79,9 @@ func (c *Cluster) start(ctx context.Context) {
 	step.OK(c.makeNetwork(ctx))
 	c.startControlPlane(ctx)
 	for i, name := range c.Nodes {
-		c.Members = append(c.Members, c.startNode(ctx, name, i))
+		if err := step.Run(func() { c.Members = append(c.Members, c.startNode(ctx, name, i)) }); err != nil {
+			step.OK(fmt.Errorf("node %s: %w", name, err))
+		}
 	}
 	for _, n := range c.Members {
 		if err := n.join(ctx); err != nil {

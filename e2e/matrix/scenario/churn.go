@@ -79,8 +79,7 @@ func (r *Run) startBatch(ctx context.Context, from, to int) ([]string, error) {
 	if err != nil {
 		return nil, expect("pods start", err)
 	}
-	r.capsOf(ctx, pods[len(pods)-1], capIn, capOut)
-	return names, nil
+	return names, step.Run(func() { r.capsOf(ctx, pods[len(pods)-1], capIn, capOut) })
 }
 
 // asking asks the first node's doctor until ctx ends. A finding that is there twice

@@ -25,9 +25,11 @@ import (
 // to its caps meanwhile.
 func (r *Run) underLoad(ctx context.Context, what string, f func(context.Context)) {
 	t := step.Get(workload.Load{Pod: r.early, Peer: r.far}.While(ctx, func(ctx context.Context) error {
-		step.OK(workload.Wait(time.Second)(ctx))
-		f(ctx)
-		return workload.Wait(2 * time.Second)(ctx)
+		return step.Run(func() {
+			step.OK(workload.Wait(time.Second)(ctx))
+			f(ctx)
+			step.OK(workload.Wait(2 * time.Second)(ctx))
+		})
 	}))
 	step.OK(r.judge(&load{what: what, in: capIn, out: capOut}, t))
 }

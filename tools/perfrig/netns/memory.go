@@ -5,6 +5,7 @@ package netns
 
 import (
 	"context"
+	"errors"
 
 	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/e2e/lab"
@@ -22,10 +23,10 @@ func (r *run) memory(ctx context.Context) {
 	defer step.Close(l.Close)
 	bw, chain := r.chain()
 	network := step.Get(l.Network("memory", chain...))
-	m := step.Get(network.ChainMemoryBeside(ctx, r.cell.Workload.Pods, lab.PodOptions{Bandwidth: bw}, func([]*lab.Pod) error {
+	m, err := network.ChainMemoryBeside(ctx, r.cell.Workload.Pods, lab.PodOptions{Bandwidth: bw}, func([]*lab.Pod) error {
 		return step.Run(func() { r.addMemory(ctx, l) })
-	}))
-	step.OK(r.said.err())
+	})
+	step.OK(errors.Join(err, r.said.err()))
 	slots := r.slotsBytes()
 	for name, n := range map[string]int64{
 		"total": m.Total() + slots, "slots": slots, "slab": m.Slab, "vmalloc": m.Vmalloc, "percpu": m.PerCPU, "memlock": m.Memlock,
