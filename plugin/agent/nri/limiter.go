@@ -100,7 +100,10 @@ func (e *Limiter) shaped(p *Pod) bool {
 	defer node.Close()
 	id, _ := node.Kept(attach.ID{ContainerID: p.ID, IfName: engine.MainIfName})
 	records, _ := node.Records(id)
-	return slices.ContainsFunc(records, node.Lives)
+	return slices.ContainsFunc(records, func(r *apply.Record) bool {
+		_, err := node.Refind(r) // eth0 may have been made anew
+		return err == nil
+	})
 }
 
 // Forget implements [Shaper]. It works by the sandbox's ID alone: what the

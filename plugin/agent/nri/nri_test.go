@@ -545,7 +545,7 @@ func TestPrivilegedPodThatCannotBeShaped(t *testing.T) {
 	}
 }
 
-// A pod that ADD shaped under the name of another network is not shaped twice.
+// A pod that ADD shaped under the name of another network is not shaped twice. If its eth0 was made anew, it is shaped again.
 func TestPrivilegedPodThatIsShapedAlready(t *testing.T) {
 	n := newNode(t)
 	pod := n.pod(t)
@@ -563,6 +563,11 @@ func TestPrivilegedPodThatIsShapedAlready(t *testing.T) {
 	defer node.Close()
 	if ids, err := node.List(); err != nil || len(ids) != 1 {
 		t.Errorf("the pod is shaped as %v, %v, want one attachment", ids, err)
+	}
+	pod.Run(t, "ip", "link", "del", "eth0")
+	testutil.VethPair(t, testutil.End{NetNS: pod, Name: "eth0"}, testutil.End{NetNS: n.NetNS, Name: "anew"})
+	if err := n.limiter().Adopt(t.Context(), p); err != nil || !queued(t, pod) {
+		t.Errorf("Adopt() = %v, the new eth0 has a queue %v, want one", err, queued(t, pod))
 	}
 	if err := n.limiter().Forget(t.Context(), p); err != nil || queued(t, pod) {
 		t.Errorf("Forget() = %v, queue %v, want everything removed", err, queued(t, pod))
