@@ -223,7 +223,7 @@ func (e *Executor) Ensure(ctx context.Context, w *Want) ([]*attach.Desired, erro
 	}
 	all, failed := make([]*attach.Desired, 0, len(found.found)), found.failed
 	for _, t := range found.found {
-		cfg, original := effective(w.Config.Of(len(found.found)), t.prior)
+		cfg, original := effective(found.config(), t.prior)
 		changed := *w
 		changed.Config, t.held = cfg, found.held
 		want, err := e.takeOver(ctx, &changed, &t, original)
@@ -307,11 +307,11 @@ func (e *Executor) ensure(w *Want, t *target, original *shaping.Config) (*attach
 			return nil, err
 		}
 	}
-	if len(plan) == 0 && prior != nil && reflect.DeepEqual(prior.Config, rec.Config) &&
-		reflect.DeepEqual(prior.Asked, rec.Asked) && slices.Equal(prior.Held, rec.Held) {
-		return want, errors.Join(in.Unheld, e.store.Hold(rec)) // earlier releases did not note it
+	same := len(plan) == 0 && prior != nil && reflect.DeepEqual(prior.Config, rec.Config) && reflect.DeepEqual(prior.Asked, rec.Asked)
+	if same && slices.Equal(prior.Held, rec.Held) {
+		return want, errors.Join(in.Unheld, e.store.Hold(rec))
 	}
-	if e.Planned != nil {
+	if e.Planned != nil && !same {
 		e.Planned(t.iface, plan)
 	}
 	rec.Choices = in.Choices
@@ -434,7 +434,7 @@ func (e *Executor) Check(ctx context.Context, w *Want) error {
 		return found.failed
 	}
 	for _, t := range found.found {
-		cfg, _ := effective(w.Config.Of(len(found.found)), t.prior)
+		cfg, _ := effective(found.config(), t.prior)
 		if err := e.check(cfg, t.iface, t.prior); err != nil {
 			return err
 		}

@@ -332,6 +332,27 @@ func TestWhoMadeTheAttachmentAndWhen(t *testing.T) {
 	}
 }
 
+// That another attachment has let go of an interface alone is noted, and is no mend. Only what is the pod's, and has no
+// record of its own, counts as let go of.
+func TestHeldAlone(t *testing.T) {
+	w := newWorld()
+	ensure(t, w, both(10_000_000))
+	r := record(t, w)
+	r.Held = []string{"eth0"}
+	for range 2 { // the second time the path is another pod's
+		if all := w.executor().Released([]*apply.Record{r}); len(all) != 0 {
+			t.Errorf("Released() = %v with the inode %d, want none", all, w.iface.NetNSInode)
+		}
+		w.iface.NetNSInode++
+	}
+	w.iface.NetNSInode = r.Interface.NetNSInode
+	e := w.executor()
+	e.Planned = func(_ attach.Interface, plan []attach.Action) { t.Errorf("it is told as a mend: %v", plan) }
+	if _, err := e.Ensure(t.Context(), wantOf(both(10_000_000))); err != nil || len(record(t, w).Held) != 0 {
+		t.Errorf("Ensure() = %v, the record has %v held, want none", err, record(t, w).Held)
+	}
+}
+
 // slowAt is an executor on a machine that stands still before a step, counted from 1, for
 // so long that no time is left. stopped is the name of the step.
 func slowAt(w *world, step int) (e *apply.Executor, stopped *string) {

@@ -33,8 +33,8 @@ func effective(asked *shaping.Config, prior *Record) (cfg, original *shaping.Con
 }
 
 // sameWish says that two configurations ask for the same. Their notes tell where a
-// mistake was read, which is not the same for ADD and for the agent, and their decisions
-// what older records do not have.
+// mistake was read, which is not the same for ADD and for the agent, and their decisions are for
+// people.
 func sameWish(a, b *shaping.Config) bool {
 	x, y := *a, *b
 	x.Notes, y.Notes = nil, nil
@@ -129,12 +129,20 @@ func (e *Executor) reshape(ctx context.Context, id attach.ID,
 	return all, failed
 }
 
-// Released are the interfaces of [Record.Held] that no attachment has any more.
+// Released are the interfaces of [Record.Held] that no attachment has any more. A record whose own
+// interface is gone, or another attachment's, has none: the path may be another pod's by now.
 func (e *Executor) Released(records []*Record) (all []attach.Interface) {
 	for _, r := range records {
+		if len(r.Held) == 0 {
+			continue
+		}
+		if _, err := e.Refind(r); err != nil {
+			continue
+		}
 		for _, name := range r.Held {
 			i, err := e.interfaces.Find(r.Interface.NetNSPath, name)
-			if err != nil || slices.ContainsFunc(all, func(o attach.Interface) bool { return o.Same(&i) }) {
+			if err != nil || slices.ContainsFunc(all, func(o attach.Interface) bool { return o.Same(&i) }) ||
+				slices.ContainsFunc(records, func(o *Record) bool { return o.Interface.Same(&i) }) {
 				continue
 			}
 			if holder, err := e.store.Another(attach.ID{}, &i); holder == nil && err == nil {

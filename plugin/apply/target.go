@@ -86,8 +86,11 @@ func (s *search) formers() error {
 			left = append(left, t)
 			continue
 		}
-		s.held = append(s.held, t.iface.PodName)
-		by := &HeldError{By: former.ID, Lacks: lacks(&former.Config, s.want.Config)}
+		own := former.ID.ContainerID == s.want.ID.ContainerID // another network of the container: its own entry says at what rate
+		if !own {
+			s.held = append(s.held, t.iface.PodName)
+		}
+		by := &HeldError{By: former.ID, Lacks: lacks(&former.Config, s.want.Config, !own)}
 		if len(by.Lacks) > 0 {
 			s.failed = errors.Join(s.failed, fmt.Errorf("%s: %w", t.iface.PodName, by))
 			continue
@@ -101,19 +104,24 @@ func (s *search) formers() error {
 	return nil
 }
 
-// lacks says how what an interface has limits it less than is wanted.
-func lacks(has, wanted *shaping.Config) (all []string) {
+// lacks says how what an interface has limits it less than is wanted: in which directions it
+// does not and, if rates are compared, where it allows more.
+func lacks(has, wanted *shaping.Config, rates bool) (all []string) {
 	for _, d := range terms.Directions {
 		switch is, want := has.Limit(d), wanted.Limit(d); {
 		case want == nil:
 		case is == nil || has.Observe && !wanted.Observe:
 			all = append(all, fmt.Sprintf("without a limit of %v", d))
-		case is.Rate > want.Rate && !wanted.Observe:
+		case rates && is.Rate > want.Rate && !wanted.Observe:
 			all = append(all, fmt.Sprintf("with %v of %v in place of %v", is.Rate, d, want.Rate))
 		}
 	}
 	return all
 }
+
+// config is what is wanted for each interface. One that another attachment has counts as one of
+// those that share the limit.
+func (s *search) config() *shaping.Config { return s.want.Config.Of(len(s.found) + len(s.held)) }
 
 // skipped is a name under which nothing is shaped, as that of a device which stands in for the interface.
 type skipped struct {
@@ -170,7 +178,7 @@ func (s *search) take(name string) []skipped {
 	}
 	notShaped := errors.Is(err, ErrStandIn) || errors.Is(err, ErrLoopback)
 	if notShaped && prior != nil {
-		s.stale = append(s.stale, prior) // of a release that took it for an interface
+		s.stale = append(s.stale, prior)
 	}
 	switch {
 	case errors.Is(err, ErrStandIn):

@@ -4,6 +4,7 @@
 package cni_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -176,33 +177,47 @@ func TestPrivilegedTakenOverInVain(t *testing.T) {
 }
 
 // An interface that was limited by hand costs the others nothing. If the limit is not of all directions that the pod asks
-// for, or only observes, that is told.
+// for, or only observes, that is told. What shares the limit has its part beside it. A second network of the
+// pod's own may allow more, and may end.
 func TestPrivilegedOneOfTwoIsHeld(t *testing.T) {
 	testutil.RequireQdisc(t, "tbf")
 	for name, c := range map[string]struct {
-		byHand conf
-		told   string
+		byHand    conf
+		told      string
+		with, own string
 	}{
-		"both":     {conf{"egressRate": "5M", "ingressRate": "5M"}, ""},
-		"egress":   {conf{"egressRate": "5M"}, "net1: an interface is shaped already"},
-		"observed": {conf{"egressRate": "5M", "ingressRate": "5M", "enforce": "observe"}, "without a limit of egress, without a limit of ingress"},
-		"higher":   {conf{"egressRate": "11M", "ingressRate": "10M"}, "with 11 Mbit/s of egress in place of 10 Mbit/s"},
+		"both":     {conf{"egressRate": "5M", "ingressRate": "5M"}, "", "each", ""},
+		"shared":   {conf{"egressRate": "5M", "ingressRate": "5M"}, "", "shared", ""},
+		"egress":   {conf{"egressRate": "5M"}, "net1: an interface is shaped already", "each", ""},
+		"observed": {conf{"egressRate": "5M", "ingressRate": "5M", "enforce": "observe"}, "without a limit of egress, without a limit of ingress", "each", ""},
+		"higher":   {conf{"egressRate": "11M", "ingressRate": "10M"}, "with 11 Mbit/s of egress in place of 10 Mbit/s", "each", ""},
+		"own":      {conf{"egressRate": "11M", "ingressRate": "10M"}, "", "each", "second"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newNode(t).newPod(t)
 			byHand, second := p.second(t, "net1")
-			second["name"] = engine.ManualNetwork
+			second["name"] = cmp.Or(c.own, engine.ManualNetwork)
 			maps.Copy(second, c.byHand)
 			for _, d := range []string{"egressRate", "ingressRate"} {
 				if c.byHand[d] == nil {
 					delete(second, d)
 				}
 			}
-			byHand.container += "-by-hand"
+			if c.own == "" {
+				byHand.container += "-by-hand"
+			}
 			byHand.must(t, "ADD", second)
-			asks := p.conf(both(conf{"onError": "open", "prevResult": p.tells("eth0", "net1")}))
+			asks := p.conf(both(conf{"onError": "open", "interfaces": c.with, "prevResult": p.tells("eth0", "net1")}))
+			wantRate := func(dev string) {
+				t.Helper()
+				want := map[string]string{"each": "rate 10Mbit", "shared": "rate 5Mbit"}[c.with]
+				if now := p.ns.Run(t, "tc", "qdisc", "show", "dev", dev); !strings.Contains(now, want) {
+					t.Errorf("%s has %q, want %s", dev, now, want)
+				}
+			}
 			a := p.must(t, "ADD", asks)
 			wantState(t, p, "ADD", shapedBoth(t))
+			wantRate("eth0")
 			f, err := p.node.paths.Mail().Failures()
 			must.OK(t, err)
 			if told := fmt.Sprint(f); (len(f) > 0) != (c.told != "") || !strings.Contains(told, c.told) {
@@ -219,11 +234,14 @@ func TestPrivilegedOneOfTwoIsHeld(t *testing.T) {
 			byHand.must(t, "CHECK", second)
 			p.must(t, "ADD", asks)
 			byHand.must(t, "DEL", second)
-			if s := p.status(t); !strings.Contains(fmt.Sprint(s.Drift), "net1 has no limit") {
-				t.Errorf("status tells the drift %q, want that nobody has net1", s.Drift)
+			if s := p.status(t); strings.Contains(fmt.Sprint(s.Drift), "net1 has no limit") != (c.own == "") {
+				t.Errorf("status tells the drift %q, want that nobody has net1, and none of an own network", s.Drift)
 			}
-			p.repair(t)
-			p.must(t, "CHECK", asks)
+			if c.own == "" {
+				p.repair(t)
+				wantRate("net1")
+				p.must(t, "CHECK", asks)
+			}
 		})
 	}
 }
