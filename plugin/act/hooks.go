@@ -69,6 +69,17 @@ func (i *Interface) attachTCX(dev *Device, h *hooking) error {
 	if err != nil {
 		return err
 	}
+	if h.side == terms.SideHost {
+		// In maps that no program there reads yet, the slot is first: without one the program lets everything pass.
+		switch now, err := i.Slab.HostSlot(h.direction, dev.Index); {
+		case err != nil:
+			return err
+		case now == 0:
+			if err := i.Slab.PutHost(i.Pins, h.direction, dev.Index); err != nil {
+				return err
+			}
+		}
+	}
 	err = dev.NS.Do(func() error {
 		return datapath.AttachTCX(i.Pins, h.direction, h.link, program, dev.Index, h.hook)
 	})

@@ -17,6 +17,7 @@ import (
 	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
@@ -303,4 +304,31 @@ func TestPrivilegedRepairBesideAnInterfaceOfAnother(t *testing.T) {
 	p.must(t, "DEL", first)
 	other.must(t, "DEL", second)
 	wantClean(t, p, "DEL of both")
+}
+
+// A program at the host side finds its slot from its first packet on: without one it lets everything pass.
+func TestPrivilegedSlotIsBeforeTheProgram(t *testing.T) {
+	testutil.RequireQdisc(t, "tbf")
+	requireTCX(t)
+	p := newNode(t).newPod(t)
+	attached, slot := false, uint32(0)
+	p.step = func(step string) {
+		next := filepath.Join(p.dir(), "egress-link-next")
+		if attached { // it goes back
+			attached = false
+			_ = os.Remove(next)
+			var err error
+			slot, err = p.node.slab(t).HostSlot(terms.Egress, p.host.Index)
+			must.OK(t, err)
+		}
+		if step == "egress attach" { // its link cannot be pinned
+			attached = true
+			must.OK(t, os.Mkdir(next, 0o700))
+		}
+	}
+	if a := p.call(t, "ADD", p.conf(both(conf{"mode": "tcx-hostside"}))); a.err == nil || slot == 0 {
+		t.Errorf("ADD = %v, and the device has slot %d, want an error and a slot", a.err, slot)
+	}
+	p.step = nil
+	wantClean(t, p, "a failed ADD")
 }
