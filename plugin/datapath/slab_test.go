@@ -575,6 +575,36 @@ func TestLoadEither(t *testing.T) {
 	}
 }
 
+// A direction's own link, met behind a program that has left since, stays attached.
+func TestPrivilegedPinLinkKeepsItsOwn(t *testing.T) {
+	testutil.RequireRoot(t)
+	if !HaveTCX() {
+		testutil.SkipFeature(t, "tcx")
+	}
+	root := testutil.BPFFS(t)
+	n, ns := OpenSlab(root, filepath.Join(root, "node")), testutil.NewNetNS(t)
+	defer n.Close()
+	program, err := n.Program("pw_police", 300)
+	must.OK(t, err)
+	info, err := program.Info()
+	must.OK(t, err)
+	dir, lo := n.interfaceDir(t, "one"), ns.Interface(t, "lo").Index
+	must.OK(t, ns.Do(func() error {
+		if err := AttachTCX(dir, terms.Egress, ProgramLink, program, lo, terms.HookEgress); err != nil {
+			return err
+		}
+		l, err := linkAtHead(info.ID, lo, bpfcall.TCXEgress)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = l.Close() }()
+		if err := pinLink(l, pinPath(dir, terms.Egress, string(ProgramLink))); err != nil {
+			return err
+		}
+		return verifyHead(program, lo, terms.HookEgress, bpfcall.TCXEgress)
+	}))
+}
+
 // TestOnNewest: a list that moved is read again, and each attempt is for what was
 // read last; anything else than a list that moved ends it.
 func TestOnNewest(t *testing.T) {

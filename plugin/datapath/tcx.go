@@ -79,21 +79,39 @@ func AttachTCX(dir string, d terms.Direction, name Link, prog *bpfcall.Program, 
 		return fmt.Errorf("tcx %v of ifindex %d: %w", h, ifindex, err)
 	}
 	defer func() { _ = l.Close() }()
-	next := pin + pinNext
-	if err := errors.Join(unpin(next), l.Pin(next)); err != nil { // an interrupted run may have pinned this very link
-		return fmt.Errorf("pin tcx link in %s: %w", dir, err)
-	}
-	if err := detachNow(pin); err != nil {
+	if err := pinLink(l, pin); err != nil {
 		return err
-	}
-	if err := os.Rename(next, pin); err != nil {
-		return fmt.Errorf("pin tcx link in %s: %w", dir, err)
 	}
 	// A link whose pin was lost would charge once more.
 	if err := DetachLost(ifindex, h, func(other *attach.HookProgram) bool { return other.Name != info.Name || other.ProgramID == info.ID }); err != nil {
 		return err
 	}
 	return verifyHead(prog, ifindex, h, at)
+}
+
+// pinLink pins a link and detaches the one that was pinned there, unless it is the same: a program that was before it
+// on the hook may have left since updateHead looked.
+func pinLink(l *bpfcall.Link, pin string) error {
+	old, err := bpfcall.OpenLink(pin)
+	if err == nil {
+		same, err := l.Same(old)
+		if err = errors.Join(err, old.Close()); same || err != nil {
+			return err
+		}
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	next := pin + pinNext
+	if err := errors.Join(unpin(next), l.Pin(next)); err != nil { // an interrupted run may have pinned this very link
+		return fmt.Errorf("pin tcx link %s: %w", pin, err)
+	}
+	if err := detachNow(pin); err != nil {
+		return err
+	}
+	if err := os.Rename(next, pin); err != nil {
+		return fmt.Errorf("pin tcx link %s: %w", pin, err)
+	}
+	return nil
 }
 
 // updateHead gives the program to a pinned link whose program is the first on a

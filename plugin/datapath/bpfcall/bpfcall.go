@@ -338,17 +338,31 @@ func LinkByID(id uint32) (*Link, error) {
 
 // linkInfo is the beginning of struct bpf_link_info.
 type linkInfo struct {
-	_       [2]uint32 // type, ID
-	program uint32
+	_           uint32 // type
+	id, program uint32
+}
+
+func (l *Link) info() (i linkInfo, err error) {
+	if err := info(&l.object, &i); err != nil {
+		return i, fmt.Errorf("link: %w", err)
+	}
+	return i, nil
 }
 
 // ProgramID is the ID of the program that the link holds.
 func (l *Link) ProgramID() (uint32, error) {
-	var i linkInfo
-	if err := info(&l.object, &i); err != nil {
-		return 0, fmt.Errorf("link: %w", err)
+	i, err := l.info()
+	return i.program, err
+}
+
+// Same says that both are one link of the kernel's.
+func (l *Link) Same(other *Link) (bool, error) {
+	one, err := l.info()
+	if err != nil {
+		return false, err
 	}
-	return i.program, nil
+	two, err := other.info()
+	return err == nil && one.id == two.id, err
 }
 
 // Update puts another program in the place of the one that the link holds; every
