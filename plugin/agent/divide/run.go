@@ -125,10 +125,9 @@ func (r *running) look() {
 	}
 	looks := make(map[attach.ID]int)
 	for id, was := range r.known {
-		if was.looks++; marks[id] != was.mark || was.lost(r.loop) || was.again() {
-			if looks[id] = was.looks; marks[id] != was.mark {
-				looks[id] = 0
-			}
+		was.looks++
+		if after, again := was.joinsAgain(marks[id], r.loop); again {
+			looks[id] = after
 			r.leave(id, was)
 		}
 	}
@@ -137,6 +136,15 @@ func (r *running) look() {
 			r.join(id, mark, looks[id])
 		}
 	}
+}
+
+// joinsAgain says that an attachment, whose record has a mark now, is to leave and join again, and how many looks count: none
+// of one that was well until now, so that one that fails is tried again at once.
+func (j *joined) joinsAgain(mark uint64, l *Loop) (looks int, is bool) {
+	if j.mark != mark || j.lost(l) {
+		return 0, true
+	}
+	return j.looks, j.again()
 }
 
 // again says that an attachment that has no share may have one by now: its record is there before

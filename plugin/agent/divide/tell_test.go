@@ -112,6 +112,12 @@ func TestQueueOutsideJoinsAgain(t *testing.T) {
 	if l.Divide(Tick); !j.lost(l) {
 		t.Error("it cannot be looked at, and is not taken for lost")
 	}
+	// What was well for so long and is lost, or changed, is tried again at once if that fails.
+	for _, j := range []*joined{{looks: 100, shares: map[string]*engine.Share{"lost": {}}}, {looks: 100, mark: 1, failed: true}} {
+		if looks, is := j.joinsAgain(0, l); looks != 0 || !is {
+			t.Errorf("joins again %v, after %d looks, want after none", is, looks)
+		}
+	}
 }
 
 // An attachment that cannot be looked at, as that of a pod that is gone, is looked at less and less often.
