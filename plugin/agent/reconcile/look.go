@@ -319,16 +319,17 @@ func (l *look) attach(ctx context.Context, conf *netconf.Config, unread error, o
 	if added.Holder != nil {
 		l.clearFailures(engine.MainIfName)
 		l.Outcome, l.Reason = Held, fmt.Sprintf("%s is shaped as %v", engine.MainIfName, added.Holder)
+		l.await(sandbox.NetNSPath)
 		return
 	}
 	l.keep(added.ID, added.Interfaces, added.Failed, Attached)
-	if l.missing {
+	if _, held := errors.AsType[*apply.HeldError](added.Failed); held || l.missing {
 		l.await(sandbox.NetNSPath)
 	}
 }
 
-// await has the namespace at a path watched for interfaces that are not there: what a pod gets anew is
-// limited within a second or two.
+// await has the namespace at a path watched for interfaces that are not there, or are another attachment's: what a pod
+// gets anew, or that one lets go, is limited within a second or two.
 func (l *look) await(path string) {
 	var st syscall.Stat_t
 	if syscall.Stat(path, &st) == nil {
@@ -537,6 +538,7 @@ func (l *look) fail(err error) {
 	switch {
 	case isHeld && len(held.Lacks) > 0:
 		l.Outcome = Refused
+		l.retry = true // it may come with another error
 	case isHeld: // it is another attachment's since this look began
 		l.wait(err.Error())
 		l.retry = true

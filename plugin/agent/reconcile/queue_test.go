@@ -245,6 +245,7 @@ func TestAttachmentStaysAfterAnError(t *testing.T) {
 		"exposed":      {prior, errors.New("no buffer space"), stale, 1, driftPauseExposed},
 		"with ceiling": {prior[1:], errors.New("no buffer space"), stale[1:], 1, time.Hour},
 		"gone":         {prior, apply.ErrGone, nil, 0, time.Hour},
+		"lacks":        {prior, errors.Join(errors.New("no buffer space"), &apply.HeldError{Lacks: []string{"lacks"}}), stale, 1, time.Hour},
 		"new":          {nil, errors.New("no buffer space"), nil, 0, time.Hour},
 	} {
 		k := key{uid: "pod"}
@@ -259,6 +260,9 @@ func TestAttachmentStaysAfterAnError(t *testing.T) {
 			t.Errorf("%s: watched %+v, want %d", name, l.watched, tt.watch)
 		}
 		l.retryExposed()
+		if !l.retry {
+			t.Errorf("%s: it is not tried again", name)
+		}
 		if _, wait, _ := l.queue.take(); wait > tt.wait || wait < tt.wait-time.Second/2 {
 			t.Errorf("%s: the next look is in %v, want %v", name, wait, tt.wait)
 		}
@@ -293,6 +297,31 @@ func TestPrivilegedFailedWatchBeginsAgain(t *testing.T) {
 		taken, _, ok := w.r.queue.take()
 		return ok && taken == k
 	})
+}
+
+// That a watch has begun asks for a look only where an interface is awaited: a look begins a watch that failed again.
+func TestLooksThatAWatchAsksFor(t *testing.T) {
+	t.Parallel()
+	limited := attach.Interface{PodIndex: 2}
+	for name, tt := range map[string]struct {
+		watched watched
+		indexes []int
+		want    bool
+	}{
+		"begun":                      {watched{iface: limited}, []int{}, false},
+		"begun, redirect":            {watched{iface: limited, redirect: true}, []int{}, false},
+		"begun, awaited":             {watched{awaited: true}, []int{}, true},
+		"events were lost":           {watched{iface: limited}, nil, true},
+		"another device":             {watched{iface: limited}, []int{3}, false},
+		"another device, a redirect": {watched{iface: limited, redirect: true}, []int{3}, true},
+		"its device":                 {watched{iface: limited}, []int{3, 2}, true},
+	} {
+		w := New(Config{}).watch
+		k := key{uid: "pod"}
+		if w.inPod(k, tt.watched, tt.indexes); w.r.queue.has(k) != tt.want {
+			t.Errorf("%s: a look is asked for %v, want %v", name, !tt.want, tt.want)
+		}
+	}
 }
 
 var start = time.Unix(1_700_000_000, 0)

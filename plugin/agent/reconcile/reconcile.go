@@ -372,9 +372,9 @@ func (s *state) driftPause() time.Duration {
 }
 
 // retryExposed has the retry come within a second for what nothing else holds,
-// however often it failed.
+// however often it failed. What is refused may be so for long.
 func (l *look) retryExposed() {
-	if l.retry && l.exposed() {
+	if l.retry && l.Outcome != Refused && l.exposed() {
 		l.queue.add(l.key, driftPauseExposed)
 	}
 }

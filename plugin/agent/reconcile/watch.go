@@ -22,7 +22,7 @@ type watched struct {
 	// redirect says that a redirect of ours stands on it, which must go as soon
 	// as a netfilter ingress chain comes.
 	redirect bool
-	// awaited says that it is not there: the namespace is watched for it alone.
+	// awaited says that it is not there, or another attachment's: the namespace is watched for it alone.
 	awaited bool
 }
 
@@ -206,15 +206,19 @@ func (w *watcher) pod(ctx context.Context, p *podWatch, k key, i watched) {
 			}
 		})
 	}
-	err = devices(ctx, ns, func(indexes []int) {
-		switch {
-		case i.awaited: // a pod may change its devices as often as it likes; it may have done so before this began
-			w.r.queue.add(k, driftPauseExposed)
-		case indexes == nil, i.redirect, slices.Contains(indexes, i.iface.PodIndex): // behind a redirect the ifb counts too
-			w.r.drifted(k)
-		}
-	})
+	err = devices(ctx, ns, func(indexes []int) { w.inPod(k, i, indexes) })
 	w.podFailed(ctx, p, i.iface.NetNSPath, err)
+}
+
+// inPod is told as [devices] tells of an interface's namespace.
+func (w *watcher) inPod(k key, i watched, indexes []int) {
+	switch {
+	case i.awaited: // a pod may change its devices as often as it likes; it may have done so before this began
+		w.r.queue.add(k, driftPauseExposed)
+	case indexes != nil && len(indexes) == 0: // it has begun, for a look: another one could begin it again, without end
+	case indexes == nil, i.redirect, slices.Contains(indexes, i.iface.PodIndex): // behind a redirect the ifb counts too
+		w.r.drifted(k)
+	}
 }
 
 // dropGone lets go of namespaces that are not at their paths any more.
