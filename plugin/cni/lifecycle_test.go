@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -23,6 +24,7 @@ import (
 	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/rtnl"
 	"github.com/podweir/podweir/plugin/terms"
@@ -539,6 +541,16 @@ func TestPrivilegedTwoNetworks(t *testing.T) {
 	p.must(t, "CHECK", p.conf(both(nil)))
 	if out := p.ns.Run(t, "tc", "qdisc", "show", "dev", "net1"); strings.Contains(out, "tbf") {
 		t.Errorf("net1 has %q after DEL", out)
+	}
+	// Once net1 is gone, so is what was said of it.
+	second["name"] = "net"
+	other.must(t, "ADD", second)
+	p.ns.Run(t, "ip", "link", "del", "net1")
+	mail := p.node.paths.Mail()
+	mail.RecordFailure(slog.Default(), &mailbox.Failure{ID: attach.ID{Network: "net", ContainerID: p.container, IfName: "net1"}})
+	p.must(t, "GC", p.conf(conf{"cni.dev/valid-attachments": []conf{{"containerID": p.container, "ifname": "eth0"}}}))
+	if f, err := mail.Failures(); err != nil || len(f) != 0 {
+		t.Errorf("GC left the failure records %v, %v", f, err)
 	}
 	renamed := p.conf(both(conf{"name": "renamed"})) // an attachment is of a container's interface, whatever its network is called
 	p.must(t, "CHECK", renamed)

@@ -222,8 +222,13 @@ func (p *Plugin) GC(args *skel.CmdArgs) error {
 		switch {
 		case id.Network != cfg.Name || valid:
 		case slices.ContainsFunc(cfg.Attachments, runs):
-			_, err := node.RemoveGone(ctx, id)
-			all = errors.Join(all, err)
+			removed, err := node.RemoveGone(ctx, id)
+			if removed { // else what was said of it may be of a pod that runs
+				p.Paths.Mail().ClearFailure(id)
+			}
+			if !errors.Is(err, apply.ErrUnknownRecord) { // one that cannot be read is left, not a failure of GC
+				all = errors.Join(all, err)
+			}
 		default:
 			p.Paths.Mail().ClearFailure(id)
 			all = errors.Join(all, node.Remove(ctx, id))

@@ -122,7 +122,7 @@ func (n *Node) Lives(r *apply.Record) bool {
 	if err != nil {
 		return true // what cannot be found out is not gone
 	}
-	other, _ := n.store.Another(r.ID, &r.Interface)
+	other, _ := n.store.Another(r.ID, &r.Interface) // nor is whose record cannot be read
 	return p != nil && other == nil
 }
 
