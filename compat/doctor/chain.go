@@ -106,14 +106,25 @@ func checkChained(f *Facts) Finding {
 	case slices.Contains(chain[at+1:], conflist.Type):
 		return breaks(seen, expected, "keep one delivery and one entry: remove podweir's file or its drop-in, or take out all entries of "+f.active().Name+" but one")
 	}
+	var unread error
 	for _, handler := range slices.Sorted(maps.Keys(f.Node.Config.Apart)) {
 		dir := f.Node.Config.Apart[handler].Dir
 		conf, err := conflist.ReadDir(f.Root, dir)
-		if err == nil && slices.Contains(conf.Effective(f.Node.Runtime.ReadsDropIns() != profiles.No), conflist.Type) {
+		if err != nil { // the agent may not see all of the node
+			unread = err
 			continue
 		}
-		return warns(seen+"; pods of the handler "+handler+" have their network from /"+dir+" (cni_conf_dir), where podweir is not", expected,
-			"podweir install --cni-conf-dir /"+dir+"; without it only an agent limits these pods, once they run", "/"+dir)
+		if slices.Contains(conf.Effective(f.Node.Runtime.ReadsDropIns() != profiles.No), conflist.Type) {
+			continue
+		}
+		fix := "podweir install --cni-conf-dir /" + dir + "; without it nobody limits these pods"
+		if f.agentRuns() { // both would write the record of what was installed
+			fix = "take cni_conf_dir out of the handler; the agent limits these pods only once they run"
+		}
+		return warns(seen+"; pods of the handler "+handler+" have their network from /"+dir+" (cni_conf_dir), where podweir is not", expected, fix, "/"+dir)
+	}
+	if unread != nil {
+		return unknown(unread.Error())
 	}
 	return holds(seen)
 }

@@ -222,6 +222,7 @@ func chainFindings() []finding {
 	byHand := func(types ...string) string {
 		return `{"name":"aws-cni","plugins":[{"type":"` + strings.Join(types, `"},{"type":"`) + `"},` + conflist.DefaultEntry + `]}`
 	}
+	vm := set("etc/containerd/config.toml", apart+"'/etc/cni/vm.d'\n")
 	const bandwidthFirst = `{"cniVersion":"1.0.0","name":"aws-cni","plugins":[{"type":"bandwidth"},{"type":"aws-cni"},{"type":"portmap"}]}`
 	return []finding{
 		{name: "no directory", code: "PW201", node: aws, change: func(n *node) { n.opts.ConfDir = "nowhere" }, want: doctor.Fail, seen: "/nowhere cannot be read", fix: "--cni-conf-dir"},
@@ -254,7 +255,9 @@ func chainFindings() []finding {
 			n.files["proc/1/mounts"] += "/dev/sda9 /etc ext4 ro 0 0\n"
 			n.files["proc/77/comm"] = "kubelet\n"
 		}, want: doctor.Fail, seen: "/etc/cni/net.d is on a file system that is mounted read-only, and NRI is not on", fix: "podweir agent"},
-		{name: "a handler with other networks", code: "PW202", node: aws, change: set("etc/containerd/config.toml", apart+"'/etc/cni/vm.d'\n"), want: doctor.Warn, seen: "pods of the handler vm have their network from /etc/cni/vm.d (cni_conf_dir), where podweir is not", fix: "podweir install --cni-conf-dir /etc/cni/vm.d"},
+		{name: "a handler with other networks", code: "PW202", node: aws, change: func(n *node) { vm(n); n.files["etc/cni/vm.d/1.conflist"] = n.files[net+"10-aws.conflist"] }, want: doctor.Warn, seen: "pods of the handler vm have their network from /etc/cni/vm.d (cni_conf_dir), where podweir is not", fix: "podweir install --cni-conf-dir /etc/cni/vm.d"},
+		{name: "the same beside an agent", code: "PW202", node: aws, change: func(n *node) { vm(n); agentOn(n); n.files["etc/cni/vm.d/1.conflist"] = n.files[net+"10-aws.conflist"] }, want: doctor.Warn, seen: "where podweir is not", fix: "take cni_conf_dir out"},
+		{name: "a handler with networks that are out of sight", code: "PW202", node: aws, change: vm, want: doctor.Unknown, seen: "etc/cni/vm.d"},
 		{name: "podweir in those, too", code: "PW202", node: aws, change: func(n *node) {
 			n.files["etc/containerd/config.toml"], n.files["etc/cni/vm.d/1.conflist"] = apart+"'/etc/cni/vm.d'\n", n.files[own]
 		}, want: doctor.OK, seen: "podweir-cni"},

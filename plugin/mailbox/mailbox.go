@@ -19,10 +19,14 @@ import (
 // Dir is the directory.
 type Dir string
 
-// Unwritable says why nothing can be left in the directory, nil if something can, or nobody needed it yet.
+// Unwritable says why nothing can be left in the directory, nil if something can. If nobody needed it yet, whoever does
+// makes it: what it is in counts then.
 func (d Dir) Unwritable() error {
 	err := unix.Faccessat(unix.AT_FDCWD, string(d), unix.W_OK, unix.AT_EACCESS)
 	if errors.Is(err, os.ErrNotExist) {
+		if err := Dir(filepath.Dir(string(d))).Unwritable(); !errors.Is(err, os.ErrPermission) { // root makes it, whoever asks
+			return err
+		}
 		return nil
 	}
 	if err != nil {
