@@ -174,7 +174,8 @@ func (m *Manager) unsettled(p *pass, goes bool) time.Duration {
 // chooseUpkeep says which files are to be there. Two deliveries are carried out by
 // others: by the runtime that calls the agent, and by the primary CNI that writes
 // podweir into its chain. Until they do, the files of the former delivery stay and
-// are kept in order: pods that start in between are limited.
+// are kept in order: pods that start in between are limited. Where each pod gets a second network
+// by them they go at once, if an agent limits the pods in between.
 func (m *Manager) chooseUpkeep(p *pass) {
 	p.upkeep = p.choice.Delivery
 	until := ""
@@ -199,8 +200,12 @@ func (m *Manager) chooseUpkeep(p *pass) {
 	} else if len(m.dropIns(p.view)) == 0 {
 		return
 	}
-	if _, vain := conflist.Objection(former, p.view.situation); vain && (!p.view.inForce() || p.view.situation.Several) {
-		return // they limit nobody, others would make theirs of a new one, or each pod gets a second network by them
+	switch _, vain := conflist.Objection(former, p.view.situation); {
+	case vain && !p.view.inForce():
+		return // they limit nobody, and others would make theirs of a new one
+	case vain && p.view.situation.Several && m.config.Hooked != nil: // each pod gets a second network by them
+		p.choice.Warning = join(p.choice.Warning, "the agent limits pods only once they run, until "+until)
+		return
 	}
 	p.upkeep = former
 	p.choice.Warning = join(p.choice.Warning, "the files of the delivery "+string(p.upkeep)+" stay until "+until)

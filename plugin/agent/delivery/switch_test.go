@@ -81,15 +81,18 @@ func TestSwitchToNRI(t *testing.T) {
 }
 
 // TestSecondNetworkGoesAtOnce: where the runtime loads several networks, podweir's file is one beside its original. It
-// does not wait until the runtime calls the agent.
+// does not wait until the runtime calls the agent, but it does where there is no agent.
 func TestSecondNetworkGoesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newBlindHost(t, simple())
+		h := newBlindHost(t, exclusive(map[string]string{settings + "/cni-exclusive": "false"}))
 		h.install(t, as(profiles.Chain))
 		h.write(t, "etc/containerd/config.toml", "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.cni]\n  max_conf_num = 0\n")
-		m, _ := h.run(t, func(c *delivery.Config) { as(profiles.NRI)(c); c.Hooked = func() bool { return false } })
-		h.eventually(t, "podweir is out of the chain", func() bool { return !h.shaped() && h.read(confDir+"/"+ours) == "" })
-		if d := m.Decision(); d.Problem != "" || d.Warning != "" {
+		m, stop := h.run(t, as(profiles.Handed))
+		h.eventually(t, "podweir stays", func() bool { return strings.Contains(m.Decision().Warning, "delivery chain stay until") && h.shaped() })
+		stop()
+		m, _ = h.run(t, func(c *delivery.Config) { as(profiles.NRI)(c); c.Hooked = func() bool { return false } })
+		h.eventually(t, "podweir is out of the chain", func() bool { return !h.shaped() && h.read(confDir+"/00-podweir-05-.conflist") == "" })
+		if d := m.Decision(); d.Problem != "" || !strings.Contains(d.Warning, "only once they run, until the runtime calls the agent") {
 			t.Errorf("decision %+v", d)
 		}
 	})
