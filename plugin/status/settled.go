@@ -35,10 +35,11 @@ func Settled(ctx context.Context, node *engine.Node, age time.Duration) (*Report
 	return rep, nil
 }
 
-// apart takes out attachments made less than an age ago. One that does not say when it was made is old.
+// apart takes out attachments made less than an age ago. One that does not say when it was made is old, and so is one
+// whose time is to come by more than the age: the clock was set back.
 func apart(all []Attachment, now time.Time, age time.Duration) (old []Attachment, young []attach.ID) {
 	for i := range all {
-		if !all[i].Attached.IsZero() && now.Sub(all[i].Attached) < age {
+		if now.Sub(all[i].Attached).Abs() < age {
 			young = append(young, all[i].ID)
 		} else {
 			old = append(old, all[i])

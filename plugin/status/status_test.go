@@ -34,6 +34,7 @@ func TestYoungAttachmentsAreLeftOut(t *testing.T) {
 		"a moment before it is old enough":      {now.Add(-Young + time.Millisecond), Young, false},
 		"old enough":                            {now.Add(-Young), Young, true},
 		"a day old":                             {now.Add(-24 * time.Hour), Young, true},
+		"made before the clock was set back":    {now.Add(time.Hour), Young, true},
 		"of a release that did not say":         {time.Time{}, Young, true},
 		"being made, for who asks by hand":      {now, 0, true},
 		"of an hour ago, for who asks by hand":  {now.Add(-time.Hour), 0, true},
