@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -171,15 +172,18 @@ func newAttach(o *options) *cobra.Command {
 	return cmd
 }
 
-// noteSet notes at each direction that the attachment is as `podweir set` made it, not as was requested.
+// noteSet notes at each direction that it is as `podweir set` made it, not as was requested.
 func noteSet(node *engine.Node, id attach.ID, states []*attach.Desired) error {
 	records, err := node.Records(id)
 	if err != nil || len(records) == 0 || records[0].Asked == nil { // it is of one interface
 		return err
 	}
+	asked, cfg := records[0].Asked, &records[0].Config
 	for _, s := range states {
-		for _, d := range s.Directions {
-			d.Params.Notes = append(d.Params.Notes, "`podweir set` holds, and the same limits once more do not undo it: `podweir set --clear` does")
+		for d, state := range s.Directions {
+			if asked.Observe != cfg.Observe || !reflect.DeepEqual(asked.Limit(d), cfg.Limit(d)) {
+				state.Params.Notes = append(state.Params.Notes, "`podweir set` holds, and the same limits once more do not undo it: `podweir set --clear` does")
+			}
 		}
 	}
 	return nil
