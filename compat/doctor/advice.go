@@ -13,6 +13,7 @@ import (
 var advice = []struct{ part, do string }{
 	{takeOff[0], "take that device off the pod, and CAP_NET_ADMIN from a pod that made it"},
 	{takeOff[1], "recreate the pod, or take the limits off (podweir detach) and attach them again"},
+	{takeOff[2], "podweir repair"},
 	{"not on a BPF file system", "mount -t bpf bpf /sys/fs/bpf"},
 	{"root qdisc is not podweir's", "decide who shapes the device: replaceQdisc: true gives it to podweir (PW505)"},
 	{"ends the chain for every packet", "ask the owner of that program to let packets on (-1), or take it off (PW506)"},
@@ -32,7 +33,7 @@ var advice = []struct{ part, do string }{
 
 // takeOff are parts of failures of pods that are limited and have another device without a
 // limit: what to do is all there is to it.
-var takeOff = []string{"shares a device of the node with", "is another device now, which no limit covers"}
+var takeOff = []string{"shares a device of the node with", "is another device now, which no limit covers", "another attachment let go of it"}
 
 // adviceFor is what to do about failures, each thing once, and what follows
 // then.

@@ -13,10 +13,13 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/status"
+	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/must"
@@ -235,8 +238,10 @@ func TestPrivilegedOneOfTwoIsHeld(t *testing.T) {
 			byHand.must(t, "CHECK", second)
 			p.must(t, "ADD", asks)
 			byHand.must(t, "DEL", second)
-			if s := p.status(t); strings.Contains(fmt.Sprint(s.Drift), "net1 has no limit") != (c.own == "") {
-				t.Errorf("status tells the drift %q, want that nobody has net1, and none of an own network", s.Drift)
+			s := p.status(t)
+			v := (&status.Report{Attachments: []status.Attachment{s}}).View(time.Now()).Pods[0]
+			if (v.State == view.NotLimited) != (c.own == "") || strings.Contains(v.Cause, "net1 has no limit") != (c.own == "") {
+				t.Errorf("status says %v, %q, want that nobody limits net1, and nothing of an own network", v.State, v.Cause)
 			}
 			if c.own == "" {
 				p.repair(t)

@@ -243,7 +243,7 @@ func (n *Node) Unenforced(context.Context) (out []doctor.Unenforced, watched boo
 
 func attachments(node *engine.Node, a *status.Attachment, groups []mailbox.Group) []doctor.Attachment {
 	var out []doctor.Attachment
-	if other := cmp.Or(a.Interface.Uncovered(), a.Beside); other != "" {
+	if other := cmp.Or(a.Interface.Uncovered(), a.Beside, a.Released); other != "" {
 		out = append(out, doctor.Attachment{Pod: a.Name(), ContainerID: a.ID.ContainerID, Failure: other})
 	}
 	if a.Error != "" && len(out) == 0 {

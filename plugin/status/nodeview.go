@@ -190,6 +190,8 @@ func attachmentView(a *Attachment, held bool, now time.Time) *view.Pod {
 		p.State, p.Cause, p.Cure = view.NotLimited, a.Interface.Uncovered(), cureNamesake
 	case a.Beside != "":
 		p.State, p.Cause, p.Cure = view.NotLimited, a.Beside, cureBeside
+	case a.Released != "":
+		p.State, p.Cause, p.Cure = view.NotLimited, a.Released, "podweir repair"
 	case a.Gone:
 		p.State, p.Cause, p.Cure = view.Unknown, a.Error, cureGone
 	case a.Left != "":

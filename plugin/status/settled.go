@@ -82,7 +82,7 @@ func settled(
 func differing(all []Attachment) []attach.ID {
 	var ids []attach.ID
 	for i := range all {
-		if a := &all[i]; (a.Error != "" || len(a.Drift) > 0) && !slices.Contains(ids, a.ID) {
+		if a := &all[i]; a.differs() && !slices.Contains(ids, a.ID) {
 			ids = append(ids, a.ID)
 		}
 	}

@@ -84,6 +84,8 @@ type Attachment struct {
 	Left string `json:"left,omitempty"`
 	// Beside names devices of the pod without a limit by which it reaches the same network.
 	Beside string `json:"beside,omitempty"`
+	// Released names other interfaces of the pod that have no limit since another attachment let go of them.
+	Released string `json:"released,omitempty"`
 	// Drift names the differences to what it should be.
 	Drift []string `json:"drift,omitempty"`
 
@@ -156,7 +158,7 @@ func Collect(node *engine.Node) (*Report, error) {
 	queues := node.Queues()
 	for _, id := range ids {
 		found := of(survey, queues, id)
-		if slices.ContainsFunc(found, func(a Attachment) bool { return a.Error != "" || len(a.Drift) > 0 }) {
+		if slices.ContainsFunc(found, func(a Attachment) bool { return a.differs() }) {
 			found = of(node, queues, id) // the list of the survey may be too old
 		}
 		rep.Attachments = append(rep.Attachments, found...)
@@ -283,10 +285,14 @@ func of(node *engine.Node, queues *engine.Queues, id attach.ID) []Attachment {
 		all = append(all, attachment(node, queues, r))
 	}
 	for _, i := range node.Released(records) {
-		all[0].Drift = append(all[0].Drift, i.PodName+" has no limit since another attachment let go of it")
+		a := &all[len(all)-1] // of a record that could be read
+		a.Released = strings.TrimPrefix(a.Released+"; ", "; ") + i.PodName + " has no limit since another attachment let go of it"
 	}
 	return all
 }
+
+// differs says that something of it is not as it should be, or could not be looked at.
+func (a *Attachment) differs() bool { return a.Error != "" || a.Released != "" || len(a.Drift) > 0 }
 
 // Runnable has the texts for people name podweir's commands as they are run where they are
 // read; see [terms.Runnable]. It returns the report.
