@@ -79,6 +79,9 @@ func Inspect(req *Request, obs *Observed, prior *Prior, now time.Time) (*Inspect
 	case prior == nil && req.Former != nil:
 		in.Before = req.Former.found()
 		req.Prior = in.Before
+		// The link of the former's guard goes with its pins: this one takes it, or attaches its own.
+		pod := obs.Device(terms.SidePod)
+		pod.Hooks = slices.DeleteFunc(pod.Hooks, func(h HookProgram) bool { return h.Ours && h.Name == guardName && h.Kind == terms.HookKindTCX })
 	case prior == nil:
 		in.Before = Presume(obs)
 		req.Prior = in.Before

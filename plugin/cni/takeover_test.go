@@ -51,10 +51,10 @@ func TestPrivilegedTakenOver(t *testing.T) {
 		"queues": both(nil), "ifb": inIFB(nil), "policing": both(conf{"mode": "clsact-podside", "queue": "none"}),
 		"tcx": both(conf{"mode": "tcx-podside", "queue": "none"}),
 		// Its egress has a guard, which carries the number of the first slot.
-		"elephants": both(conf{"policy": "elephants"}), "flat": {"ingressRate": "10M", "policy": "flat"},
+		"elephants": both(conf{"policy": "elephants"}), "elephants, tcx": both(conf{"policy": "elephants", "podHook": "tcx"}), "flat": {"ingressRate": "10M", "policy": "flat"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if name == "tcx" {
+			if strings.HasSuffix(name, "tcx") {
 				requireTCX(t)
 			}
 			p := newNode(t).newPod(t)
