@@ -53,12 +53,17 @@ chain() {
 	[ $all = passed ]
 }
 
+changed='none: changed files in the checkout'
+
+# A checkout with changes has no commit, so its run counts for no release.
+commit_of_checkout() {
+	if git diff --quiet HEAD -- . ":!$page"; then git rev-parse HEAD; else echo "$changed"; fi
+}
+
 if [ -n "$page" ]; then
-	# A checkout with changes has no commit, so its run counts for no release.
-	commit=$(git rev-parse HEAD)
-	git diff --quiet HEAD -- . ":!$page" || commit='none: changed files in the checkout'
+	commit=$(commit_of_checkout)
 	sed -n '/^<!-- run: begin/,/^<!-- run: end/p' "$page" >"$dir/before"
-	if [[ $commit != none* ]] && grep -qF "| commit | \`$commit\` |" "$dir/before"; then
+	if [ "$commit" != "$changed" ] && grep -qF "| commit | \`$commit\` |" "$dir/before"; then
 		while read -r name took used; do
 			echo "passed $took $used" >"$dir/$name"
 			echo "step $name: passed before"
@@ -107,9 +112,7 @@ for said in "$dir"/said.*; do
 done
 
 if [ -n "$page" ]; then
-	if [ "$(git rev-parse HEAD)" != "$commit" ] || ! git diff --quiet HEAD -- . ":!$page"; then
-		commit='none: changed files in the checkout'
-	fi
+	[ "$(commit_of_checkout)" = "$commit" ] || commit=$changed
 	{
 		printf '| %s |\n' 'what | value' '--- | ---' "date | $(date -u +%F)" "commit | \`$commit\`" "result | $result"
 		cat "$dir/record"
