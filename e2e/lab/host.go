@@ -76,7 +76,7 @@ func (l *Lab) Client(name string) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	ns, err := l.newNamespace(name)
+	ns, _, err := l.newNamespace("-" + name)
 	if err != nil {
 		return nil, err
 	}
@@ -118,25 +118,12 @@ func (l *Lab) pair(ns *Netns, nodeIf string) error {
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name = nodeIf
 		veth := &netlink.Veth{LinkAttrs: attrs, PeerName: podIfName}
-		peer, err := openFD(ns.Path())
-		if err != nil {
-			return err
-		}
-		defer func() { _ = unix.Close(peer) }()
-		veth.PeerNamespace = netlink.NsFd(peer)
+		veth.PeerNamespace = netlink.NsFd(ns.FD())
 		if err := netlink.LinkAdd(veth); err != nil {
 			return fmt.Errorf("add veth %s: %w", nodeIf, err)
 		}
 		return nil
 	})
-}
-
-func openFD(path string) (int, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return 0, fmt.Errorf("open %s: %w", path, err)
-	}
-	return fd, nil
 }
 
 // configure gives a device of the current namespace its addresses and sets it

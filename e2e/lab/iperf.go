@@ -262,8 +262,6 @@ type Window struct {
 	Seconds     float64
 	Bytes       float64
 	Retransmits float64
-	// Rates are the rates of the intervals in bits per second.
-	Rates []float64
 }
 
 // BitsPerSec is the mean payload rate of the window, in bits.
@@ -287,7 +285,6 @@ func Between(intervals []BulkInterval, from, to float64) *Window {
 		w.Seconds += i.End - i.Start
 		w.Bytes += i.Bytes
 		w.Retransmits += i.Retransmits
-		w.Rates = append(w.Rates, i.Bytes*8/(i.End-i.Start))
 	}
 	return w
 }

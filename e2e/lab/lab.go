@@ -37,6 +37,9 @@ import (
 // crashed one left behind.
 const namePrefix = "pwlab"
 
+// nodeSuffix ends the name of the node's namespace.
+const nodeSuffix = "-node"
+
 // cleanupTimeout bounds the removal of one pod when the lab closes. The
 // reference plugins take 50 ms, an RCU-bound detach some 100 ms.
 const cleanupTimeout = 10 * time.Second
@@ -53,9 +56,6 @@ type Options struct {
 	PluginDirs []string
 	// PluginLog receives what plugins write to stderr. Nil discards it.
 	PluginLog io.Writer
-	// Log receives what the lab could not clean up. Nil means
-	// [slog.Default].
-	Log *slog.Logger
 }
 
 // Lab is a set of namespaces with a node in the middle. Its methods are safe
@@ -92,7 +92,7 @@ func New(ctx context.Context, opts Options) (*Lab, error) {
 	if err := opts.complete(); err != nil {
 		return nil, err
 	}
-	Sweep(ctx, opts.Log)
+	opts.sweep(ctx)
 	l := &Lab{
 		opts: opts,
 		name: fmt.Sprintf("%s%d-%04x", namePrefix, os.Getpid(), rand.Uint32()&0xFFFF),
@@ -105,9 +105,6 @@ func New(ctx context.Context, opts Options) (*Lab, error) {
 }
 
 func (o *Options) complete() error {
-	if o.Log == nil {
-		o.Log = slog.Default()
-	}
 	if len(o.PluginDirs) > 0 {
 		return nil
 	}
@@ -151,7 +148,7 @@ func (l *Lab) start() error {
 	if err := l.needBPFFS(); err != nil {
 		return err
 	}
-	node, err := l.newNamespace("node")
+	node, _, err := l.newNamespace(nodeSuffix)
 	if err != nil {
 		return err
 	}
@@ -164,14 +161,10 @@ func (l *Lab) start() error {
 	return nil
 }
 
-// newNamespace makes a namespace with its loopback up, that goes with the lab.
-func (l *Lab) newNamespace(suffix string) (*Netns, error) {
-	ns, _, err := l.newRemovableNamespace(suffix)
-	return ns, err
-}
-
-func (l *Lab) newRemovableNamespace(suffix string) (*Netns, int, error) {
-	ns, err := newNetns(l.name + "-" + suffix)
+// newNamespace makes a namespace with its loopback up, that goes with the lab, or
+// earlier by the ID of its closer.
+func (l *Lab) newNamespace(suffix string) (*Netns, int, error) {
+	ns, err := newNetns(l.name + suffix)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -243,7 +236,8 @@ func (l *Lab) onClose(what string, undo func(context.Context) error) int {
 		ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
 		defer cancel()
 		if err := undo(ctx); err != nil {
-			l.opts.Log.Error("remove after close", "what", what, "error", err)
+			log := slog.Default()
+			log.Error("remove after close", "what", what, "error", err)
 		}
 		return 0
 	}

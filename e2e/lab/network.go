@@ -110,10 +110,9 @@ func (l *Lab) Network(name string, chained ...Entry) (*Network, error) {
 	if err != nil {
 		return nil, fmt.Errorf("conflist %s: %w", file, err)
 	}
-	exec := &nodeExec{node: l.node, stderr: l.opts.PluginLog}
 	return &Network{
 		Name: full, Conflist: file, lab: l, list: list,
-		cni: libcni.NewCNIConfigWithCacheDir(l.opts.PluginDirs, filepath.Join(l.dir, "cache"), exec),
+		cni: libcni.NewCNIConfigWithCacheDir(l.opts.PluginDirs, filepath.Join(l.dir, "cache"), newNodeExec(l.node, l.opts.PluginLog)),
 	}, nil
 }
 
@@ -133,14 +132,8 @@ func (l *Lab) ptpEntry(sub subnet) Entry {
 
 // PodOptions are what a kubelet would know of a pod.
 type PodOptions struct {
-	// Name is unique within the lab; empty means a number.
-	Name string
 	// Bandwidth is runtimeConfig.bandwidth; nil means no annotation.
 	Bandwidth *Bandwidth
-	// Annotations are the pod's annotations.
-	Annotations map[string]string
-	// IfName is the pod's interface; empty means eth0.
-	IfName string
 	// Namespace, if not empty, is told to plugins with the pod's name, as a
 	// runtime of Kubernetes does (CNI_ARGS).
 	Namespace string
@@ -158,7 +151,7 @@ type Pod struct {
 
 	network  *Network
 	rt       *libcni.RuntimeConf
-	closerID [3]int // record, namespace, attachment
+	closerID [2]int // namespace, attachment
 }
 
 // Pod makes a namespace and runs CNI ADD of the whole chain for it. The pod
@@ -170,73 +163,48 @@ func (n *Network) Pod(ctx context.Context, opts PodOptions) (*Pod, error) {
 	l.podCount++
 	number := l.podCount
 	l.mu.Unlock()
-	if opts.Name == "" {
-		opts.Name = fmt.Sprintf("pod%d", number)
-	}
-	if opts.IfName == "" {
-		opts.IfName = podIfName
-	}
+	name := fmt.Sprintf("pod%d", number)
 	p := &Pod{
-		Host:        Host{Name: opts.Name, IfName: opts.IfName},
+		Host:        Host{Name: name, IfName: podIfName},
 		ContainerID: fmt.Sprintf("%s-%d", l.name, number),
 		network:     n,
 	}
 	if err := p.prepare(opts); err != nil {
-		return nil, fmt.Errorf("pod %s: %w", opts.Name, err)
+		return nil, fmt.Errorf("pod %s: %w", name, err)
 	}
 	if err := p.add(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("pod %s: add: %w", opts.Name, err),
+		return nil, errors.Join(fmt.Errorf("pod %s: add: %w", name, err),
 			p.Delete(context.WithoutCancel(ctx)))
 	}
 	return p, nil
 }
 
-// prepare makes what must exist before ADD: the namespace and the record from
-// which a later process can delete the pod.
+// prepare makes the namespace, and what a runtime tells plugins.
 func (p *Pod) prepare(opts PodOptions) error {
 	l := p.network.lab
-	ns, id, err := l.newRemovableNamespace(opts.Name)
+	ns, id, err := l.newNamespace("-" + p.Name)
 	if err != nil {
 		return err
 	}
-	p.Netns, p.closerID[1] = ns, id
+	p.Netns, p.closerID[0] = ns, id
 	p.rt = &libcni.RuntimeConf{
-		ContainerID: p.ContainerID, NetNS: ns.Path(), IfName: opts.IfName,
+		ContainerID: p.ContainerID, NetNS: ns.Path(), IfName: p.IfName,
 		CapabilityArgs: map[string]any{},
 	}
 	if opts.Bandwidth != nil {
 		p.rt.CapabilityArgs["bandwidth"] = opts.Bandwidth
 	}
-	if opts.Annotations != nil {
-		p.rt.CapabilityArgs[annotationsCapability] = opts.Annotations
-	}
 	if opts.Namespace != "" {
 		p.rt.Args = [][2]string{
-			{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", opts.Namespace}, {"K8S_POD_NAME", opts.Name},
+			{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", opts.Namespace}, {"K8S_POD_NAME", p.Name},
 		}
 	}
-	raw, err := json.Marshal(podRecord{
-		PluginDirs: l.opts.PluginDirs, Conflist: p.network.Conflist, Node: l.node.Path(),
-		ContainerID: p.ContainerID, Netns: ns.Path(), IfName: opts.IfName,
-	})
-	if err != nil {
-		return err
-	}
-	dir := filepath.Join(l.dir, "pods")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	file := filepath.Join(dir, p.ContainerID+".json")
-	if err := os.WriteFile(file, raw, 0o600); err != nil {
-		return err
-	}
-	p.closerID[0] = l.onClose("record "+file, func(context.Context) error { return os.Remove(file) })
 	return nil
 }
 
 func (p *Pod) add(ctx context.Context) error {
 	// Registered first: a half-done ADD needs its DEL, too.
-	p.closerID[2] = p.network.lab.onClose("pod "+p.Name, p.Del)
+	p.closerID[1] = p.network.lab.onClose("pod "+p.Name, p.Del)
 	result, err := p.network.cni.AddNetworkList(ctx, p.network.list, p.rt)
 	if err != nil {
 		return err
@@ -274,6 +242,5 @@ func (p *Pod) Del(ctx context.Context) error {
 // have ended, otherwise the namespace lives on without a name until they do.
 func (p *Pod) Delete(ctx context.Context) error {
 	l := p.network.lab
-	return errors.Join(
-		l.closeNow(ctx, p.closerID[2]), l.closeNow(ctx, p.closerID[1]), l.closeNow(ctx, p.closerID[0]))
+	return errors.Join(l.closeNow(ctx, p.closerID[1]), l.closeNow(ctx, p.closerID[0]))
 }

@@ -17,10 +17,7 @@ const together = 4
 // it fails.
 func (n *Network) Pods(ctx context.Context, count int, opts PodOptions) ([]*Pod, error) {
 	out := make([]*Pod, count)
-	return out, eachOf(out, func(i int) error {
-		opts := opts
-		opts.Name = ""
-		var err error
+	return out, eachOf(out, func(i int) (err error) {
 		out[i], err = n.Pod(ctx, opts)
 		return err
 	})

@@ -13,11 +13,12 @@ import (
 	"os/exec"
 	"syscall"
 	"time"
+
+	"github.com/podweir/podweir/e2e/child"
 )
 
-// process is a child inside a namespace. It dies with the namespace's thread,
-// hence with the lab and with the program, and a Ctrl-C at the terminal does
-// not reach it.
+// process is a child inside a namespace. It dies with the lab and with the program, and a
+// Ctrl-C at the terminal does not reach it.
 type process struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
@@ -34,7 +35,6 @@ type process struct {
 // closes or ctx ends.
 func (l *Lab) startProcess(ctx context.Context, h *Host, stdout *os.File, name string, args ...string) (*process, error) {
 	p := &process{cmd: exec.CommandContext(ctx, name, args...), done: make(chan struct{}), lab: l}
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	p.cmd.WaitDelay = time.Second
 	p.cmd.Stderr = &p.stderr
 	p.cmd.Stdout = &p.stdout
@@ -45,7 +45,7 @@ func (l *Lab) startProcess(ctx context.Context, h *Host, stdout *os.File, name s
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
-	if err := h.Netns.Do(p.cmd.Start); err != nil {
+	if err := child.Start(p.cmd, h.Netns.NetNS); err != nil {
 		return nil, fmt.Errorf("start %s in %s: %w", name, h.Name, err)
 	}
 	p.id = l.onClose("process "+name, func(context.Context) error { return p.kill() })

@@ -63,11 +63,8 @@ func (s *Sinks) Close() error {
 	return errors.Join(errs...)
 }
 
-// Only is one of the sinks; it must not be closed.
-func (s *Sinks) Only(i int) *Sinks { return &Sinks{addrs: s.addrs[i : i+1]} }
-
-// Rest is all of them but the first so many; it must not be closed.
-func (s *Sinks) Rest(from int) *Sinks { return &Sinks{addrs: s.addrs[from:]} }
+// Part is some of the sinks; it must not be closed.
+func (s *Sinks) Part(from, to int) *Sinks { return &Sinks{addrs: s.addrs[from:to]} }
 
 // openSink opens a socket with a tiny buffer: what nobody reads is dropped at
 // once. Port 0 is any.

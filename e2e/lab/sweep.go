@@ -5,9 +5,7 @@ package lab
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -16,28 +14,20 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/plugin/rtnl"
 )
 
 // stateRoot holds one directory per lab, on a tmpfs as everything in it means
 // nothing after a reboot.
 const stateRoot = "/run/podweir-lab"
 
-// podRecord is written before a pod's ADD, so that whoever finds it knows
-// everything DEL needs.
-type podRecord struct {
-	PluginDirs  []string
-	Conflist    string // path of the conflist
-	ContainerID string
-	Netns       string // path of the namespace
-	IfName      string
-	Node        string // path of the node's namespace
-}
-
-// Sweep removes what labs of dead processes left behind: their pods by CNI
+// sweep removes what labs of dead processes left behind: their pods by CNI
 // DEL, their namespaces and their directories. It touches nothing whose name
 // does not start with the lab prefix and the ID of a dead process, and logs
 // what it cannot remove.
-func Sweep(ctx context.Context, log *slog.Logger) {
+func (o *Options) sweep(ctx context.Context) {
+	log := slog.Default()
 	dirs, err := filepath.Glob(filepath.Join(stateRoot, namePrefix+"*"))
 	if err != nil {
 		log.Error("list crashed labs", "error", err)
@@ -46,7 +36,7 @@ func Sweep(ctx context.Context, log *slog.Logger) {
 		if ownerAlive(filepath.Base(dir)) {
 			continue
 		}
-		if err := sweepDir(ctx, dir); err != nil {
+		if err := o.sweepDir(ctx, dir); err != nil {
 			log.Error("remove a crashed lab", "dir", dir, "error", err)
 		}
 	}
@@ -75,57 +65,41 @@ func ownerAlive(name string) bool {
 	return !errors.Is(unix.Kill(pid, 0), unix.ESRCH)
 }
 
-func sweepDir(ctx context.Context, dir string) error {
-	records, err := filepath.Glob(filepath.Join(dir, "pods", "*.json"))
+// sweepDir deletes the pods of which libcni's cache knows: of an ADD that was interrupted
+// itself, podweir's own clean-up finds what is left.
+func (o *Options) sweepDir(ctx context.Context, dir string) error {
+	node, err := openNetns(filepath.Join(netnsDir, filepath.Base(dir)+nodeSuffix))
 	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, path := range records {
-		ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
-		if err := sweepPod(ctx, dir, path); err != nil {
-			errs = append(errs, err)
+		// Without the node's namespace nothing of the pods exists but pins;
+		// any namespace will do to ask the plugins to remove those.
+		if node.NetNS, err = rtnl.NewScratchNetNS(); err != nil {
+			return err
 		}
-		cancel()
+	}
+	defer func() { _ = node.Close() }()
+	cni := libcni.NewCNIConfigWithCacheDir(o.PluginDirs, filepath.Join(dir, "cache"), newNodeExec(node, nil))
+	attached, err := cni.GetCachedAttachments("")
+	errs := []error{err}
+	files, err := filepath.Glob(filepath.Join(dir, "net.d", "*.conflist"))
+	errs = append(errs, err)
+	for _, file := range files {
+		list, err := libcni.NetworkConfFromFile(file)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		for _, pod := range attached {
+			if pod.Network == list.Name {
+				ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
+				rt := &libcni.RuntimeConf{ContainerID: pod.ContainerID, NetNS: existing(pod.NetNS), IfName: pod.IfName}
+				errs = append(errs, cni.DelNetworkList(ctx, list, rt))
+				cancel()
+			}
+		}
 	}
 	// The directory goes even if a DEL did not work: nobody would do better
 	// next time, and the error has been told.
 	return errors.Join(append(errs, os.RemoveAll(dir))...)
-}
-
-func sweepPod(ctx context.Context, dir, path string) error {
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	var rec podRecord
-	if err := json.Unmarshal(raw, &rec); err != nil {
-		return fmt.Errorf("read %s: %w", path, err)
-	}
-	list, err := libcni.NetworkConfFromFile(rec.Conflist)
-	if err != nil {
-		return err
-	}
-	node, err := openNetns(rec.Node)
-	if err != nil {
-		// Without the node's namespace nothing of the pod exists but pins;
-		// any namespace will do to ask the plugins to remove those.
-		node, err = newNetns(fmt.Sprintf("%s%d-sweep", namePrefix, os.Getpid()))
-		if err != nil {
-			return err
-		}
-		defer func() { _ = removeNetns(node.Path()) }()
-	}
-	defer node.stop()
-	cni := libcni.NewCNIConfigWithCacheDir(rec.PluginDirs, filepath.Join(dir, "cache"),
-		&nodeExec{node: node})
-	rt := &libcni.RuntimeConf{
-		ContainerID: rec.ContainerID, NetNS: existing(rec.Netns), IfName: rec.IfName,
-	}
-	if err := cni.DelNetworkList(ctx, list, rt); err != nil {
-		return fmt.Errorf("delete pod %s: %w", rec.ContainerID, err)
-	}
-	return nil
 }
 
 // existing returns path, or nothing if it does not exist: CNI DEL takes an

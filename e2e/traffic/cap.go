@@ -65,16 +65,13 @@ type CapResult struct {
 	// Goodput is payload by iperf3's receiver after the start, in bits per
 	// second; 0 for a flood.
 	Goodput float64
-	// Bytes are those of the whole run.
-	Bytes uint64
 	// PacketBytes is the mean size of a packet, in wire bytes; one of many
 	// segments is one.
 	PacketBytes float64
 	// Early and Late are retransmitted segments in the first 3 s and after.
 	Early, Late float64
-	// Segments is the number of segments after the first 3 s, LateSeconds
-	// their time.
-	Segments, LateSeconds float64
+	// Segments is the number of segments after the first 3 s.
+	Segments float64
 	// Away is the longest time for which a processor was away meanwhile, and Lost the sum of
 	// such times as a share of the duration.
 	Away time.Duration
@@ -133,16 +130,12 @@ func (r *Rig) Measure(ctx context.Context, c Case) (*CapResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	res, err := r.measureOn(ctx, t, c)
+	res, err := r.MeasureOn(ctx, t, c)
 	return res, errors.Join(err, t.Close(ctx))
 }
 
 // MeasureOn is Measure on a pod that exists.
 func (r *Rig) MeasureOn(ctx context.Context, t *Target, c Case) (*CapResult, error) {
-	return r.measureOn(ctx, t, c)
-}
-
-func (r *Rig) measureOn(ctx context.Context, t *Target, c Case) (*CapResult, error) {
 	res := &CapResult{Case: c}
 	var err error
 	if res.Carried, err = r.Carried(ctx, c.Direction, c.Load, c.Cap); err != nil {
@@ -189,7 +182,6 @@ func (t *Target) measure(ctx context.Context, res *CapResult) error {
 	}
 	res.Wire, res.Worst, res.Excess = all, all.Worst(time.Second), all.Excess(float64(c.Cap))
 	res.Used = steady.BitsPerSec() / float64(c.Cap)
-	res.Bytes = all.Total()
 	if all.Packets > 0 {
 		res.PacketBytes = float64(all.Total()) / float64(all.Packets)
 	}
@@ -197,7 +189,7 @@ func (t *Target) measure(ctx context.Context, res *CapResult) error {
 		res.reports(bulk)
 	}
 	if flood != nil {
-		res.Carried = min(res.Carried, offeredBits(flood))
+		res.Carried = min(res.Carried, OfferedBits(flood))
 	}
 	return nil
 }
@@ -208,9 +200,9 @@ const ethernet = 14
 // lightBytes is the body of a light response.
 const lightBytes = 6000
 
-// offeredBits is what a flood sent, in wire bits per second. Refused datagrams
-// were offered to a queue that was full.
-func offeredBits(f *lab.FloodResult) float64 {
+// OfferedBits is what a flood sent, in wire bits per second, but for the headers of a
+// datagram's further fragments. Refused datagrams were offered to a queue that was full.
+func OfferedBits(f *lab.FloodResult) float64 {
 	if f.Packets == 0 {
 		return 0
 	}
@@ -226,7 +218,7 @@ func (r *CapResult) reports(bulk *lab.Bulk) {
 	r.Goodput = lab.Between(bulk.Received, settle.Seconds(), last+0.5).BitsPerSec()
 	r.Early = lab.Between(bulk.Sent, 0, slowStart).Retransmits
 	late := lab.Between(bulk.Sent, slowStart, last+0.5)
-	r.Late, r.LateSeconds = late.Retransmits, late.Seconds
+	r.Late = late.Retransmits
 	if bulk.MSS > 0 {
 		r.Segments = late.Bytes / float64(bulk.MSS)
 	}
@@ -257,19 +249,4 @@ func (t *Target) lightMiddle(ctx context.Context, bitsPerSec uint64, last time.D
 		done <- err
 	}()
 	return done
-}
-
-// RetransmitsErr says whether an elephant lost more segments after its slow
-// start than under the tuned reference plugin + 10 in 10 s, and more than
-// 0.5 % of them.
-func RetransmitsErr(got, tuned *CapResult) error {
-	if got.Segments == 0 || got.LateSeconds == 0 || tuned.LateSeconds == 0 {
-		return errors.New("no segments after slow start")
-	}
-	per10s, tuned10s := got.Late*10/got.LateSeconds, tuned.Late*10/tuned.LateSeconds
-	if per10s <= tuned10s+10 || got.Late <= 0.005*got.Segments {
-		return nil
-	}
-	return fmt.Errorf("%.0f retransmits in 10 s (%.2f %% of segments), the tuned plugin %.0f",
-		per10s, 100*got.Late/got.Segments, tuned10s)
 }

@@ -145,7 +145,7 @@ func ordinary(t *testing.T, pod *Target, load Load, capacity uint64) {
 	if lightErr := <-light; err != nil || lightErr != nil {
 		t.Fatal(err, lightErr)
 	}
-	offered := flood == nil || offeredBits(flood) >= offeredEnough*float64(capacity)
+	offered := flood == nil || OfferedBits(flood) >= offeredEnough*float64(capacity)
 	wire, err := pod.Wire(Egress, offer.Started+time.Second, min(offer.Until, wiremeter.Now()))
 	must.OK(t, err)
 	// On a busy machine a load does not fill the cap all the time. What the ceiling

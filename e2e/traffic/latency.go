@@ -74,9 +74,5 @@ func (r *Rig) Reference(ctx context.Context, bitsPerSec, burstBits uint64) (*Tar
 	bw := &lab.Bandwidth{
 		IngressRate: bitsPerSec, IngressBurst: burstBits, EgressRate: bitsPerSec, EgressBurst: burstBits,
 	}
-	return r.Pod(ctx, bw, nil, lab.BandwidthEntry())
+	return r.Pod(ctx, bw, lab.BandwidthEntry())
 }
-
-// TunedBurst is the burst, in bits, of a user who has tuned the reference
-// plugin: 64 kB.
-const TunedBurst = 64 * 1024 * 8

@@ -9,14 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"os"
 	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
 )
 
@@ -73,60 +71,82 @@ func (t *Target) OrderBesideLight(ctx context.Context, d Direction, capacity uin
 // then also runs the queue: the kernel's stack may swap the packets of a flow
 // that moves to another processor, with or without podweir.
 func (t *Target) Sequence(ctx context.Context, d Direction, phases []Phase) (*Order, error) {
-	from, to := t.Ends(d)
-	receiver, err := listenIn(to)
+	s, err := t.sockets(d, 1)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = receiver.Close() }()
-	sender, err := dialFrom(from, receiver.LocalAddr().(*net.UDPAddr).AddrPort())
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = sender.Close() }()
+	defer s.close()
 	out := &Order{}
 	done := make(chan error, 1)
-	go func() { done <- out.receive(receiver) }()
-	if err := onOneCPU(func() error { return out.send(ctx, sender, phases) }); err != nil {
+	go func() { done <- out.receive(s.receiver) }()
+	if err := onOneCPU(func() error { return s.send(ctx, phases) }); err != nil {
 		return nil, err
 	}
-	if err := receiver.SetReadDeadline(time.Now().Add(drained)); err != nil {
+	if err := s.receiver.SetReadDeadline(time.Now().Add(drained)); err != nil {
 		return nil, err
 	}
 	if err := <-done; err != nil {
 		return nil, err
 	}
+	out.Sent = s.sent
 	out.Missing = out.Sent - out.Received
 	return out, nil
 }
 
-func listenIn(h *lab.Host) (*net.UDPConn, error) {
-	var conn *net.UDPConn
-	err := h.Netns.Do(func() error {
-		var err error
-		conn, err = net.ListenUDP("udp4", &net.UDPAddr{IP: h.V4.AsSlice()})
-		if err != nil {
-			return err
-		}
-		return conn.SetReadBuffer(8 << 20)
-	})
+// Spread sends datagrams of many flows, each at the same rate of IP packets in
+// bits per second, from one processor, and returns when it began, in
+// [wiremeter.Now].
+func (t *Target) Spread(ctx context.Context, d Direction, flows int, bitsPerSec uint64, last time.Duration) (time.Duration, error) {
+	s, err := t.sockets(d, flows)
 	if err != nil {
-		return nil, fmt.Errorf("listen in %s: %w", h.Name, err)
+		return 0, err
 	}
-	return conn, nil
+	defer s.close()
+	began := wiremeter.Now()
+	return began, onOneCPU(func() error { return s.send(ctx, []Phase{{uint64(flows) * bitsPerSec, last}}) })
 }
 
-func dialFrom(h *lab.Host, addr netip.AddrPort) (*net.UDPConn, error) {
-	var conn *net.UDPConn
-	err := h.Netns.Do(func() error {
-		var err error
-		conn, err = net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(addr))
+// sockets are those of UDP that datagrams go from, in turns, and the one that they go to.
+type sockets struct {
+	senders  []*net.UDPConn
+	receiver *net.UDPConn
+	sent     uint64
+}
+
+func (t *Target) sockets(d Direction, flows int) (s *sockets, err error) {
+	from, to := t.Ends(d)
+	s = &sockets{}
+	err = to.Netns.Do(func() (err error) {
+		s.receiver, err = net.ListenUDP("udp4", &net.UDPAddr{IP: to.V4.AsSlice()})
+		if err == nil {
+			err = s.receiver.SetReadBuffer(8 << 20)
+		}
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("dial %s from %s: %w", addr, h.Name, err)
+		return nil, fmt.Errorf("listen in %s: %w", to.Name, err)
 	}
-	return conn, nil
+	err = from.Netns.Do(func() error {
+		for range flows {
+			sender, err := net.DialUDP("udp4", nil, s.receiver.LocalAddr().(*net.UDPAddr))
+			if err != nil {
+				return err
+			}
+			s.senders = append(s.senders, sender)
+		}
+		return nil
+	})
+	if err != nil {
+		s.close()
+		return nil, fmt.Errorf("dial from %s: %w", from.Name, err)
+	}
+	return s, nil
+}
+
+func (s *sockets) close() {
+	for _, c := range append(s.senders, s.receiver) {
+		_ = c.Close()
+	}
 }
 
 // onOneCPU calls fn on a thread that stays on one processor.
@@ -153,40 +173,31 @@ func onOneCPU(fn func() error) error {
 	return err
 }
 
-func (o *Order) send(ctx context.Context, conn *net.UDPConn, phases []Phase) error {
+// send sends what is due at each tick, and at the end of a phase what is still due: a
+// phase is of so many datagrams however busy the machine is. Each has its number.
+func (s *sockets) send(ctx context.Context, phases []Phase) error {
 	tick := time.NewTicker(sequenceTick)
 	defer tick.Stop()
 	buf := make([]byte, sequencePayload)
 	for _, p := range phases {
-		if err := o.sendPhase(ctx, conn, p, tick.C, buf); err != nil {
-			return err
+		start, sent := time.Now(), 0.0
+		for elapsed := time.Duration(0); elapsed < p.Duration; {
+			elapsed = min(time.Since(start), p.Duration)
+			for due := float64(p.BitsPerSec) / 8 * elapsed.Seconds(); sent < due; sent += sequencePayload + ipUDPHeaders {
+				binary.BigEndian.PutUint64(buf, s.sent)
+				if _, err := s.senders[s.sent%uint64(len(s.senders))].Write(buf); err != nil {
+					return fmt.Errorf("datagram %d: %w", s.sent, err)
+				}
+				s.sent++
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
 		}
 	}
 	return nil
-}
-
-// sendPhase sends what is due at each tick, and at the end what is still due: a
-// phase is of so many datagrams however busy the machine is.
-func (o *Order) sendPhase(ctx context.Context, conn *net.UDPConn, p Phase, tick <-chan time.Time, buf []byte) error {
-	start, sent := time.Now(), 0.0
-	for {
-		elapsed := min(time.Since(start), p.Duration)
-		for due := float64(p.BitsPerSec) / 8 * elapsed.Seconds(); sent < due; sent += sequencePayload + ipUDPHeaders {
-			binary.BigEndian.PutUint64(buf, o.Sent)
-			if _, err := conn.Write(buf); err != nil {
-				return fmt.Errorf("datagram %d: %w", o.Sent, err)
-			}
-			o.Sent++
-		}
-		if elapsed == p.Duration {
-			return nil
-		}
-		select {
-		case <-tick:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
 }
 
 func (o *Order) receive(conn *net.UDPConn) error {
@@ -214,45 +225,4 @@ func (o *Order) receive(conn *net.UDPConn) error {
 		}
 		next = seq + 1
 	}
-}
-
-// Spread sends datagrams of many flows, each at the same rate of IP packets in
-// bits per second, from one processor, and returns when it began, in
-// [wiremeter.Now].
-func (t *Target) Spread(ctx context.Context, d Direction, flows int, bitsPerSec uint64, last time.Duration) (time.Duration, error) {
-	from, to := t.Ends(d)
-	sink, err := listenIn(to)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = sink.Close() }()
-	conns := make([]*net.UDPConn, flows)
-	for i := range conns {
-		if conns[i], err = dialFrom(from, sink.LocalAddr().(*net.UDPAddr).AddrPort()); err != nil {
-			return 0, err
-		}
-		defer func() { _ = conns[i].Close() }()
-	}
-	began := wiremeter.Now()
-	return began, onOneCPU(func() error { return spread(ctx, conns, bitsPerSec, last) })
-}
-
-func spread(ctx context.Context, conns []*net.UDPConn, bitsPerSec uint64, last time.Duration) error {
-	tick := time.NewTicker(sequenceTick)
-	defer tick.Stop()
-	start, sent, buf := time.Now(), 0, make([]byte, sequencePayload)
-	packets := float64(len(conns)) * float64(bitsPerSec) / 8 / (sequencePayload + ipUDPHeaders)
-	for elapsed := time.Duration(0); elapsed < last; elapsed = time.Since(start) {
-		for due := int(packets * elapsed.Seconds()); sent < due; sent++ {
-			if _, err := conns[sent%len(conns)].Write(buf); err != nil {
-				return err
-			}
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
 }

@@ -108,32 +108,6 @@ func TestPrivilegedAFlowDoesNotOvertakeItself(t *testing.T) {
 	}
 }
 
-// Retransmits of one elephant are not more than those of a tuned reference
-// plugin, or a small share.
-func TestPrivilegedElephantsLoseLittle(t *testing.T) {
-	mark.Nightly(t, "it takes a minute")
-	const capacity = 100 * mbit
-	for _, d := range Directions {
-		t.Run(d.String(), func(t *testing.T) {
-			beside(t, capacity)
-			r := newRig(t)
-			tuned, err := r.Reference(t.Context(), capacity, TunedBurst)
-			must.OK(t, err)
-			t.Cleanup(func() { _ = tuned.closeMeters() })
-			c := Case{Cap: capacity, Direction: d, Load: TCP1, Duration: 8 * time.Second}
-			want, err := r.MeasureOn(t.Context(), tuned, c)
-			must.OK(t, err)
-			got, err := r.Measure(t.Context(), c)
-			must.OK(t, err)
-			t.Logf("podweir %.0f + %.0f of %.0f segments, tuned plugin %.0f + %.0f of %.0f, used %.3f and %.3f",
-				got.Early, got.Late, got.Segments, want.Early, want.Late, want.Segments, got.Used, want.Used)
-			if err := RetransmitsErr(got, want); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-}
-
 // shares are what flows of TCP and a UDP sender beside them get, as parts of the cap on the wire.
 type shares struct {
 	tcp []float64

@@ -62,10 +62,7 @@ type Target struct {
 
 // NewRig makes the lab; it needs root and the binaries of `make build
 // refplugins`. The caller must call Close.
-func NewRig(ctx context.Context) (*Rig, error) { return NewRigWith(ctx, lab.Options{}) }
-
-// NewRigWith is NewRig in a lab of its own choices.
-func NewRigWith(ctx context.Context, opts lab.Options) (*Rig, error) {
+func NewRig(ctx context.Context, opts lab.Options) (*Rig, error) {
 	l, err := lab.New(ctx, opts)
 	if err != nil {
 		return nil, err
@@ -74,7 +71,7 @@ func NewRigWith(ctx context.Context, opts lab.Options) (*Rig, error) {
 	if r.Client, err = l.Client("client"); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	if r.Free, err = r.Pod(ctx, nil, nil); err != nil {
+	if r.Free, err = r.Pod(ctx, nil); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return r, nil
@@ -91,7 +88,7 @@ func (r *Rig) Close() error {
 // Pod makes a fresh pod of a fresh conflist: ptp, host-local and chained
 // plugins. Both directions get the bandwidth. The pod goes by Close or with
 // the rig.
-func (r *Rig) Pod(ctx context.Context, bw *lab.Bandwidth, annotations map[string]string, chained ...lab.Entry) (*Target, error) {
+func (r *Rig) Pod(ctx context.Context, bw *lab.Bandwidth, chained ...lab.Entry) (*Target, error) {
 	r.mu.Lock()
 	r.networks++
 	name := fmt.Sprintf("net%d", r.networks)
@@ -100,7 +97,7 @@ func (r *Rig) Pod(ctx context.Context, bw *lab.Bandwidth, annotations map[string
 	if err != nil {
 		return nil, err
 	}
-	pod, err := network.Pod(ctx, lab.PodOptions{Bandwidth: bw, Annotations: annotations})
+	pod, err := network.Pod(ctx, lab.PodOptions{Bandwidth: bw})
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +127,7 @@ func (t *Target) freshMeters() error {
 // Shaped makes a pod that podweir holds to a cap, in bits per second, in both
 // directions; keys are further keys of the conflist entry.
 func (r *Rig) Shaped(ctx context.Context, bitsPerSec uint64, keys map[string]any) (*Target, error) {
-	return r.Pod(ctx, lab.RuntimeBandwidth(bitsPerSec), nil, lab.PodweirEntry(keys))
+	return r.Pod(ctx, lab.RuntimeBandwidth(bitsPerSec), lab.PodweirEntry(keys))
 }
 
 // Close deletes the pod.

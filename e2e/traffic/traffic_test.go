@@ -38,7 +38,7 @@ func beside(t *testing.T, bitsPerSec uint64) {
 func newRig(t *testing.T) *Rig {
 	t.Helper()
 	testutil.RequireRoot(t)
-	r, err := NewRig(t.Context())
+	r, err := NewRig(t.Context(), lab.Options{})
 	must.OK(t, err)
 	r.SparesOthers = true
 	t.Cleanup(func() {
@@ -90,29 +90,6 @@ func TestCapResultErr(t *testing.T) {
 			}
 			if err := r.Err(); (err == nil) != c.ok {
 				t.Errorf("Err() = %v, want none: %v", err, c.ok)
-			}
-		})
-	}
-}
-
-func TestRetransmitsErr(t *testing.T) {
-	result := func(late, segments float64) *CapResult {
-		return &CapResult{Late: late, Segments: segments, LateSeconds: 10}
-	}
-	cases := map[string]struct {
-		got, tuned *CapResult
-		ok         bool
-	}{
-		"ten more than tuned":       {result(30, 100), result(20, 100), true},
-		"eleven more":               {result(31, 100), result(20, 100), false},
-		"many, but a small share":   {result(500, 100_000), result(0, 100_000), true},
-		"more than a small share":   {result(501, 100_000), result(0, 100_000), false},
-		"nothing came: no judgment": {result(0, 0), result(0, 100), false},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			if err := RetransmitsErr(c.got, c.tuned); (err == nil) != c.ok {
-				t.Errorf("RetransmitsErr() = %v, want none: %v", err, c.ok)
 			}
 		})
 	}

@@ -46,36 +46,21 @@ func main() {
 	context.AfterFunc(ctx, stop)
 	err := command(ctx, os.Args[1:], os.Stdout)
 	stop()
-	var wrong *usageError
-	switch {
-	case err == nil || errors.Is(err, flag.ErrHelp):
-		return
-	case errors.As(err, &wrong):
-		fmt.Fprint(os.Stderr, wrong, "\n", usage)
-		os.Exit(2)
-	default:
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "perfrig:", err)
 		os.Exit(1)
 	}
 }
-
-// usageError is a command line that makes no sense.
-type usageError struct{ text string }
-
-func (e *usageError) Error() string { return "perfrig: " + e.text }
 
 var commands = map[string]func(context.Context, []string, io.Writer){
 	"run": runCommand, "plan": planCommand, "demo": demoCommand, "report": reportCommand, "quote": quoteCommand,
 }
 
 func command(ctx context.Context, args []string, out io.Writer) error {
-	if len(args) == 0 {
-		return &usageError{"no command"}
+	if len(args) == 0 || commands[args[0]] == nil {
+		return fmt.Errorf("no command in %q\n%s", args, usage)
 	}
 	run := commands[args[0]]
-	if run == nil {
-		return &usageError{fmt.Sprintf("no command %q", args[0])}
-	}
 	return step.Run(func() { run(ctx, args[1:], out) })
 }
 
@@ -143,7 +128,7 @@ func reportCommand(_ context.Context, args []string, out io.Writer) {
 	check := set.Bool("check", false, "fail if a bar is missed")
 	step.OK(set.Parse(args))
 	if set.NArg() != 1 {
-		step.OK(&usageError{"report wants one file"})
+		step.OK(errors.New("report wants one file"))
 	}
 	missed := step.Get(report.Terminal(out, step.Get(record.Read(set.Arg(0)))))
 	if *check && missed > 0 {
@@ -156,7 +141,7 @@ func quoteCommand(_ context.Context, args []string, out io.Writer) {
 	check := set.Bool("check", false, "change nothing; fail if a figure is not what its results give")
 	step.OK(set.Parse(args))
 	if set.NArg() != 0 {
-		step.OK(&usageError{"quote wants no arguments"})
+		step.OK(errors.New("quote wants no arguments"))
 	}
 	changed := step.Get(quote.Update(".", !*check))
 	if *check && len(changed) > 0 {

@@ -10,10 +10,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
-	"sync"
-	"syscall"
 	"time"
+
+	"github.com/podweir/podweir/e2e/child"
 )
 
 // process is a program of the control plane; its output is a file in Dir.
@@ -32,8 +31,7 @@ func (c *Cluster) run(name string, args ...string) error {
 	defer func() { _ = log.Close() }()
 	p := &process{name: name, cmd: exec.Command(filepath.Join(c.Components, name), args...), done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = log, log
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if err := start()(p.cmd); err != nil {
+	if err := child.Start(p.cmd, nil); err != nil {
 		return err
 	}
 	go func() {
@@ -43,27 +41,6 @@ func (c *Cluster) run(name string, args ...string) error {
 	c.processes = append(c.processes, p)
 	return nil
 }
-
-// start starts programs on one thread that stays: the kernel takes the end of
-// the thread for the end of the parent, and those that enter namespaces end.
-var start = sync.OnceValue(func() func(*exec.Cmd) error {
-	type request struct {
-		cmd  *exec.Cmd
-		done chan error
-	}
-	requests := make(chan request)
-	go func() {
-		runtime.LockOSThread()
-		for r := range requests {
-			r.done <- r.cmd.Start()
-		}
-	}()
-	return func(cmd *exec.Cmd) error {
-		done := make(chan error)
-		requests <- request{cmd, done}
-		return <-done
-	}
-})
 
 func (p *process) kill() error {
 	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {

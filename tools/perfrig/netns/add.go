@@ -17,8 +17,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/vishvananda/netlink"
-
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/step"
 	"github.com/podweir/podweir/tools/perfrig/stats"
@@ -67,12 +65,14 @@ func (r *run) add(ctx context.Context) {
 	r.addMemory(ctx, l)
 }
 
-// addAtOnce has crowds come, in turns.
+// addAtOnce has crowds come, in turns, of pods that are made for each: on a device that had a
+// clsact qdisc before, which no new pod's has, podweir lists all qdiscs of the node.
 func (r *run) addAtOnce(ctx context.Context, l *lab.Lab) {
 	took, whole := make([][]float64, len(crowds)), make([][]float64, len(crowds))
 	for round := range crowdTimes {
 		for n, c := range crowds {
-			each, all := r.crowd(ctx, l, fmt.Sprintf("%d-%d", c.pods, round), c.pods)
+			each, all, err := together(ctx, r.makePods(ctx, l, fmt.Sprintf("%d-%d", c.pods, round), c.pods))
+			step.OK(err)
 			for _, d := range each {
 				took[n] = append(took[n], millis(d))
 			}
@@ -85,19 +85,6 @@ func (r *run) addAtOnce(ctx context.Context, l *lab.Lab) {
 		r.set(c.name+"_max_ms", s.Max)
 		r.set(c.name+"_whole_ms", stats.Summarise(whole[n]).Median)
 	}
-}
-
-// crowd is [together] with pods that are made for it: on a device that had a clsact qdisc before,
-// which no new pod's has, podweir lists all qdiscs of the node.
-func (r *run) crowd(ctx context.Context, l *lab.Lab, name string, pods int) (each []time.Duration, whole time.Duration) {
-	calls := r.makePods(ctx, l, name, pods)
-	each, whole, err := together(ctx, calls)
-	made := make([]*lab.Pod, 0, len(calls))
-	for _, c := range calls {
-		made = append(made, c.pod)
-	}
-	step.OK(errors.Join(err, lab.DeletePods(context.WithoutCancel(ctx), made)))
-	return each, whole
 }
 
 // together adds all at once and deletes them. It returns how long each took, and all of
@@ -195,31 +182,7 @@ func (i *invocation) run(ctx context.Context, command string) (time.Duration, er
 	}
 	err := cmd.Wait()
 	took := time.Since(began)
-	err = i.shaped(err, command, &stdout, &stderr)
-	if command == "DEL" {
-		err = errors.Join(err, i.node.Do(i.bare))
-	}
-	return took, err
-}
-
-// bare removes what DEL has left on the node's device, where the reference plugin's
-// qdiscs stay until the device goes: the next ADD would find them.
-func (i *invocation) bare() error {
-	link, err := netlink.LinkByName(i.pod.HostIfName)
-	if err != nil {
-		return err
-	}
-	qdiscs, err := netlink.QdiscList(link)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, q := range qdiscs {
-		if a := q.Attrs(); a.Handle != 0 && (a.Parent == netlink.HANDLE_ROOT || a.Parent == netlink.HANDLE_INGRESS) {
-			errs = append(errs, netlink.QdiscDel(q))
-		}
-	}
-	return errors.Join(errs...)
+	return took, i.shaped(err, command, &stdout, &stderr)
 }
 
 // shaped says how a call failed. A pod that starts unshaped would be quick.
@@ -233,11 +196,15 @@ func (i *invocation) shaped(err error, command string, stdout, stderr *bytes.Buf
 	return nil
 }
 
+// deleteAll runs DEL and removes the pods: what the reference plugin leaves on the node's
+// device goes with it.
 func deleteAll(ctx context.Context, calls []*invocation) error {
+	ctx = context.WithoutCancel(ctx)
 	var errs []error
+	var pods []*lab.Pod
 	for _, c := range calls {
-		_, err := c.run(context.WithoutCancel(ctx), "DEL")
-		errs = append(errs, err)
+		_, err := c.run(ctx, "DEL")
+		errs, pods = append(errs, err), append(pods, c.pod)
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, lab.DeletePods(ctx, pods))...)
 }

@@ -141,7 +141,7 @@ func (l *ordinary) besideDone(ctx context.Context, b *beside) {
 	if b.flood != nil {
 		_, flood, err := b.flood.Wait(ctx)
 		step.OK(err)
-		l.set("offered_bits_per_second", offered(flood))
+		l.set("offered_bits_per_second", traffic.OfferedBits(flood))
 	}
 }
 
@@ -152,14 +152,4 @@ func meanMillis(took []time.Duration) float64 {
 		sum += t
 	}
 	return millis(sum) / float64(max(len(took), 1))
-}
-
-// offered is what a flood sent, accepted by its socket or not, in bits of IP
-// packets and their Ethernet headers. A fragment's own headers are not in it.
-func offered(f *lab.FloodResult) float64 {
-	if f.Packets == 0 || f.Elapsed <= 0 {
-		return 0
-	}
-	frame := float64(f.Bytes)/float64(f.Packets) + spec.EthernetBytes
-	return float64(f.Packets+f.Refused) * frame * 8 / f.Elapsed.Seconds()
 }

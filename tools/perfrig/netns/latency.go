@@ -7,7 +7,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
 	"github.com/podweir/podweir/e2e/step"
 	"github.com/podweir/podweir/e2e/traffic"
@@ -24,21 +23,17 @@ const (
 	head = 2 * time.Second
 )
 
-// latency measures a kept connection of the pod without load, then beside one
-// bulk flow, there in turns with the unlimited pod's.
+// latency measures a kept connection of the pod beside one bulk flow, in turns with
+// the unlimited pod's.
 func (r *run) latency(ctx context.Context) {
-	r.inRig(ctx, func(rig *traffic.Rig, pod *traffic.Target) {
-		idle := step.Get(step.Get(rig.Lab.StartEcho(ctx, lab.EchoLoad{
-			From: rig.Client, To: &pod.Host, PerSecond: perSecond, Duration: turns * turn, Timeout: giveUp,
-		})).Wait(ctx))
+	r.inRig(ctx, func(_ *traffic.Rig, pod *traffic.Target) {
 		d := r.direction()
 		began := wiremeter.Now()
 		kept := step.Get(pod.KeptBeside(ctx, d, traffic.TCP1, r.cell.Rate, turns, turn))
 		// Egress holds the bystander's answers, too, 0.2 Mbit/s in its turns.
 		wire := step.Get(pod.Wire(d, began+head, began+head+2*turns*turn))
 		r.set(d.String()+"_wire_bits_per_second", wire.BitsPerSec())
-		loaded := r.answers("kept", kept.Pod)
-		r.against("kept", loaded, r.answers("kept_bystander", kept.Bystander))
-		r.ratio("kept_p99_over_idle_ratio", loaded, r.answers("idle", idle))
+		r.answers("kept", kept.Pod)
+		r.answers("kept_bystander", kept.Bystander)
 	})
 }

@@ -26,8 +26,8 @@ var percentiles = []struct {
 
 // answers records what a load of requests saw: a request without an answer
 // counts with the time at which it was given up.
-func (r *run) answers(name string, l *lab.Latencies) ascending {
-	took := r.distribution(name, l.Samples)
+func (r *run) answers(name string, l *lab.Latencies) {
+	r.distribution(name, l.Samples)
 	r.set(name+"_requests_per_second", l.PerSecond())
 	r.set(name+"_errors_count", float64(l.Failed()))
 	for reason, n := range l.Errors {
@@ -36,40 +36,19 @@ func (r *run) answers(name string, l *lab.Latencies) ascending {
 		}
 		r.into.Errors[name+": "+reason] += n
 	}
-	return took
 }
 
-// ascending is how long things took, the shortest first.
-type ascending []time.Duration
-
-// resolves says whether there are samples enough for a quantile: ten lie beyond it.
-func (a ascending) resolves(q float64) bool {
+// distribution records how long something took, as far as there are samples enough: ten lie
+// beyond a percentile.
+func (r *run) distribution(name string, took []time.Duration) {
 	const rounding = 1e-9
-	return float64(len(a))*(1-q) >= 10-rounding
-}
-
-// distribution records how long something took, as far as there are samples enough.
-func (r *run) distribution(name string, took []time.Duration) ascending {
-	a := ascending(slices.Sorted(slices.Values(took)))
+	ascending := slices.Sorted(slices.Values(took))
 	for _, p := range percentiles {
-		if a.resolves(p.q) {
-			r.set(name+"_"+p.name+"_ms", millis(lab.Quantile(a, p.q)))
+		if float64(len(ascending))*(1-p.q) >= 10-rounding {
+			r.set(name+"_"+p.name+"_ms", millis(lab.Quantile(ascending, p.q)))
 		}
 	}
-	r.set(name+"_max_ms", millis(lab.Quantile(a, 1)))
-	return a
-}
-
-// ratio records the p99 of one load by that of another in the same run.
-func (r *run) ratio(name string, of, by ascending) {
-	if of.resolves(0.99) && by.resolves(0.99) {
-		r.set(name, float64(lab.Quantile(of, 0.99))/float64(lab.Quantile(by, 0.99)))
-	}
-}
-
-// against is [run.ratio] of the pod and the bystander.
-func (r *run) against(name string, pod, bystander ascending) {
-	r.ratio(name+"_p99_over_bystander_ratio", pod, bystander)
+	r.set(name+"_max_ms", millis(lab.Quantile(ascending, 1)))
 }
 
 // promise records how the wire of a direction keeps to the cap.

@@ -34,10 +34,10 @@ func (l *pluginLog) err() error {
 // pod makes the pod of the phase.
 func (r *run) pod(ctx context.Context, rig *traffic.Rig) *traffic.Target {
 	bw, chain := r.chain()
-	t := step.Get(rig.Pod(ctx, bw, nil, chain...))
+	t := step.Get(rig.Pod(ctx, bw, chain...))
 	var err error
 	if r.cell.Phase.Kind == spec.Qdisc {
-		err = doubles[r.cell.Phase.Discipline](end{rig.Lab.Node(), t.HostIfName}, r.cell.Rate)
+		err = doubles[r.cell.Phase.Discipline](rig.Lab.Node(), t.HostIfName, r.cell.Rate)
 	}
 	if err := errors.Join(err, r.said.err()); err != nil {
 		step.OK(errors.Join(err, t.Close(ctx)))
@@ -71,14 +71,8 @@ func podweirEntry(keys map[string]string) lab.Entry {
 	return e
 }
 
-// end is a device at an end of the pod's veth.
-type end struct {
-	ns     *lab.Netns
-	ifName string
-}
-
 // doubles are the disciplines, by what they do with the node's end of the pod's veth.
-var doubles = map[string]func(node end, bitsPerSec uint64) error{
-	"cilium": func(node end, bitsPerSec uint64) error { return rivals.CiliumIngress(node.ns, node.ifName, bitsPerSec) },
-	"calico": func(node end, bitsPerSec uint64) error { return rivals.Calico(node.ns, node.ifName, bitsPerSec) },
+var doubles = map[string]func(node *lab.Netns, ifName string, bitsPerSec uint64) error{
+	"cilium": rivals.CiliumIngress,
+	"calico": rivals.Calico,
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -116,8 +115,8 @@ type podsTurn struct {
 // pods got together, without the programs' time of the others.
 func (a *among) path(ctx context.Context, name string) (perSecond float64) {
 	windows := []*podsTurn{
-		{name: "alone", to: a.sinks.Only(0)},
-		{name: "spread", to: a.sinks.Rest(1)},
+		{name: "alone", to: a.sinks.Part(0, 1)},
+		{name: "spread", to: a.sinks.Part(1, len(a.all))},
 	}
 	var took packets
 	var rates []float64
@@ -190,9 +189,6 @@ func (a *among) tell(path string, windows []*podsTurn) {
 			a.set(w.name+"_"+path+"_cost_ns", stats.Summarise(w.programs).Median)
 			if w != alone {
 				a.set(w.name+"_"+path+"_cost_ratio", ratioOfTurns(w.programs, alone.programs))
-			} else {
-				a.set("least_"+path+"_cost_ns", slices.Min(w.programs))
-				a.set("most_"+path+"_cost_ns", slices.Max(w.programs))
 			}
 		}
 		a.set(w.name+"_"+path+"_sender_cost_ns", stats.Summarise(w.sender).Median)

@@ -102,40 +102,28 @@ func sumOf(programs []*ebpf.Program) (ran, error) {
 }
 
 // programsNamed opens the programs whose names begin so. One that goes
-// meanwhile is left out.
+// meanwhile is left out. It returns what it has opened also with an error.
 func programsNamed(prefix string) (found []*ebpf.Program, err error) {
-	defer func() {
-		if err != nil {
-			for _, p := range found {
-				err = errors.Join(err, p.Close())
-			}
-			found = nil
-		}
-	}()
 	for id := ebpf.ProgramID(0); ; {
-		next, err := ebpf.ProgramGetNextID(id)
-		if errors.Is(err, os.ErrNotExist) {
+		if id, err = ebpf.ProgramGetNextID(id); errors.Is(err, os.ErrNotExist) {
 			return found, nil
-		}
-		if err != nil {
+		} else if err != nil {
 			return found, fmt.Errorf("list BPF programs: %w", err)
 		}
-		id = next
 		p, err := ebpf.NewProgramFromID(id)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
-		}
-		if err != nil {
+		} else if err != nil {
 			return found, fmt.Errorf("open BPF program %d: %w", id, err)
 		}
 		info, err := p.Info()
-		if err != nil {
-			return append(found, p), fmt.Errorf("BPF program %d: %w", id, err)
-		}
-		if strings.HasPrefix(info.Name, prefix) {
+		if err == nil && !strings.HasPrefix(info.Name, prefix) {
+			err = p.Close()
+		} else {
 			found = append(found, p)
-		} else if err := p.Close(); err != nil {
-			return found, err
+		}
+		if err != nil {
+			return found, fmt.Errorf("BPF program %d: %w", id, err)
 		}
 	}
 }

@@ -53,14 +53,9 @@ func (s *Substrate) Machine(ctx context.Context) (*record.Machine, error) {
 		Substrate: "netns", Kernel: unix.ByteSliceToString(u.Release[:]), CPU: lab.Processor(),
 		CPUs: runtime.NumCPU(), Commit: "unknown",
 	}
-	clang, err := os.ReadFile(filepath.Join(s.root, "bpf/CLANG_VERSION"))
-	if err != nil {
-		return nil, fmt.Errorf("run in the root of the checkout: %w", err)
-	}
-	m.Clang = strings.TrimSpace(string(clang))
 	plugin, err := os.ReadFile(filepath.Join(s.root, ownPlugins, "podweir-cni"))
 	if err != nil {
-		return nil, fmt.Errorf("run make build: %w", err)
+		return nil, fmt.Errorf("run make build, and this in the root of the checkout: %w", err)
 	}
 	sum := sha256.Sum256(plugin)
 	m.Plugin = hex.EncodeToString(sum[:6])
@@ -106,18 +101,16 @@ func (s *Substrate) Run(ctx context.Context, r *spec.Run, into *record.Sample) e
 		return nil
 	}
 	into.Metrics = map[string]float64{}
-	one := &run{root: s.root, cell: &r.Cell, into: into, opts: s.labOptions(), said: &pluginLog{}}
-	one.opts.PluginLog = one.said
+	one := &run{root: s.root, cell: &r.Cell, into: into, said: &pluginLog{}}
+	one.opts = lab.Options{
+		PluginDirs: []string{filepath.Join(s.root, ownPlugins), filepath.Join(s.root, referencePlugins)}, PluginLog: one.said,
+	}
 	return step.Run(func() { work(one, ctx) })
-}
-
-func (s *Substrate) labOptions() lab.Options {
-	return lab.Options{PluginDirs: []string{filepath.Join(s.root, ownPlugins), filepath.Join(s.root, referencePlugins)}}
 }
 
 // inRig makes a rig and the pod of the phase, gives them to f and removes them.
 func (r *run) inRig(ctx context.Context, f func(*traffic.Rig, *traffic.Target)) {
-	rig := step.Get(traffic.NewRigWith(ctx, r.opts))
+	rig := step.Get(traffic.NewRig(ctx, r.opts))
 	defer step.Close(rig.Close)
 	pod := r.pod(ctx, rig)
 	defer step.Close(func() error { return pod.Close(ctx) })

@@ -16,10 +16,6 @@ import (
 // sweep puts one load on the pod, in one direction.
 func (r *run) sweep(ctx context.Context) {
 	r.inRig(ctx, func(rig *traffic.Rig, pod *traffic.Target) {
-		if r.cell.Rate == 0 {
-			r.sweepUncapped(ctx, pod)
-			return
-		}
 		r.result(step.Get(rig.MeasureOn(ctx, pod, traffic.Case{
 			Cap: r.cell.Rate, Direction: r.direction(), Load: load(&r.cell.Workload), Duration: r.bulkDuration(),
 		})))
@@ -85,17 +81,4 @@ func (r *run) result(got *traffic.CapResult) {
 	if got.Segments > 0 {
 		r.set("late_retransmits_percent", 100*got.Late/got.Segments)
 	}
-}
-
-// sweepUncapped is the same on a pod without a limit.
-func (r *run) sweepUncapped(ctx context.Context, pod *traffic.Target) {
-	d := r.direction()
-	offer := step.Get(pod.Start(ctx, d, load(&r.cell.Workload), 0, r.bulkDuration()))
-	bulk, _, err := offer.Wait(ctx)
-	step.OK(err)
-	wire := step.Get(pod.Wire(d, offer.Started, min(offer.Until, wiremeter.Now())))
-	r.set(d.String()+"_wire_bits_per_second", wire.BitsPerSec())
-	r.set("carried_bits_per_second", wire.BitsPerSec())
-	late := lab.Between(bulk.Received, 1.5, r.bulkDuration().Seconds()+0.5)
-	r.set(d.String()+"_goodput_bits_per_second", late.BitsPerSec())
 }

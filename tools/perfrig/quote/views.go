@@ -55,7 +55,7 @@ func bars(p *page, sources []string) (string, error) {
 
 // rivals is what each limiter does with one flow into a pod, at every cap.
 func rivals(p *page, sources []string) (string, error) {
-	r, name, err := p.rivals(sources)
+	r, name, err := p.one(sources)
 	if r == nil {
 		return noRivals, err
 	}
@@ -71,7 +71,7 @@ func rivals(p *page, sources []string) (string, error) {
 
 // rivals20 is the same at 20M only, for a page that says itself what a copy is.
 func rivals20(p *page, sources []string) (string, error) {
-	r, name, err := p.rivals(sources)
+	r, name, err := p.one(sources)
 	if r == nil {
 		return noRivals, err
 	}
@@ -83,8 +83,8 @@ func rivals20(p *page, sources []string) (string, error) {
 
 const noRivals = "A campaign with intervals is not taken yet: `make perf-rivals` measures and publishes it.\n"
 
-// rivals reads the campaign of both views; nil if none is committed.
-func (p *page) rivals(sources []string) (r *record.Results, name string, err error) {
+// one reads the campaign of a view of one; nil if none is committed.
+func (p *page) one(sources []string) (r *record.Results, name string, err error) {
 	if len(sources) != 1 {
 		return nil, "", fmt.Errorf("this view is of one source, not %d", len(sources))
 	}
@@ -93,15 +93,9 @@ func (p *page) rivals(sources []string) (r *record.Results, name string, err err
 
 // loads is a call beside other loads: the bars for each phase. "perfrig report" has every row.
 func loads(p *page, sources []string) (string, error) {
-	if len(sources) != 1 {
-		return "", fmt.Errorf("this view is of one source, not %d", len(sources))
-	}
-	r, name, err := p.results.campaign(sources[0])
-	switch {
-	case err != nil:
-		return "", err
-	case r == nil:
-		return fmt.Sprintf("No campaign of `%s` is committed.\n", sources[0]), nil
+	r, name, err := p.one(sources)
+	if r == nil {
+		return fmt.Sprintf("No campaign of `%s` is committed.\n", strings.Join(sources, " ")), err
 	}
 	kinds := report.LoadKinds(r)
 	return p.provenance(r, name) + "\n" + kinds.Markdown(), nil

@@ -23,9 +23,7 @@ type Machine struct {
 	Kernel    string `json:"kernel"`
 	CPU       string `json:"cpu"`
 	CPUs      int    `json:"cpus"`
-	// Clang is the compiler of the BPF object, Commit the checkout's as
-	// tools/version.sh has it.
-	Clang  string `json:"clang"`
+	// Commit is the checkout's as tools/version.sh has it.
 	Commit string `json:"commit"`
 	// Plugin is a digest of the podweir-cni that was measured.
 	Plugin string `json:"plugin"`

@@ -49,29 +49,25 @@ const (
 // against what was promised.
 func Bars(r *record.Results) []Bar {
 	b := &barred{r: r}
-	for _, c := range b.cells(spec.Sweep) {
-		b.sweep(&c)
+	for _, of := range []struct {
+		kind  spec.WorkloadKind
+		judge func(*barred, *spec.Cell)
+	}{
+		{spec.Sweep, (*barred).sweep},
+		{spec.Mixed, (*barred).mixed},
+		{spec.Latency, (*barred).latency},
+		{spec.Cost, (*barred).processor},
+		{spec.Add, (*barred).addition},
+		{spec.Memory, (*barred).memory},
+		{spec.Packet, (*barred).packets},
+		{spec.Ordinary, (*barred).ordinary},
+		{spec.Pods, (*barred).podPackets},
+		{spec.Memory, (*barred).agent},
+	} {
+		for _, c := range b.cells(of.kind) {
+			of.judge(b, &c)
+		}
 	}
-	for _, c := range b.cells(spec.Mixed) {
-		b.mixed(&c)
-	}
-	for _, c := range b.cells(spec.Latency) {
-		b.latency(&c)
-	}
-	for _, c := range b.cells(spec.Cost) {
-		b.processor(&c)
-	}
-	for _, c := range b.cells(spec.Add) {
-		b.addition(&c)
-	}
-	for _, c := range b.cells(spec.Memory) {
-		b.memory(&c)
-	}
-	for _, c := range b.cells(spec.Packet) {
-		b.packets(&c)
-	}
-	b.loads()
-	b.podBars()
 	return b.bars
 }
 
@@ -95,6 +91,13 @@ func (b *barred) cells(kind spec.WorkloadKind) []spec.Cell {
 func (b *barred) add(pass bool, c *spec.Cell, what, measured, want string) *Bar {
 	b.bars = append(b.bars, Bar{What: c.ID() + ": " + what, Measured: measured, Want: want, Pass: pass, Cell: *c})
 	return &b.bars[len(b.bars)-1]
+}
+
+// atMost adds a bar of a number; format has it with its unit. One that was not measured has none.
+func (b *barred) atMost(c *spec.Cell, k Kind, what, format string, value, limit float64) {
+	if !math.IsNaN(value) {
+		b.add(value <= limit, c, what, fmt.Sprintf(format, value), fmt.Sprintf("at most "+format, limit)).of(k, value)
+	}
 }
 
 func (b *barred) mean(c *spec.Cell, metric string) float64 { return summary(b.r, c, metric).Mean }
@@ -128,12 +131,7 @@ func strictOrFlat(c *spec.Cell) bool {
 func (b *barred) caps(c *spec.Cell, directions ...string) {
 	for _, d := range directions {
 		worst := stats.Summarise(values(b.r, c, d+"_worst_second_share")).Max
-		allowed := b.mean(c, d+"_allowed_second_share")
-		if math.IsNaN(worst) {
-			continue
-		}
-		b.add(worst <= allowed, c, "worst second "+d, fmt.Sprintf("%.4f of the cap", worst), fmt.Sprintf("at most %.4f", allowed)).
-			of(capKind, worst)
+		b.atMost(c, capKind, "worst second "+d, "%.4f of the cap", worst, b.mean(c, d+"_allowed_second_share"))
 	}
 }
 
@@ -170,28 +168,19 @@ func (b *barred) lost(c *spec.Cell) {
 }
 
 func (b *barred) mixed(c *spec.Cell) {
-	if c.Phase.Kind != spec.Podweir {
-		return
-	}
 	if strictOrFlat(c) {
 		b.caps(c, "egress", "ingress")
 	}
-	switch {
-	case strings.HasPrefix(c.Phase.Name, "podweir-strict"):
-		p99, bystander := b.mean(c, "open_p99_ms"), b.mean(c, "open_bystander_p99_ms")
-		if math.IsNaN(p99) || math.IsNaN(bystander) {
-			return // too few requests
-		}
-		limit := lightOver * (1000*lightBits/float64(c.Rate) + bystander)
-		b.add(p99 <= limit, c, "light p99", fmt.Sprintf("%.2f ms", p99),
-			fmt.Sprintf("at most %.2f ms (2 x serialisation and the bystander's)", limit)).
-			of(lightKind, p99)
-		if reference := b.other(c, b.tuned(), "open_p99_ms"); !math.IsNaN(reference) {
+	switch c.Phase.Name {
+	case "podweir-strict":
+		p99, reference := b.mean(c, "open_p99_ms"), b.other(c, b.tuned(), "open_p99_ms")
+		b.atMost(c, lightKind, "light p99", "%.2f ms", p99, lightOver*(1000*lightBits/float64(c.Rate)+b.mean(c, "open_bystander_p99_ms")))
+		if !math.IsNaN(reference) {
 			b.add(p99 <= lightTuned*reference, c, "light p99 relative to the tuned plugin",
 				fmt.Sprintf("%.4f of %.1f ms", p99/reference, reference), fmt.Sprintf("at most %.1f", lightTuned)).
 				of(lightTunedKind, p99/reference)
 		}
-	case strings.HasPrefix(c.Phase.Name, "podweir-elephants"):
+	case "podweir-elephants":
 		ratio := b.mean(c, "closed_requests_ratio")
 		b.add(ratio >= leastAnswers, c, "closed-loop answers relative to the bystander", fmt.Sprintf("%.3f", ratio),
 			fmt.Sprintf("at least %.2f", leastAnswers)).
@@ -204,10 +193,7 @@ func (b *barred) latency(c *spec.Cell) {
 		return
 	}
 	p99, bystander := b.mean(c, "kept_p99_ms"), b.mean(c, "kept_bystander_p99_ms")
-	limit := keptOver*bystander + keptSlack
-	b.add(p99 <= limit, c, "kept p99", fmt.Sprintf("%.3f ms", p99),
-		fmt.Sprintf("at most %.3f ms (2 x bystander + 0.1)", limit)).
-		of(keptKind, p99)
+	b.atMost(c, keptKind, "kept p99", "%.3f ms", p99, keptOver*bystander+keptSlack)
 	if reference := b.other(c, b.shipped(), "kept_p99_ms"); !math.IsNaN(reference) {
 		b.add(p99 <= keptShipped*reference, c, "kept p99 relative to the shipped plugin",
 			fmt.Sprintf("%.4f of %.1f ms", p99/reference, reference), fmt.Sprintf("at most %.2f", keptShipped)).

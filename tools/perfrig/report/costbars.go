@@ -5,7 +5,6 @@ package report
 
 import (
 	"fmt"
-	"math"
 	"strings"
 
 	"github.com/podweir/podweir/tools/perfrig/spec"
@@ -55,20 +54,13 @@ func (b *barred) addition(c *spec.Cell) {
 	if c.Phase.Kind != spec.Podweir {
 		return
 	}
-	median := b.mean(c, "add_p50_ms")
-	b.add(median <= addMost, c, "median", fmt.Sprintf("%.2f ms", median), fmt.Sprintf("at most %.0f ms", addMost)).
-		of(addKind, median)
+	b.atMost(c, addKind, "median", "%.2f ms", b.mean(c, "add_p50_ms"), addMost)
 	b.relative(c, b.shipped(), addOverKind, "median relative to the reference plugin", "add_p50_ms", addOver)
 	b.relative(c, b.shipped(), crowdKind, "50 at once, all done, relative to the reference plugin", "add_at_once_whole_ms", crowdOver)
 	b.relative(c, b.shipped(), crowdKind, "100 at once, all done, relative to the reference plugin", "add_at_once_100_whole_ms", crowdOver)
-	if drift := b.mean(c, "add_last_by_first_ratio"); !math.IsNaN(drift) {
-		b.add(drift <= addDrift, c, "last 20 pods relative to the first 20", fmt.Sprintf("%.2f", drift), fmt.Sprintf("at most %.1f", addDrift)).
-			of(addDriftKind, drift)
-	}
-	if rss := b.mean(c, "add_rss_p50_bytes") / b.other(c, b.shipped(), "add_rss_p50_bytes"); !math.IsNaN(rss) {
-		b.add(rss <= rssOver, c, "peak RSS relative to the reference plugin", fmt.Sprintf("%.2f", rss), fmt.Sprintf("at most %.1f", rssOver)).
-			of(rssKind, rss)
-	}
+	b.atMost(c, addDriftKind, "last 20 pods relative to the first 20", "%.2f", b.mean(c, "add_last_by_first_ratio"), addDrift)
+	rss := b.mean(c, "add_rss_p50_bytes") / b.other(c, b.shipped(), "add_rss_p50_bytes")
+	b.atMost(c, rssKind, "peak RSS relative to the reference plugin", "%.2f", rss, rssOver)
 }
 
 // relative: at most so many times another phase's, by the interval of the ratio; nil if there is none.
@@ -96,9 +88,7 @@ func (b *barred) memory(c *spec.Cell) {
 	if counted := b.mean(c, "memory_slots_bytes"); !(counted > 0) {
 		return // of a rig that did not count slots where an earlier pod had made the slab
 	}
-	total := b.mean(c, "memory_total_bytes")
-	b.add(total <= most, c, "kernel memory per pod", fmt.Sprintf("%.1f KiB", total/1024), fmt.Sprintf("at most %.0f KiB", most/1024)).
-		of(memoryKind, total)
+	b.atMost(c, memoryKind, "kernel memory per pod", "%.1f KiB", b.mean(c, "memory_total_bytes")/1024, most/1024)
 }
 
 func (b *barred) packets(c *spec.Cell) {
@@ -110,11 +100,9 @@ func (b *barred) packets(c *spec.Cell) {
 		got := b.mean(c, name)
 		switch {
 		case strings.HasSuffix(name, "_light_cost_ns"):
-			b.add(got <= most, c, strings.TrimSuffix(name, "_cost_ns"), fmt.Sprintf("%.1f ns", got), fmt.Sprintf("at most %.0f ns", most)).
-				of(packetKind, got)
+			b.atMost(c, packetKind, strings.TrimSuffix(name, "_cost_ns"), "%.1f ns", got, most)
 		case strings.HasSuffix(name, "_cost_ratio"):
-			b.add(got <= packetOver, c, strings.TrimSuffix(name, "_cost_ratio")+" by light", fmt.Sprintf("%.2f", got), fmt.Sprintf("at most %.1f", packetOver)).
-				of(packetOverKind, got)
+			b.atMost(c, packetOverKind, strings.TrimSuffix(name, "_cost_ratio")+" by light", "%.2f", got, packetOver)
 		}
 	}
 }

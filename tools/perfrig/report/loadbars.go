@@ -86,18 +86,16 @@ const (
 // plainQueue is the phase that podweir is compared with.
 const plainQueue = "podweir-flat"
 
-// loads judges podweir of the present build, and of that what it makes by itself.
-func (b *barred) loads() {
-	for _, c := range b.cells(spec.Ordinary) {
-		if c.Phase.Kind != spec.Podweir || c.Phase.Keys["type"] != "" || c.Workload.Mix == nil {
-			continue
-		}
-		switch c.Phase.Keys["policy"] {
-		case "strict":
-			b.load(&c)
-		case "flat":
-			b.caps(&c, c.Workload.Direction)
-		}
+// ordinary judges podweir of the present build, and of that what it makes by itself.
+func (b *barred) ordinary(c *spec.Cell) {
+	if c.Phase.Kind != spec.Podweir || c.Phase.Keys["type"] != "" || c.Workload.Mix == nil {
+		return
+	}
+	switch c.Phase.Keys["policy"] {
+	case "strict":
+		b.load(c)
+	case "flat":
+		b.caps(c, c.Workload.Direction)
 	}
 }
 
@@ -111,12 +109,14 @@ func (b *barred) load(c *spec.Cell) {
 		b.most(c, callLostKind, "call lost", "call_lost_percent", "%", callLostMost)
 		b.turns(c)
 	}
+	frame := 1000 * spec.FrameSeconds(c.Rate)
 	// In a flood every packet of which is a flow the call is as large as all others.
 	if mix.BelowShare() || mix.Flood != "" {
-		b.beyondPlain(c)
+		b.beyondPlain(c, flatLostKind, "call lost", "call_lost_percent", "%", lossResolved)
+		b.beyondPlain(c, flatTimeKind, "call p90", "call_p90_ms", "ms", frame)
 	}
-	b.noLater(c, "pages p95", "pages_p95_ms")
-	b.noLater(c, "video segments, mean", "segment_mean_ms")
+	b.beyondPlain(c, flatDoneKind, "pages p95", "pages_p95_ms", "ms", frame)
+	b.beyondPlain(c, flatDoneKind, "video segments, mean", "segment_mean_ms", "ms", frame)
 	b.bulk(c)
 }
 
@@ -164,23 +164,10 @@ func (b *barred) turns(c *spec.Cell) {
 }
 
 // beyondPlain: not worse than a plain queue in the same round.
-func (b *barred) beyondPlain(c *spec.Cell) {
-	other := *c
-	other.Phase = spec.Phase{Name: plainQueue}
-	if c.Phase.Name == plainQueue {
-		return
-	}
-	b.judge(c, flatLostKind, "call lost, beyond "+plainQueue+"'s", b.differences(c, "call_lost_percent", &other, "call_lost_percent"), "%", lossResolved)
-	b.judge(c, flatTimeKind, "call p90, beyond "+plainQueue+"'s", b.differences(c, "call_p90_ms", &other, "call_p90_ms"), "ms", 1000*spec.FrameSeconds(c.Rate))
-}
-
-// noLater: what is fetched beside a call comes no later than in a plain queue in the same
-// round.
-func (b *barred) noLater(c *spec.Cell, what, metric string) {
-	other := *c
-	other.Phase = spec.Phase{Name: plainQueue}
-	if c.Phase.Name != plainQueue {
-		b.judge(c, flatDoneKind, what+", beyond "+plainQueue+"'s", b.differences(c, metric, &other, metric), "ms", 1000*spec.FrameSeconds(c.Rate))
+func (b *barred) beyondPlain(c *spec.Cell, k Kind, what, metric, unit string, limit float64) {
+	if other := *c; c.Phase.Name != plainQueue {
+		other.Phase = spec.Phase{Name: plainQueue}
+		b.judge(c, k, what+", beyond "+plainQueue+"'s", b.differences(c, metric, &other, metric), unit, limit)
 	}
 }
 

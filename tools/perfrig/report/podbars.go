@@ -4,7 +4,6 @@
 package report
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/podweir/podweir/tools/perfrig/spec"
@@ -21,37 +20,24 @@ const (
 	agentMost = 15 << 20
 )
 
-// podBars are what must not grow with the number of pods.
-func (b *barred) podBars() {
-	for _, c := range cellsOf(b.r, spec.Pods) {
-		if c.Phase.Kind == spec.Podweir {
-			b.podPackets(&c)
-		}
-	}
-	for _, c := range cellsOf(b.r, spec.Memory) {
-		if most := b.mean(&c, "agent_rss_max_bytes"); !math.IsNaN(most) {
-			b.add(most <= agentMost, &c, "the agent's anonymous memory", fmt.Sprintf("%.2f MiB", most/(1<<20)),
-				fmt.Sprintf("at most %.0f MiB", float64(agentMost)/(1<<20))).of(agentKind, most)
-		}
-	}
+// agent is what the agent takes beside so many pods.
+func (b *barred) agent(c *spec.Cell) {
+	b.atMost(c, agentKind, "the agent's anonymous memory", "%.2f MiB", b.mean(c, "agent_rss_max_bytes")/(1<<20), agentMost>>20)
 }
 
 // podPackets: the programs do no more for a packet because others have programs,
 // too; and what it costs beyond that where each packet finds another pod's
 // instructions and data.
 func (b *barred) podPackets(c *spec.Cell) {
+	if c.Phase.Kind != spec.Podweir {
+		return
+	}
 	for _, path := range []string{"light", "heavy"} {
 		metric := "alone_" + path + "_cost_ns"
-		if by := b.withOnePod(c, metric); !math.IsNaN(by) {
-			drift := b.mean(c, metric) / by
-			b.add(drift <= packetDrift, c, path+" packets to one pod, relative to a node with that pod alone",
-				fmt.Sprintf("%.2f", drift), fmt.Sprintf("at most %.1f", packetDrift)).of(driftKind, drift)
-		}
-		metric = "spread_" + path + "_cost_ratio"
-		if ratio := b.mean(c, metric); !math.IsNaN(ratio) {
-			b.add(ratio <= turnsMost, c, path+" packets to all pods in turns, relative to one pod",
-				fmt.Sprintf("%.2f", ratio), fmt.Sprintf("at most %.1f", turnsMost)).of(turnsKind, ratio)
-		}
+		b.atMost(c, driftKind, path+" packets to one pod, relative to a node with that pod alone", "%.2f",
+			b.mean(c, metric)/b.withOnePod(c, metric), packetDrift)
+		b.atMost(c, turnsKind, path+" packets to all pods in turns, relative to one pod", "%.2f",
+			b.mean(c, "spread_"+path+"_cost_ratio"), turnsMost)
 	}
 }
 

@@ -35,7 +35,7 @@ func Profile(name string) (*Spec, error) {
 // latency and the use of the cap. Half an hour.
 func costs() *Spec {
 	return &Spec{Profile: "costs", Samples: 3, Blocks: []Block{
-		{Phases: []Phase{unshaped, bandwidthTuned, strict}, Rates: []uint64{100 * mbit}, Workloads: slices.Concat(
+		{Phases: []Phase{bandwidthTuned, strict}, Rates: []uint64{100 * mbit}, Workloads: slices.Concat(
 			latencies(directions...), sweeps("cubic", directions...))},
 		{Phases: []Phase{bandwidth, strict, strictClsact}, Rates: []uint64{100 * mbit}, Workloads: []Workload{adds(100)}},
 		{Phases: []Phase{bandwidth, strict, strictIFB}, Rates: []uint64{100 * mbit}, Workloads: []Workload{memories(100)}},
@@ -53,28 +53,24 @@ func rivals() *Spec {
 	loads := func(to ...string) []Workload {
 		return slices.Concat(latencies(to...), sweeps("cubic", to...), sweeps("bbr", to...))
 	}
-	phases := []Phase{unshaped, bandwidth, bandwidthTuned, calico, strict}
+	phases := []Phase{bandwidth, bandwidthTuned, calico, strict}
 	return &Spec{Profile: "rivals", Samples: 3, Blocks: []Block{
 		{Phases: phases, Rates: []uint64{20 * mbit}, Workloads: loads("egress")},
 		{Phases: append(phases, cilium), Rates: []uint64{20 * mbit, 100 * mbit}, Workloads: loads("ingress")},
+		{Phases: []Phase{unshaped}, Workloads: latencies("ingress")},
 		{
-			Phases: []Phase{unshaped, bandwidth, bandwidthTuned, strict, elephants}, Rates: []uint64{10 * mbit},
+			Phases: []Phase{bandwidth, bandwidthTuned, strict, elephants}, Rates: []uint64{10 * mbit},
 			Workloads: []Workload{{Name: "mixed", Kind: Mixed, Seconds: 15}},
 		},
 	}}
 }
 
-// Demo is one sample of what each limiter does with bulk in both directions, four minutes
-// of it. Cilium's limit is into the pod alone: the other needs fq.
+// Demo is one sample of each number of the table of [rivals] at 20M, four minutes of it.
 func Demo() *Spec {
-	rates := []uint64{10 * mbit, 100 * mbit}
-	return &Spec{Profile: "demo", Samples: 1, Blocks: []Block{
-		{
-			Phases: []Phase{unshaped, bandwidth, bandwidthTuned, strict, elephants, calico}, Rates: rates,
-			Workloads: []Workload{{Name: "mixed", Kind: Mixed, Seconds: 15}},
-		},
-		{Phases: []Phase{cilium}, Rates: rates, Workloads: []Workload{{Name: "mixed-ingress", Kind: Mixed, Direction: "ingress", Seconds: 15}}},
-	}}
+	return &Spec{Profile: "demo", Samples: 1, Blocks: []Block{{
+		Phases: []Phase{bandwidth, bandwidthTuned, calico, cilium, strict}, Rates: []uint64{20 * mbit},
+		Workloads: slices.Concat(sweeps("cubic", "ingress"), sweeps("bbr", "ingress"), latencies("ingress")),
+	}}}
 }
 
 // adds times ADD; the estimate holds for an idle machine of two processors.
@@ -84,11 +80,16 @@ func adds(pods int) Workload {
 
 // processors are four cubic flows.
 func processors(to ...string) []Workload {
+	return toward(to, Workload{Name: "cost-cubic-4", Kind: Cost, Streams: 4, Congestion: "cubic", BulkSeconds: 6, Seconds: 14})
+}
+
+// toward is a workload in each of some directions, which end its name.
+func toward(directions []string, w Workload) []Workload {
 	var out []Workload
-	for _, d := range to {
-		out = append(out, Workload{
-			Name: "cost-cubic-4-" + d, Kind: Cost, Direction: d, Streams: 4, Congestion: "cubic", BulkSeconds: 6, Seconds: 14,
-		})
+	for _, w.Direction = range directions {
+		one := w
+		one.Name += "-" + w.Direction
+		out = append(out, one)
 	}
 	return out
 }
@@ -183,10 +184,8 @@ func besideUDP(to ...string) []Workload {
 func ofMixes(mixes map[string]Mix, to ...string) []Workload {
 	var out []Workload
 	for _, name := range slices.Sorted(maps.Keys(mixes)) {
-		for _, d := range to {
-			mix := mixes[name]
-			out = append(out, Workload{Name: "load-" + name + "-" + d, Kind: Ordinary, Direction: d, Mix: &mix, Seconds: 13.5})
-		}
+		mix := mixes[name]
+		out = append(out, toward(to, Workload{Name: "load-" + name, Kind: Ordinary, Mix: &mix, Seconds: 13.5})...)
 	}
 	return out
 }
@@ -196,11 +195,7 @@ func memories(pods int) Workload {
 }
 
 func latencies(to ...string) []Workload {
-	var out []Workload
-	for _, d := range to {
-		out = append(out, Workload{Name: "latency-" + d, Kind: Latency, Direction: d, Seconds: 20})
-	}
-	return out
+	return toward(to, Workload{Name: "latency", Kind: Latency, Seconds: 16})
 }
 
 // SweepSeconds is how long the bulk of a [Sweep] lasts.
@@ -208,12 +203,7 @@ const SweepSeconds = 8
 
 // sweeps are one TCP connection of a congestion control, as fast as it gets.
 func sweeps(congestion string, to ...string) []Workload {
-	var out []Workload
-	for _, d := range to {
-		out = append(out, Workload{
-			Name: "tcp-1-" + congestion + "-" + d, Kind: Sweep, Direction: d, Streams: 1, Congestion: congestion,
-			BulkSeconds: SweepSeconds, Seconds: SweepSeconds + 2,
-		})
-	}
-	return out
+	return toward(to, Workload{
+		Name: "tcp-1-" + congestion, Kind: Sweep, Streams: 1, Congestion: congestion, BulkSeconds: SweepSeconds, Seconds: SweepSeconds + 2,
+	})
 }
