@@ -27,7 +27,7 @@ LONG_FUZZTIME ?= 2m
 KERNELS     ?= 6.1,newest
 ALL_KERNELS ?= 6.1,6.12,newest
 # C that we write; bpf/headers is the kernel's and libbpf's.
-C_FILES  = $(shell find bpf -name headers -prune -o -name '*.[ch]' -print)
+C_FILES  = $(shell find bpf e2e/lab e2e/rivals -name headers -prune -o -name '*.[ch]' -print)
 SH_FILES = .ci/run $(shell find bpf e2e tools -name '*.sh')
 GO_FILES = $(shell find bpf compat e2e plugin tools -name '*.go' 2>/dev/null)
 # A module without Go only pins what a script builds, and Go's tools refuse it.
@@ -396,7 +396,7 @@ fmt: bin/tools/golangci-lint ## Format Go and C.
 
 .PHONY: generate
 generate: ## Rebuild the BPF objects and bindings with the clang of bpf/CLANG_VERSION.
-	go generate ./bpf/...
+	go generate ./bpf/... ./e2e/lab/wiremeter ./e2e/rivals
 
 .PHONY: check-generate
 check-generate: ## Fail unless the committed BPF objects are what the source gives.

@@ -7,8 +7,8 @@
 # would make another object.
 set -euo pipefail
 
-cd "$(dirname "$0")"
-pinned=$(cat CLANG_VERSION)
+cd "$(dirname "$0")/.."
+pinned=$(cat bpf/CLANG_VERSION)
 version=${pinned#*:}
 version=${version%%-*}
 if ! installed=$(clang-19 --version 2> /dev/null); then
@@ -22,16 +22,17 @@ fi
 
 kept=$(mktemp -d)
 trap 'rm -rf "${kept}"' EXIT
-generated=(podweir_bpfel.o bpftest/bpftest_bpfel.o image/generated.go image/instructions.bin)
+generated=(bpf/podweir_bpfel.o bpf/bpftest/bpftest_bpfel.o bpf/image/generated.go bpf/image/instructions.bin
+  e2e/lab/wiremeter/wire_bpfel.o e2e/rivals/police_bpfel.o)
 cp --parents "${generated[@]}" "${kept}"
 rm "${generated[@]}"
-if ! go generate ./...; then
+if ! make --no-print-directory generate; then
   cp -r "${kept}/." .
   exit 1
 fi
 for file in "${generated[@]}"; do
   if ! cmp "${kept}/${file}" "${file}"; then
-    echo "check-generate: bpf/${file} does not belong to its source; commit the one that is there now" >&2
+    echo "check-generate: ${file} does not belong to its source; commit the one that is there now" >&2
     exit 1
   fi
 done

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"math"
 	"net"
-	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -27,85 +26,49 @@ const (
 	ifNameMost = unix.IFNAMSIZ - 1
 )
 
-// Calico brings the queues of a pod's host side to what Calico's agent since v3.30
-// wants there for a limit of both directions in bits per second, without a burst of
-// the pod's own; 0 is a pod without a limit. It takes every token bucket on the device
-// for Calico's, and every filter on its ingress hook. The double copies the effect of
-// these functions of felix/dataplane/linux/qos/qos.go at 04baf82929c4, which
-// maybeUpdateQoSBandwidth (qos_controls.go beside the endpoint manager) calls whenever
-// a pod's endpoint changes:
+// Calico gives a pod's host side, on which nothing is yet, the queues that Calico's agent
+// since v3.30 wants there for a limit of both directions in bits per second, without a burst
+// of the pod's own. The double copies the effect of these functions of
+// felix/dataplane/linux/qos/qos.go at 04baf82929c4, which maybeUpdateQoSBandwidth
+// (qos_controls.go beside the endpoint manager) calls whenever a pod's endpoint changes:
 //
 //	CreateOrUpdateIngressQdisc, createOrUpdateTBF, makeTBF   ingress
-//	RemoveIngressQdisc                                       delete
 //	AddEgressQdisc, CreateIfb, CreateEgressQdisc             egress
 //	GetTBFValues                                             bucket
 //
-// Felix replaces a queue only if it differs from what it wants; the double replaces
-// it each time. The ifb stays until the namespace goes.
+// The ifb stays until the namespace goes.
 func Calico(node *lab.Netns, ifName string, bitsPerSec uint64) error {
 	return node.Do(func() error {
 		link, err := netlink.LinkByName(ifName)
 		if err != nil {
 			return err
 		}
-		if bitsPerSec == 0 {
-			return removeBuckets(link)
-		}
 		return errors.Join(netlink.QdiscReplace(bucket(link, bitsPerSec)), redirected(link, bitsPerSec))
 	})
 }
 
-func removeBuckets(link netlink.Link) error {
-	qdiscs, err := netlink.QdiscList(link)
-	for _, q := range qdiscs {
-		if tbf, ok := q.(*netlink.Tbf); ok {
-			err = errors.Join(err, netlink.QdiscDel(tbf))
-		}
-	}
-	return err
-}
-
-// redirected sends what the pod sends to an ifb with a bucket, after all other
-// filters are deleted.
+// redirected sends what the pod sends to an ifb with a bucket.
 func redirected(link netlink.Link, bitsPerSec uint64) error {
 	attrs := netlink.NewLinkAttrs()
 	name := link.Attrs().Name
 	attrs.Name = ifbPrefix + name[max(0, len(name)-(ifNameMost-len(ifbPrefix))):]
 	attrs.Flags, attrs.MTU = net.FlagUp, link.Attrs().MTU
-	if err := netlink.LinkAdd(&netlink.Ifb{LinkAttrs: attrs}); err != nil && !errors.Is(err, unix.EEXIST) {
+	if err := netlink.LinkAdd(&netlink.Ifb{LinkAttrs: attrs}); err != nil {
 		return err
 	}
 	ifb, err := netlink.LinkByName(attrs.Name)
 	if err != nil {
 		return err
 	}
-	qdiscs, err := netlink.QdiscList(link)
-	if err != nil {
-		return err
-	}
 	hook := &netlink.Ingress{QdiscAttrs: netlink.QdiscAttrs{
 		LinkIndex: link.Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_INGRESS,
 	}}
-	if !slices.ContainsFunc(qdiscs, func(q netlink.Qdisc) bool { return q.Type() == hook.Type() }) {
-		if err := netlink.QdiscReplace(hook); err != nil {
-			return err
-		}
-	}
-	filters, err := netlink.FilterList(link, netlink.HANDLE_INGRESS)
-	if err != nil {
-		return err
-	}
-	for _, filter := range filters {
-		if err := netlink.FilterDel(filter); err != nil {
-			return err
-		}
-	}
 	filter := &netlink.U32{
 		FilterAttrs: netlink.FilterAttrs{LinkIndex: link.Attrs().Index, Parent: hook.Handle, Priority: 1, Protocol: unix.ETH_P_ALL},
 		ClassId:     netlink.MakeHandle(1, 1),
 		Actions:     []netlink.Action{netlink.NewMirredAction(ifb.Attrs().Index)},
 	}
-	return errors.Join(netlink.FilterAdd(filter), netlink.QdiscReplace(bucket(ifb, bitsPerSec)))
+	return errors.Join(netlink.QdiscReplace(hook), netlink.FilterAdd(filter), netlink.QdiscReplace(bucket(ifb, bitsPerSec)))
 }
 
 // bucket is what makeTBF and GetTBFValues make of a limit: 25 ms of the rate behind a

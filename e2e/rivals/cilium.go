@@ -4,28 +4,24 @@
 package rivals
 
 import (
+	"bytes"
+	_ "embed"
 	"errors"
 	"fmt"
 	"net"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/asm"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/e2e/lab"
 )
 
-// skbWireLen is a field of struct __sk_buff (linux/bpf.h).
-const skbWireLen = 160
+//go:generate go tool bpf2go -go-package rivals -tags linux -target bpfel -cc clang-19 -no-global-types -cflags "-O2 -mcpu=v3 -std=gnu11 -nostdinc -Wall -Wextra -Werror -Wshadow -Wimplicit-int-conversion -Wenum-conversion -Wimplicit-fallthrough" police police.bpf.c -- -I../../bpf/headers
+//go:generate rm police_bpfel.go
 
-// Verdicts of a classifier with direct action.
-const (
-	next = -1
-	drop = 2
-)
-
-const nanosPerSec = 1_000_000_000
+//go:embed police_bpfel.o
+var object []byte
 
 // CiliumIngress polices what a device sends, in bits per second, as Cilium's
 // bandwidth manager does with what a pod receives: a bucket of one second of the
@@ -37,39 +33,12 @@ const nanosPerSec = 1_000_000_000
 // time, and that a packet whose processor read the clock before the other's finds
 // the bucket full, because the time since then is a huge number without a sign.
 func CiliumIngress(ns *lab.Netns, ifName string, bitsPerSec uint64) error {
-	return attach(ns, ifName, "rival_police", func(state int) asm.Instructions { return policer(state, bitsPerSec/8) })
-}
-
-// program is a classifier with its state: two numbers of 64 bits, zero at first.
-type program struct {
-	prog  *ebpf.Program
-	state *ebpf.Map
-}
-
-func (p *program) close() error { return errors.Join(p.prog.Close(), p.state.Close()) }
-
-func load(name string, instructions func(state int) asm.Instructions) (*program, error) {
-	state, err := ebpf.NewMap(&ebpf.MapSpec{Name: name, Type: ebpf.Array, KeySize: 4, ValueSize: 16, MaxEntries: 1})
-	if err != nil {
-		return nil, fmt.Errorf("map %s: %w", name, err)
-	}
-	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Name: name, Type: ebpf.SchedCLS, License: "Dual BSD/GPL", Instructions: instructions(state.FD()),
-	})
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("program %s: %w", name, err), state.Close())
-	}
-	return &program{prog, state}, nil
-}
-
-// attach puts a program at the egress hook of a device, in front of its qdisc. Both
-// go with the device; the program need no longer be open.
-func attach(ns *lab.Netns, ifName, name string, instructions func(state int) asm.Instructions) (err error) {
-	p, err := load(name, instructions)
+	objects, err := load(bitsPerSec / 8)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.close()) }()
+	// They go with the device, and need not be open.
+	defer objects.Close()
 	return ns.Do(func() error {
 		dev, err := net.InterfaceByName(ifName)
 		if err != nil {
@@ -81,11 +50,12 @@ func attach(ns *lab.Netns, ifName, name string, instructions func(state int) asm
 		if err := netlink.QdiscAdd(clsact); err != nil && !errors.Is(err, unix.EEXIST) {
 			return fmt.Errorf("clsact on %s: %w", ifName, err)
 		}
+		// The egress hook is in front of the device's qdisc.
 		err = netlink.FilterAdd(&netlink.BpfFilter{
 			FilterAttrs: netlink.FilterAttrs{
 				LinkIndex: dev.Index, Parent: netlink.HANDLE_MIN_EGRESS, Handle: 1, Protocol: unix.ETH_P_ALL, Priority: 1,
 			},
-			Fd: p.prog.FD(), Name: name, DirectAction: true,
+			Fd: objects.Programs[program].FD(), Name: program, DirectAction: true,
 		})
 		if err != nil {
 			return fmt.Errorf("program on %s: %w", ifName, err)
@@ -94,49 +64,15 @@ func attach(ns *lab.Netns, ifName, name string, instructions func(state int) asm
 	})
 }
 
-// withState has the packet in R6, the time in R7 and the state in R8, and goes to a
-// label if there is no state.
-func withState(state int, without string) asm.Instructions {
-	return asm.Instructions{
-		asm.Mov.Reg(asm.R6, asm.R1),
-		asm.StoreImm(asm.RFP, -4, 0, asm.Word),
-		asm.LoadMapPtr(asm.R1, state),
-		asm.Mov.Reg(asm.R2, asm.RFP),
-		asm.Add.Imm(asm.R2, -4),
-		asm.FnMapLookupElem.Call(),
-		asm.JEq.Imm(asm.R0, 0, without),
-		asm.Mov.Reg(asm.R8, asm.R0),
-		asm.FnKtimeGetNs.Call(),
-		asm.Mov.Reg(asm.R7, asm.R0),
-	}
-}
+const program = "rival_police"
 
-// policer: the state is the bucket's bytes and when they were counted. R9 is what is
-// in the bucket.
-func policer(state int, bytesPerSec uint64) asm.Instructions {
-	const pass, filled, keep = "pass", "filled", "keep"
-	return append(withState(state, pass),
-		asm.LoadMem(asm.R9, asm.R8, 0, asm.DWord),
-		asm.LoadMem(asm.R1, asm.R8, 8, asm.DWord),
-		// bucket += time since then × rate, at most a second of it
-		asm.Mov.Reg(asm.R2, asm.R7),
-		asm.Sub.Reg(asm.R2, asm.R1),
-		asm.LoadImm(asm.R3, int64(bytesPerSec), asm.DWord),
-		asm.Mul.Reg(asm.R2, asm.R3),
-		asm.LoadImm(asm.R1, nanosPerSec, asm.DWord),
-		asm.Div.Reg(asm.R2, asm.R1),
-		asm.Add.Reg(asm.R9, asm.R2),
-		asm.JLE.Reg(asm.R9, asm.R3, filled),
-		asm.Mov.Reg(asm.R9, asm.R3),
-		asm.LoadMem(asm.R1, asm.R6, skbWireLen, asm.Word).WithSymbol(filled),
-		asm.Mov.Imm(asm.R0, drop),
-		asm.JLT.Reg(asm.R9, asm.R1, keep),
-		asm.Sub.Reg(asm.R9, asm.R1),
-		asm.Mov.Imm(asm.R0, next),
-		asm.StoreMem(asm.R8, 0, asm.R9, asm.DWord).WithSymbol(keep),
-		asm.StoreMem(asm.R8, 8, asm.R7, asm.DWord),
-		asm.Return(),
-		asm.Mov.Imm(asm.R0, next).WithSymbol(pass),
-		asm.Return(),
-	)
+func load(bytesPerSec uint64) (*ebpf.Collection, error) {
+	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
+	if err != nil {
+		return nil, err
+	}
+	if err := spec.Variables["bytes_per_sec"].Set(bytesPerSec); err != nil {
+		return nil, err
+	}
+	return ebpf.NewCollection(spec)
 }

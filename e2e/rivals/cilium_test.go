@@ -10,7 +10,6 @@ import (
 	"unsafe"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/asm"
 
 	"github.com/podweir/podweir/plugin/testutil/mark"
 	"github.com/podweir/podweir/plugin/testutil/must"
@@ -18,7 +17,7 @@ import (
 
 // skb is struct __sk_buff as far as BPF_PROG_TEST_RUN takes it.
 type skb struct {
-	_       [skbWireLen]byte
+	_       [160]byte
 	WireLen uint32
 	_       [28]byte
 }
@@ -32,16 +31,12 @@ func verdicts(t *testing.T, bytes uint32, bytesPerSec uint64) func() (verdict in
 	if n := unsafe.Sizeof(skb{}); n != 192 {
 		t.Fatalf("struct __sk_buff of %d bytes, want 192", n)
 	}
-	p, err := load("rival_test", func(state int) asm.Instructions { return policer(state, bytesPerSec) })
+	objects, err := load(bytesPerSec)
 	must.OK(t, err)
-	t.Cleanup(func() {
-		if err := p.close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(objects.Close)
 	return func() int32 {
 		t.Helper()
-		code, err := p.prog.Run(&ebpf.RunOptions{Data: make([]byte, bytes), Context: skb{WireLen: bytes}})
+		code, err := objects.Programs[program].Run(&ebpf.RunOptions{Data: make([]byte, bytes), Context: skb{WireLen: bytes}})
 		must.OK(t, err)
 		return int32(code)
 	}
@@ -51,7 +46,10 @@ func verdicts(t *testing.T, bytes uint32, bytesPerSec uint64) func() (verdict in
 // on, here 1,250 of 1,000 bytes, fills at the rate, and lets nothing else pass.
 func TestPrivilegedPolicer(t *testing.T) {
 	mark.Timed(t, "it judges rates")
-	const bytesPerSec, size = 1_250_000, 1000
+	const (
+		bytesPerSec, size = 1_250_000, 1000
+		next, drop        = -1, 2
+	)
 	send := verdicts(t, size, bytesPerSec)
 	count := func() (passed int) {
 		// A machine that cannot send as fast as the rate sees no drop.

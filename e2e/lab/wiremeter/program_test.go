@@ -16,14 +16,10 @@ import (
 // is TCX_NEXT.
 func TestPrivilegedVerdictIsNext(t *testing.T) {
 	testutil.RequireRoot(t)
-	buckets, err := ebpf.NewMap(&ebpf.MapSpec{
-		Type: ebpf.Array, KeySize: 4, ValueSize: sizeofBucket, MaxEntries: bucketCount,
-	})
+	const jumboOption, tcxNext = 0xc2, -1
+	objects, err := load(0)
 	must.OK(t, err)
-	defer func() { _ = buckets.Close() }()
-	prog, err := newProgram(buckets, ebpf.SchedCLS, 0)
-	must.OK(t, err)
-	defer func() { _ = prog.Close() }()
+	defer objects.Close()
 	ethernet := func(hi, lo byte, rest ...byte) []byte {
 		p := make([]byte, 64)
 		p[12], p[13] = hi, lo
@@ -43,7 +39,7 @@ func TestPrivilegedVerdictIsNext(t *testing.T) {
 	} {
 		// Segments make the program look at the headers.
 		ctx := skbContext{GSOSegs: 3, GSOSize: 100}
-		verdict, err := prog.Run(&ebpf.RunOptions{Data: packet, Context: ctx})
+		verdict, err := objects.Programs["received"].Run(&ebpf.RunOptions{Data: packet, Context: ctx})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -63,7 +59,7 @@ func hopByHop(next, length, option byte) []byte {
 
 // skbContext is struct __sk_buff, as far as BPF_PROG_TEST_RUN lets it be set.
 type skbContext struct {
-	_       [skbGSOSegs]byte
+	_       [164]byte
 	GSOSegs uint32
 	_       [8]byte
 	GSOSize uint32

@@ -10,20 +10,31 @@
 package wiremeter
 
 import (
+	"bytes"
 	"context"
+	_ "embed"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
+//go:generate go tool bpf2go -go-package wiremeter -tags linux -target bpfel -cc clang-19 -no-global-types -cflags "-O2 -mcpu=v3 -std=gnu11 -nostdinc -Wall -Wextra -Werror -Wshadow -Wimplicit-int-conversion -Wenum-conversion -Wimplicit-fallthrough" wire wire.bpf.c -- -I../../../bpf/headers
+//go:generate rm wire_bpfel.go
+
+//go:embed wire_bpfel.o
+var object []byte
+
 const (
-	nanosPerBucket = int32(time.Millisecond)
 	// bucketCount is 2^17, 131 s: a whole run of one case.
 	bucketCount = 1 << 17
+	// sizeofBucket is that of struct bucket of wire.bpf.c.
+	sizeofBucket = 16
 	// Span is how long a meter can count after its start or a Reset.
 	Span = (bucketCount - 1) * time.Millisecond
 )
@@ -48,8 +59,7 @@ const (
 
 // Meter is a running count on one device.
 type Meter struct {
-	buckets *ebpf.Map
-	prog    *ebpf.Program
+	objects *ebpf.Collection
 	detach  func() error  // nil if it is not attached
 	start   time.Duration // CLOCK_MONOTONIC
 }
@@ -59,19 +69,73 @@ type Meter struct {
 // stands last; its verdict is always "next". Close
 // ends it, and must come before the end of the namespace.
 func Attach(ns Namespace, ifName string, dir Direction) (*Meter, error) {
-	buckets, err := ebpf.NewMap(&ebpf.MapSpec{
-		Name: "pwlab_wire", Type: ebpf.Array,
-		KeySize: 4, ValueSize: sizeofBucket, MaxEntries: bucketCount,
+	m := &Meter{}
+	err := ns.Do(func() error {
+		dev, err := netlink.LinkByName(ifName)
+		if err != nil {
+			return err
+		}
+		if m.objects, err = load(dev.Attrs().Index); err != nil {
+			return err
+		}
+		if dir == Delivered {
+			return m.attachSockets()
+		}
+		l, err := link.AttachTCX(link.TCXOptions{
+			Interface: dev.Attrs().Index, Program: m.objects.Programs["received"], Attach: ebpf.AttachTCXIngress, Anchor: link.Tail(),
+		})
+		if err == nil {
+			m.detach = l.Close
+		}
+		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("make the wire meter's map: %w", err)
-	}
-	m := &Meter{buckets: buckets}
-	if err := m.attach(ns, ifName, dir); err != nil {
 		return nil, errors.Join(fmt.Errorf("attach the wire meter to %s: %w", ifName, err), m.Close())
 	}
 	m.start = Now()
 	return m, nil
+}
+
+// load loads the programs; the socket filter counts what arrives on one device.
+func load(ifindex int) (*ebpf.Collection, error) {
+	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
+	if err != nil {
+		return nil, err
+	}
+	if err := spec.Variables["ifindex"].Set(uint32(ifindex)); err != nil {
+		return nil, err
+	}
+	return ebpf.NewCollection(spec)
+}
+
+// attachSockets opens packet sockets that count and take nothing. One for all
+// protocols would see packets before the ingress hook; one for each stands
+// behind it (net/core/dev.c, __netif_receive_skb_core). They are not bound to
+// the device, because the stack would have to clone every packet for them.
+func (m *Meter) attachSockets() error {
+	var fds []int
+	m.detach = func() error {
+		var errs []error
+		for _, fd := range fds {
+			errs = append(errs, unix.Close(fd))
+		}
+		return errors.Join(errs...)
+	}
+	for _, proto := range []uint16{unix.ETH_P_IP, unix.ETH_P_IPV6} {
+		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return fmt.Errorf("packet socket: %w", err)
+		}
+		fds = append(fds, fd)
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ATTACH_BPF, m.objects.Programs["delivered"].FD()); err != nil {
+			return fmt.Errorf("attach to packet socket: %w", err)
+		}
+		// In network order.
+		if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: proto<<8 | proto>>8}); err != nil {
+			return fmt.Errorf("bind packet socket: %w", err)
+		}
+	}
+	return nil
 }
 
 // Now is the clock of the meter, CLOCK_MONOTONIC.
@@ -100,10 +164,10 @@ func (m *Meter) Close() error {
 	if m.detach != nil {
 		errs = append(errs, m.detach())
 	}
-	if m.prog != nil {
-		errs = append(errs, m.prog.Close())
+	if m.objects != nil {
+		m.objects.Close()
 	}
-	return errors.Join(append(errs, m.buckets.Close())...)
+	return errors.Join(errs...)
 }
 
 // Read returns the whole milliseconds between two times of [Now]. It returns
@@ -120,7 +184,7 @@ func (m *Meter) Read(from, to time.Duration) (*Series, error) {
 	raw := make([]byte, sizeofBucket)
 	for ms := first; ms < last; ms++ {
 		key := uint32(ms) % bucketCount
-		if err := m.buckets.Lookup(key, &raw); err != nil {
+		if err := m.objects.Maps["pwlab_wire"].Lookup(key, &raw); err != nil {
 			return nil, fmt.Errorf("read the wire meter: %w", err)
 		}
 		s.Bytes = append(s.Bytes, binary.NativeEndian.Uint64(raw))
