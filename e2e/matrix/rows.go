@@ -104,12 +104,17 @@ func (s *session) work(ctx context.Context, q *queue) {
 			err = fmt.Errorf("row %s failed; logs are in %s and %s", r.Name, filepath.Join(s.dir, r.Name), u.clusterDir)
 		}
 		u.say("%s: %s in %.0f s", r.Name, res.Verdict(), time.Since(began).Seconds())
-		s.ended(err)
+		s.mu.Lock()
+		s.failed = append(s.failed, err)
 		if ctx.Err() == nil && (res.Steps != nil || res.Lacks != "") {
-			s.kept(res)
+			s.failed = append(s.failed, s.keep(res))
 		}
+		s.mu.Unlock()
 	}
-	s.ended(u.close())
+	err := u.close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed = append(s.failed, err)
 }
 
 // print says whose line it is where rows run side by side.
@@ -120,19 +125,6 @@ func (s *session) print(r *row.Row, line string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	fmt.Println(line)
-}
-
-func (s *session) ended(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.failed = append(s.failed, err)
-}
-
-// kept writes results one at a time.
-func (s *session) kept(res row.Result) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.failed = append(s.failed, s.keep(res))
 }
 
 // aboutUs is what every result has.

@@ -51,7 +51,7 @@ func (r *Release) Install(ctx context.Context, s Settings) error {
 		}
 	}
 	values := filepath.Join(r.Cluster.Dir, "cilium.yaml")
-	text := s.values(r.Image, r.Cluster.API(), r.Cluster.PodCIDR())
+	text := s.values(r.Image, r.Cluster.API(), cluster.PodCIDR)
 	if err := os.WriteFile(values, []byte(text), 0o600); err != nil {
 		return err
 	}

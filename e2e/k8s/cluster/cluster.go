@@ -101,12 +101,6 @@ func (c *Cluster) start(ctx context.Context) {
 // API is where the API server listens, for nodes and pods alike.
 func (c *Cluster) API() netip.AddrPort { return c.api }
 
-// PodCIDR is where the addresses of all pods come from.
-func (c *Cluster) PodCIDR() string { return podCIDR }
-
-// ServiceCIDR is where the addresses of Services come from.
-func (c *Cluster) ServiceCIDR() string { return serviceCIDR }
-
 // Close removes the nodes, and with them every pod, and ends the control plane.
 // It may be called more than once and from a signal handler.
 func (c *Cluster) Close() error {

@@ -20,8 +20,10 @@ import (
 )
 
 const (
-	serviceCIDR = "10.96.0.0/16"
-	podCIDR     = "10.77.0.0/16"
+	// ServiceCIDR is where the addresses of Services come from.
+	ServiceCIDR = "10.96.0.0/16"
+	// PodCIDR is where those of all pods come from.
+	PodCIDR = "10.77.0.0/16"
 	// Nobody else has the cluster's addresses, so ports are constants: the usual ones, but
 	// for this, on which other clusters listen on every address.
 	apiPort = 26443
@@ -52,7 +54,7 @@ func (c *Cluster) startControlPlane(ctx context.Context) {
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file="+c.path("pki/sa.key"),
 		"--service-account-signing-key-file="+c.path("pki/sa.key"),
-		"--service-cluster-ip-range="+serviceCIDR,
+		"--service-cluster-ip-range="+ServiceCIDR,
 		"--allow-privileged=true",
 		// MutatingAdmissionPolicy is beta, and off, before Kubernetes 1.36.
 		"--feature-gates=MutatingAdmissionPolicy=true",
@@ -73,7 +75,7 @@ func (c *Cluster) startControlPlane(ctx context.Context) {
 			"--service-account-private-key-file="+c.path("pki/sa.key"),
 			// The self-signed pair that the API server made.
 			"--root-ca-file="+c.path("pki/apiserver.crt"),
-			"--allocate-node-cidrs=true", "--cluster-cidr="+podCIDR,
+			"--allocate-node-cidrs=true", "--cluster-cidr="+PodCIDR,
 			"--leader-elect=false", "--cert-dir="+c.path("pki/controllers")),
 		c.run("kube-scheduler", "--kubeconfig="+c.path("admin.kubeconfig"),
 			"--bind-address="+c.loopback.String(),

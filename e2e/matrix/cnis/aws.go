@@ -5,26 +5,35 @@ package cnis
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
-	"github.com/podweir/podweir/e2e/k8s/aws"
 	"github.com/podweir/podweir/e2e/k8s/cluster"
 	"github.com/podweir/podweir/e2e/k8s/workload"
 	"github.com/podweir/podweir/e2e/matrix/row"
 )
 
-// vpc is the Amazon VPC CNI with the Network Policy Agent.
+// vpc is the Amazon VPC CNI with the Network Policy Agent: AWS's own programs, installed by
+// AWS's own chart, without AWS. What stands in for EC2 is package imds, and for the policy
+// controller of EKS [vpc.endpoint].
 type vpc struct {
 	// set are values of AWS's chart, later those that are set while pods run.
 	set, later []string
-	network    aws.Network
+	// ipv6 gives pods IPv6 addresses alone. Nodes have both, and the control plane and
+	// Services keep IPv4. twoCards gives each of two nodes a second network interface, on a
+	// network card of its own.
+	ipv6, twoCards bool
 	// here is the directory of e2e/aws, made what its setup.sh made.
 	here, made string
-	vpc        *aws.VPC
+	cluster    *cluster.Cluster
+	metadata   map[string]*http.Server // by node
 }
 
 // newVPC reads the version that a row has of the Network Policy Agent, and behind "to"
@@ -33,7 +42,7 @@ func newVPC(r *row.Row) CNI {
 	_, versions, _ := strings.Cut(r.Version, "Network Policy Agent ")
 	first, next, upgraded := strings.Cut(versions, " to ")
 	later := variantHas(r, "later")
-	v := &vpc{set: []string{
+	v := &vpc{metadata: map[string]*http.Server{}, set: []string{
 		agentVersion(first),
 		fmt.Sprintf("enableNetworkPolicy=%t", !later),
 		fmt.Sprintf("env.ENABLE_BANDWIDTH_PLUGIN=%t", variantHas(r, "bandwidth")),
@@ -45,13 +54,13 @@ func newVPC(r *row.Row) CNI {
 		v.later = []string{"enableNetworkPolicy=true"}
 	}
 	if variantHas(r, "IPv6") {
-		v.network.IPv6 = true
+		v.ipv6 = true
 		v.set = append(v.set, "env.ENABLE_IPv4=false", "env.ENABLE_IPv6=true", "env.ENABLE_PREFIX_DELEGATION=true",
 			"init.env.ENABLE_IPv6=true", "nodeAgent.enableIpv6=true")
 		return twoInterfaces{v, nil, "v4if0"}
 	}
 	if variantHas(r, "multi-NIC") {
-		v.network.TwoCards = true
+		v.twoCards = true
 		v.set = append(v.set, "env.ENABLE_MULTI_NIC=true")
 		return twoInterfaces{v, map[string]string{"k8s.amazonaws.com/nicConfig": "multi-nic-attachment"}, "mNicIf1"}
 	}
@@ -61,6 +70,10 @@ func newVPC(r *row.Row) CNI {
 	}
 	return v
 }
+
+// agentVersion is the value of AWS's chart for a version of the Network Policy Agent,
+// which is not always that of AWS's own pair.
+func agentVersion(v string) string { return "nodeAgent.image.tag=" + v }
 
 // twoInterfaces gives pods a second interface: those with the annotations.
 type twoInterfaces struct {
@@ -75,14 +88,14 @@ func (t twoInterfaces) Second() (name string, annotations map[string]string) {
 }
 
 // Outbound says whether the interface is for connections that the pod makes.
-func (t twoInterfaces) Outbound() bool { return t.network.IPv6 }
+func (t twoInterfaces) Outbound() bool { return t.ipv6 }
 
 // strictVPC has a Network Policy Agent under which no policy is no traffic.
 type strictVPC struct{ *vpc }
 
 // Admit gives a pod a policy of its own.
 func (v strictVPC) Admit(ctx context.Context, p *workload.Pod) error {
-	return v.vpc.vpc.Apply(ctx, aws.Policy{Name: p.Name, Pods: []*workload.Pod{p}, Everybody: true})
+	return v.apply(ctx, p, map[string]any{"cidr": "0.0.0.0/0"})
 }
 
 // Lift puts the policy of before Restrict back, which has the same name.
@@ -90,24 +103,48 @@ func (v strictVPC) Lift(ctx context.Context, _ *cluster.Cluster, server *workloa
 	return v.Admit(ctx, server)
 }
 
-// Images are those of AWS's chart.
-func (v *vpc) Images(ctx context.Context, here string) (images []string, err error) {
+// Images runs e2e/aws/setup.sh. They are those of AWS's chart.
+func (v *vpc) Images(ctx context.Context, here string) ([]string, error) {
 	v.here = filepath.Join(here, "../aws")
-	v.made, images, err = aws.Build(ctx, v.here)
+	made, err := cluster.Setup(ctx, v.here, 1)
+	if err != nil {
+		return nil, err
+	}
+	v.made = made[0]
+	images, err := filepath.Glob(filepath.Join(v.made, "*.tar"))
+	if err == nil && len(images) != 4 {
+		err = fmt.Errorf("%s has %d images, want 4", v.made, len(images))
+	}
 	return images, err
 }
 
-// Install installs AWS's chart.
-func (v *vpc) Install(ctx context.Context, c *cluster.Cluster) (err error) {
-	if v.vpc, err = aws.New(ctx, c, v.here, v.made, v.network); err != nil {
-		return err
+// Install does what EC2 and EKS do for the nodes of a cluster (metadata, routes to pods, and
+// the resources of the policy controller), and installs AWS's chart.
+func (v *vpc) Install(ctx context.Context, c *cluster.Cluster) error {
+	v.cluster = c
+	errs := []error{v.connect(ctx)}
+	for _, n := range c.Members {
+		errs = append(errs, v.serve(ctx, n))
 	}
-	return v.vpc.Install(ctx, v.set...)
+	_, err := c.Kubectl(ctx, "", "apply", "-f", filepath.Join(v.here, "crds.yaml"))
+	if err = errors.Join(append(errs, err)...); err != nil {
+		return errors.Join(err, v.close())
+	}
+	return v.helm(ctx, v.set...)
 }
 
-// agentVersion is the value of AWS's chart for a version of the Network Policy Agent,
-// which is not always that of AWS's own pair.
-func agentVersion(v string) string { return "nodeAgent.image.tag=" + v }
+// helm brings AWS's chart to these values. Where something changes, the DaemonSet is rolled.
+func (v *vpc) helm(ctx context.Context, set ...string) error {
+	args := []string{
+		"upgrade", "--install", "aws-vpc-cni", filepath.Join(v.made, "chart"), "-n", "kube-system",
+		"-f", filepath.Join(v.here, "values.yaml"),
+	}
+	for _, s := range set {
+		args = append(args, "--set-string", s)
+	}
+	_, err := v.cluster.Helm(ctx, args...)
+	return err
+}
 
 // Changes roll aws-node with values that are set while pods run. Denied traffic may pass
 // meanwhile, as it does without podweir.
@@ -116,35 +153,70 @@ func (v *vpc) Changes() []Change {
 		return nil
 	}
 	return []Change{{What: strings.Join(v.later, ", "), Do: func(ctx context.Context) error {
-		if err := v.vpc.Install(ctx, slices.Concat(v.set, v.later)...); err != nil {
+		if err := v.helm(ctx, slices.Concat(v.set, v.later)...); err != nil {
 			return err
 		}
-		return v.vpc.Wait(ctx)
+		return v.wait(ctx)
 	}}}
 }
 
-// Ready looks at aws-node and the Network Policy Agent.
-func (v *vpc) Ready(ctx context.Context, _ *cluster.Cluster) error { return v.vpc.Ready(ctx) }
+// Ready looks whether every aws-node is that of the last change and whether it and
+// the Network Policy Agent are ready.
+func (v *vpc) Ready(ctx context.Context, c *cluster.Cluster) error {
+	var set struct {
+		Metadata struct{ Generation int }
+		Status   struct {
+			ObservedGeneration                                              int
+			DesiredNumberScheduled, UpdatedNumberScheduled, NumberAvailable int
+		}
+	}
+	if err := c.Get(ctx, &set, "-n", "kube-system", "daemonset/aws-node"); err != nil {
+		return err
+	}
+	s := set.Status
+	if want := len(c.Members); s.ObservedGeneration != set.Metadata.Generation ||
+		s.DesiredNumberScheduled != want || s.UpdatedNumberScheduled != want || s.NumberAvailable != want {
+		return fmt.Errorf("aws-node: %+v, want %d of generation %d", s, want, set.Metadata.Generation)
+	}
+	for _, n := range c.Members {
+		// The Network Policy Agent's container has no probe in AWS's chart.
+		const ask = `exec 3<>/dev/tcp/127.0.0.1/61679 4<>/dev/tcp/127.0.0.1/8163 &&
+		printf 'GET /readyz HTTP/1.0\r\n\r\n' >&4 && grep -qx ok <&4`
+		if _, err := n.Exec(ctx, "bash", "-c", ask); err != nil {
+			return fmt.Errorf("ipamd or the Network Policy Agent of %s: %w", n.Name, err)
+		}
+	}
+	return nil
+}
+
+// wait waits until it is ready, also on a busy machine.
+func (v *vpc) wait(ctx context.Context) error {
+	return cluster.Eventually(ctx, 3*time.Minute, func(ctx context.Context) error { return v.Ready(ctx, v.cluster) })
+}
 
 // Booted puts back what EC2 does for a node.
-func (v *vpc) Booted(ctx context.Context, n *cluster.Node) error { return v.vpc.Booted(ctx, n) }
+func (v *vpc) Booted(ctx context.Context, n *cluster.Node) error {
+	return errors.Join(v.connect(ctx), v.serve(ctx, n))
+}
 
-// Conflist is the file of aws-node.
-func (v *vpc) Conflist() string { return aws.Conflist }
+// Conflist is where aws-node puts its network, each time it starts.
+func (v *vpc) Conflist() string { return "/etc/cni/net.d/10-aws.conflist" }
 
 // Uninstall removes AWS's release. What it leaves on nodes goes when they are
 // restarted.
-func (v *vpc) Uninstall(ctx context.Context, _ *cluster.Cluster) error {
-	return errors.Join(v.vpc.Uninstall(ctx), v.vpc.Close())
+func (v *vpc) Uninstall(ctx context.Context, c *cluster.Cluster) error {
+	_, err := c.Helm(ctx, "uninstall", "aws-vpc-cni", "-n", "kube-system", "--wait")
+	return errors.Join(err, v.close())
 }
 
-// KillAgent kills the Network Policy Agent and ipamd.
+// KillAgent kills the Network Policy Agent, then ipamd, with which aws-node ends. The kubelet
+// starts them again.
 func (v *vpc) KillAgent(ctx context.Context, _ *cluster.Cluster, n *cluster.Node) error {
 	for _, program := range []string{"controller", "aws-k8s-agent"} {
-		if err := v.vpc.Kill(ctx, n, program); err != nil {
+		if _, err := n.Exec(ctx, "pkill", "-KILL", "-x", program); err != nil {
 			return err
 		}
-		if err := v.vpc.Wait(ctx); err != nil {
+		if err := v.wait(ctx); err != nil {
 			return fmt.Errorf("after the end of %s: %w", program, err)
 		}
 	}
@@ -165,13 +237,51 @@ func (v *vpc) Batch() int { return 13 }
 
 // Restrict writes what AWS's policy controller makes of a NetworkPolicy.
 func (v *vpc) Restrict(ctx context.Context, _ *cluster.Cluster, server *workload.Pod, friends ...*workload.Pod) error {
-	return v.vpc.Apply(ctx, aws.Policy{Name: server.Name, Pods: []*workload.Pod{server}, Friends: friends})
+	var peers []any
+	for _, friend := range friends {
+		peers = append(peers, map[string]any{"cidr": netip.PrefixFrom(friend.IP, friend.IP.BitLen())})
+	}
+	return v.apply(ctx, server, peers...)
 }
 
 // Lift removes it.
-func (v *vpc) Lift(ctx context.Context, _ *cluster.Cluster, server *workload.Pod) error {
-	return v.vpc.Withdraw(ctx, server.Name)
+func (v *vpc) Lift(ctx context.Context, c *cluster.Cluster, server *workload.Pod) error {
+	_, err := c.Kubectl(ctx, "", "delete", "policyendpoint", policyOf(server), "--ignore-not-found")
+	return err
 }
+
+// apply lets peers, or nobody, talk to a pod, and the pod to its peers, as EKS's policy
+// controller does.
+func (v *vpc) apply(ctx context.Context, pod *workload.Pod, peers ...any) error {
+	text, err := json.Marshal(v.endpoint(pod, append([]any{}, peers...)))
+	if err != nil {
+		return err
+	}
+	_, err = v.cluster.Kubectl(ctx, string(text), "apply", "-f", "-")
+	return err
+}
+
+// endpoint is what the policy controller makes of a NetworkPolicy with both policyTypes and
+// the pod that is there.
+func (v *vpc) endpoint(pod *workload.Pod, peers []any) map[string]any {
+	return map[string]any{
+		"apiVersion": "networking.k8s.aws/v1alpha1", "kind": "PolicyEndpoint",
+		"metadata": map[string]any{"name": policyOf(pod), "namespace": "default"},
+		"spec": map[string]any{
+			"policyRef":    map[string]any{"name": pod.Name, "namespace": "default"},
+			"podSelector":  map[string]any{"matchLabels": map[string]any{"policy": pod.Name}},
+			"podIsolation": []string{"Ingress", "Egress"},
+			"podSelectorEndpoints": []any{map[string]any{
+				"hostIP": v.hostIP(pod.Node), "podIP": pod.IP, "name": pod.Name, "namespace": "default",
+			}},
+			"ingress": peers, "egress": peers,
+		},
+	}
+}
+
+// policyOf is the name of a pod's PolicyEndpoint. The controller's end in a hyphen
+// and something random; the agent panics at names without a hyphen.
+func policyOf(pod *workload.Pod) string { return pod.Name + "-0" }
 
 // Own says whether a line is about what AWS's programs change themselves:
 //   - ipamd's or egress-cni's file of addresses;

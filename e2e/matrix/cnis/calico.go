@@ -75,7 +75,7 @@ func (c *calico) Images(ctx context.Context, here string) ([]string, error) {
 
 // Install applies the manifest.
 func (c *calico) Install(ctx context.Context, k *cluster.Cluster) error {
-	manifest, err := c.objects(k)
+	manifest, err := c.objects()
 	if err != nil {
 		return err
 	}
@@ -85,13 +85,13 @@ func (c *calico) Install(ctx context.Context, k *cluster.Cluster) error {
 
 // objects are those of Calico's manifest, but for calico-kube-controllers, which collects
 // what nodes and pods leave that are gone.
-func (c *calico) objects(k *cluster.Cluster) (string, error) {
+func (c *calico) objects() (string, error) {
 	text, err := os.ReadFile(filepath.Join(c.made, c.manifest))
 	if err != nil {
 		return "", err
 	}
 	// The network of Canal's flanneld.
-	text = bytes.ReplaceAll(text, []byte("10.244.0.0/16"), []byte(k.PodCIDR()))
+	text = bytes.ReplaceAll(text, []byte("10.244.0.0/16"), []byte(cluster.PodCIDR))
 	var items []map[string]any
 	for d := yaml.NewDecoder(bytes.NewReader(text)); ; {
 		var object map[string]any
@@ -104,7 +104,7 @@ func (c *calico) objects(k *cluster.Cluster) (string, error) {
 		case nil, "Deployment", "PodDisruptionBudget":
 			continue
 		case "DaemonSet":
-			if err := c.adapt(object, k); err != nil {
+			if err := c.adapt(object); err != nil {
 				return "", err
 			}
 		}
@@ -115,7 +115,7 @@ func (c *calico) objects(k *cluster.Cluster) (string, error) {
 }
 
 // adapt gives calico-node its settings.
-func (c *calico) adapt(set map[string]any, k *cluster.Cluster) error {
+func (c *calico) adapt(set map[string]any) error {
 	spec, _ := at(set, "spec", "template", "spec").(map[string]any)
 	containers, _ := spec["containers"].([]any)
 	if len(containers) == 0 {
@@ -124,7 +124,7 @@ func (c *calico) adapt(set map[string]any, k *cluster.Cluster) error {
 	node, _ := containers[0].(map[string]any)
 	env, _ := node["env"].([]any)
 	values := maps.Clone(c.env)
-	values["CALICO_IPV4POOL_CIDR"] = k.PodCIDR()
+	values["CALICO_IPV4POOL_CIDR"] = cluster.PodCIDR
 	env = slices.DeleteFunc(env, func(e any) bool {
 		entry, _ := e.(map[string]any)
 		name, _ := entry["name"].(string)
@@ -158,20 +158,16 @@ func (c *calico) Batch() int { return 8 }
 
 // Uninstall removes what the manifest made, and what calico-node leaves in files.
 func (c *calico) Uninstall(ctx context.Context, k *cluster.Cluster) error {
-	manifest, err := c.objects(k)
+	manifest, err := c.objects()
 	if err != nil {
 		return err
 	}
 	_, err = k.Kubectl(ctx, manifest, "delete", "--ignore-not-found", "--timeout=90s", "-f", "-")
-	errs := []error{err}
-	for _, n := range k.Members {
-		_, err := n.Exec(ctx, "bash", "-c", "rm -rf "+c.Conflist()+" /etc/cni/net.d/calico-kubeconfig /var/lib/calico /var/lib/cni /opt/cni/bin/{calico,calico-ipam,install}")
-		errs = append(errs, err)
-	}
+	err = errors.Join(err, onEach(ctx, k, "rm -rf "+c.Conflist()+" /etc/cni/net.d/calico-kubeconfig /var/lib/calico /var/lib/cni /opt/cni/bin/{calico,calico-ipam,install}"))
 	if c.flannel != nil {
-		errs = append(errs, forgetFlannel(ctx, k))
+		err = errors.Join(err, forgetFlannel(ctx, k))
 	}
-	return errors.Join(errs...)
+	return err
 }
 
 // Own says whether a line is of Calico's: its rules follow each endpoint, its queues and

@@ -53,7 +53,7 @@ func (f *flannel) Images(ctx context.Context, here string) ([]string, error) {
 func (f *flannel) Install(ctx context.Context, c *cluster.Cluster) error {
 	image := "localhost/flannel/flannel"
 	_, err := c.Helm(ctx, "upgrade", "--install", "flannel", f.chart, "-n", flannelSpace, "--create-namespace",
-		"--set", "podCidr="+c.PodCIDR(), "--set", "flannel.backend="+f.backend,
+		"--set", "podCidr="+cluster.PodCIDR, "--set", "flannel.backend="+f.backend,
 		// flanneld answers a moment after the kubelet's first question, and the chart's
 		// next ones are 10 s apart.
 		"--set", "flannel.healthz.readinessProbe.initialDelaySeconds=0", "--set", "flannel.healthz.readinessProbe.periodSeconds=1",
@@ -66,23 +66,13 @@ func (f *flannel) Install(ctx context.Context, c *cluster.Cluster) error {
 // documentation has it.
 func (f *flannel) Uninstall(ctx context.Context, c *cluster.Cluster) error {
 	_, err := c.Helm(ctx, "uninstall", "flannel", "-n", flannelSpace, "--wait")
-	errs := []error{err, forgetFlannel(ctx, c)}
-	for _, n := range c.Members {
-		_, err := n.Exec(ctx, "rm", "-rf", f.Conflist(), "/var/lib/cni")
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
+	return errors.Join(err, forgetFlannel(ctx, c), onEach(ctx, c, "rm -rf "+f.Conflist()+" /var/lib/cni"))
 }
 
 // forgetFlannel removes what flanneld says of a node to the others, and what it made there.
 func forgetFlannel(ctx context.Context, c *cluster.Cluster) error {
 	_, err := c.Kubectl(ctx, "", "annotate", "node", "--all", flannelKey+"backend-type-", flannelKey+"backend-data-", flannelKey+"kube-subnet-manager-", flannelKey+"public-ip-")
-	errs := []error{err}
-	for _, n := range c.Members {
-		_, err := n.Exec(ctx, "bash", "-c", "rm -rf /run/flannel; for d in cni0 flannel.1; do [ ! -e /sys/class/net/$d ] || ip link delete $d; done")
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
+	return errors.Join(err, onEach(ctx, c, "rm -rf /run/flannel; for d in cni0 flannel.1; do [ ! -e /sys/class/net/$d ] || ip link delete $d; done"))
 }
 
 // Own is host-local's book of the last address.

@@ -74,12 +74,7 @@ func (k *kubeRouter) KillAgent(ctx context.Context, c *cluster.Cluster, n *clust
 // Uninstall removes what the manifest made, and what kube-router leaves on nodes.
 func (k *kubeRouter) Uninstall(ctx context.Context, c *cluster.Cluster) error {
 	_, err := c.Kubectl(ctx, "", "delete", "--ignore-not-found", "--timeout=90s", "-f", k.manifest)
-	errs := []error{err}
-	for _, n := range c.Members {
-		_, err := n.Exec(ctx, "bash", "-c", "rm -rf "+k.Conflist()+" /var/lib/cni; [ ! -e /sys/class/net/kube-bridge ] || ip link delete kube-bridge")
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
+	return errors.Join(err, onEach(ctx, c, "rm -rf "+k.Conflist()+" /var/lib/cni; [ ! -e /sys/class/net/kube-bridge ] || ip link delete kube-bridge"))
 }
 
 // Own says whether a line is of kube-router's: its chains and sets follow pods and policies.

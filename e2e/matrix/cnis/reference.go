@@ -24,11 +24,11 @@ type reference struct {
 	main func(n *cluster.Node) plugin
 	// chained are the types behind it, each with its capability.
 	chained []string
-	// devices are what the plugins leave on a node when the last pod is gone.
-	devices []string
+	// device is what the plugins leave on a node when the last pod is gone.
+	device string
 	// routed networks need routes to the pods of other nodes.
-	routed bool
-	nodes  []*cluster.Node
+	routed  bool
+	cluster *cluster.Cluster
 }
 
 // plugin is one entry of a conflist.
@@ -67,7 +67,7 @@ func newPtp(r *row.Row) CNI {
 
 func newBridge(r *row.Row) CNI {
 	return &reference{
-		file: "/etc/cni/net.d/10-lab.conflist", chained: chain(r), routed: true, devices: []string{"cni0"},
+		file: "/etc/cni/net.d/10-lab.conflist", chained: chain(r), routed: true, device: "cni0",
 		main: func(n *cluster.Node) plugin {
 			p := plugin{"type": "bridge", "bridge": "cni0", "isGateway": true, "hairpinMode": variantHas(r, "hairpin"), "ipam": hostLocal(n)}
 			if variantHas(r, "VLAN") {
@@ -113,36 +113,24 @@ func (p *reference) conflist(n *cluster.Node) string {
 
 // Install writes the conflist and the routes of each node.
 func (p *reference) Install(ctx context.Context, c *cluster.Cluster) error {
-	p.nodes = c.Members
+	p.cluster = c
 	for _, n := range c.Members {
-		if err := errors.Join(n.WriteFile(p.file, p.conflist(n)), p.Booted(ctx, n)); err != nil {
+		if err := n.WriteFile(p.file, p.conflist(n)); err != nil {
 			return err
 		}
 	}
-	return nil
+	return p.Booted(ctx, nil)
 }
 
 // Ready has nothing to wait for but the nodes.
 func (p *reference) Ready(context.Context, *cluster.Cluster) error { return nil }
 
 // Booted makes the routes to other nodes' pods.
-func (p *reference) Booted(ctx context.Context, n *cluster.Node) error {
+func (p *reference) Booted(ctx context.Context, _ *cluster.Node) error {
 	if !p.routed {
 		return nil
 	}
-	return p.routes(ctx, "replace", n)
-}
-
-func (p *reference) routes(ctx context.Context, change string, n *cluster.Node) error {
-	for _, to := range p.nodes {
-		if to == n {
-			continue
-		}
-		if _, err := n.Exec(ctx, "ip", "route", change, to.PodCIDR, "via", to.IP.String()); err != nil {
-			return err
-		}
-	}
-	return nil
+	return p.cluster.Connect(ctx)
 }
 
 // Conflist is the file of the network.
@@ -150,17 +138,22 @@ func (p *reference) Conflist() string { return p.file }
 
 // Uninstall removes files, devices, routes and the books of host-local.
 func (p *reference) Uninstall(ctx context.Context, c *cluster.Cluster) error {
+	script := "rm -rf " + p.file + " /var/lib/cni"
+	if p.device != "" {
+		script += fmt.Sprintf(" && { ! ip link show %[1]s >/dev/null 2>&1 || ip link delete %[1]s; }", p.device)
+	}
+	if p.routed {
+		script += " && ip route flush root " + cluster.PodCIDR
+	}
+	return onEach(ctx, c, script)
+}
+
+// onEach runs a script on each node.
+func onEach(ctx context.Context, c *cluster.Cluster, script string) error {
 	var errs []error
 	for _, n := range c.Members {
-		_, err := n.Exec(ctx, "rm", "-rf", p.file, "/var/lib/cni")
+		_, err := n.Exec(ctx, "bash", "-c", script)
 		errs = append(errs, err)
-		for _, d := range p.devices {
-			_, err := n.Exec(ctx, "bash", "-c", fmt.Sprintf("! ip link show %[1]s >/dev/null 2>&1 || ip link delete %[1]s", d))
-			errs = append(errs, err)
-		}
-		if p.routed {
-			errs = append(errs, p.routes(ctx, "delete", n))
-		}
 	}
 	return errors.Join(errs...)
 }

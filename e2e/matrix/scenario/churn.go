@@ -107,17 +107,16 @@ func (r *Run) asking(ctx context.Context) error {
 
 // content wants no other findings of a node than the row's.
 func (r *Run) content(ctx context.Context, n *cluster.Node) {
-	err := cluster.Eventually(ctx, 20*time.Second, func(ctx context.Context) error {
+	soon(ctx, 20*time.Second, "the doctor of "+n.Name+" is content after pods started and stopped", func(ctx context.Context) error {
 		found, err := r.findings(ctx, n)
 		return errors.Join(err, undeclared(found, r.Row.Doctor))
 	})
-	step.OK(expect("the doctor of "+n.Name+" is content after pods started and stopped", err))
 }
 
 // nothingLeft wants no trace of pods that are gone.
 func (r *Run) nothingLeft(ctx context.Context, before string) {
 	node := r.Cluster.Members[0]
-	err := cluster.Eventually(ctx, 30*time.Second, func(ctx context.Context) error {
+	soon(ctx, 30*time.Second, "nothing is left of pods that are gone", func(ctx context.Context) error {
 		// Pins, records and metrics name pods; devices and qdiscs go with them.
 		out, err := node.Exec(ctx, "bash", "-c", "grep -rl churn /run/podweir 2>/dev/null; find /sys/fs/bpf -name '*churn*'; true")
 		if err == nil && out != "" {
@@ -139,7 +138,6 @@ func (r *Run) nothingLeft(ctx context.Context, before string) {
 		}
 		return err
 	})
-	step.OK(expect("nothing is left of pods that are gone", err))
 }
 
 // counts are how many pins of podweir, namespaces, devices and queues a node has. What

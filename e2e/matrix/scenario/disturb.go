@@ -150,6 +150,7 @@ func answered(ctx context.Context, from, to *workload.Pod) (n [2]int) {
 			n[0]++
 		}
 		n[1]++
+		_ = workload.Wait(200 * time.Millisecond)(ctx)
 	}
 	return n
 }
@@ -180,8 +181,7 @@ func conflistRewritten(ctx context.Context, r *Run) {
 		if r.Row.Delivery != "chain" {
 			continue
 		}
-		err := cluster.Eventually(ctx, 5*time.Second, func(context.Context) error { return r.chained(node, version) })
-		step.OK(expect("podweir's chain follows the CNI's file", err))
+		soon(ctx, 5*time.Second, "podweir's chain follows the CNI's file", func(context.Context) error { return r.chained(node, version) })
 	}
 	step.OK(errors.Join(node.WriteFile(r.CNI.Conflist(), string(text)), os.Chmod(file, was.Mode())))
 }

@@ -111,12 +111,11 @@ func (r *Run) disturbed(ctx context.Context, f func(context.Context)) {
 	before := step.Get(r.programs(ctx))
 	r.underLoad(ctx, "meanwhile", f)
 	r.note("%d programs of podweir's compared", len(before))
-	err := cluster.Eventually(ctx, 20*time.Second, func(ctx context.Context) error {
+	soon(ctx, 20*time.Second, fmt.Sprintf("podweir's programs are %q again", before), func(ctx context.Context) error {
 		after, err := r.programs(ctx)
 		if err == nil && !slices.Equal(before, after) {
 			err = fmt.Errorf("%q", after)
 		}
 		return err
 	})
-	step.OK(expect(fmt.Sprintf("podweir's programs are %q again", before), err))
 }

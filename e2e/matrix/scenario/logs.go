@@ -18,27 +18,21 @@ import (
 	"github.com/podweir/podweir/e2e/matrix/cnis"
 )
 
-// lastWords is how many lines of a part a failure shows.
-const lastWords = 30
-
-// words are the last lines of a part on both nodes.
-func (r *Run) words(ctx context.Context, part Part) string {
+// words are the last lines of every part on both nodes.
+func (r *Run) words(ctx context.Context) string {
+	const lines = 8
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	var b strings.Builder
 	for _, n := range r.Cluster.Members {
-		text := ""
-		switch part {
-		case AgentPart:
-			text = r.agentLog(ctx, n)
-		case CNIPart:
-			text = r.cniLog(ctx, n)
-		case RuntimePart:
-			text = nodeLog(ctx, n, "containerd")
-		case KubeletPart:
-			text = nodeLog(ctx, n, "kubelet")
+		for _, part := range [][2]string{
+			{"podweir's agent", r.agentLog(ctx, n)},
+			{"the primary CNI", r.cniLog(ctx, n)},
+			{"containerd", nodeLog(ctx, n, "containerd")},
+			{"the kubelet", nodeLog(ctx, n, "kubelet")},
+		} {
+			fmt.Fprintf(&b, "[%s of %s]\n%s\n", part[0], n.Name, workload.Tail(part[1], lines))
 		}
-		fmt.Fprintf(&b, "[%s]\n%s\n", n.Name, workload.Tail(text, lastWords/len(r.Cluster.Members)))
 	}
 	return b.String()
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/e2e/k8s/cilium"
-	"github.com/podweir/podweir/e2e/k8s/cluster"
 	"github.com/podweir/podweir/e2e/k8s/snapshot"
 	"github.com/podweir/podweir/e2e/k8s/workload"
 	"github.com/podweir/podweir/e2e/matrix/cnis"
@@ -40,8 +39,7 @@ func (r *Run) admit(ctx context.Context, pods ...*workload.Pod) {
 
 // reaches waits until one pod reaches another.
 func (r *Run) reaches(ctx context.Context, from, to *workload.Pod) {
-	err := cluster.Eventually(ctx, 20*time.Second, func(ctx context.Context) error { return from.Reach(ctx, to) })
-	step.OK(expect(fmt.Sprintf("%s on %s reaches %s on %s", from.Name, from.Node.Name, to.Name, to.Node.Name), err))
+	soon(ctx, 20*time.Second, fmt.Sprintf("%s on %s reaches %s on %s", from.Name, from.Node.Name, to.Name, to.Node.Name), func(ctx context.Context) error { return from.Reach(ctx, to) })
 }
 
 // pods makes those that stay.

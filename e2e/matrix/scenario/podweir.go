@@ -137,7 +137,7 @@ func undeclared(found, declared map[string]string) error {
 // second; 0 is none.
 func (r *Run) capsOf(ctx context.Context, p *workload.Pod, ingress, egress uint64) {
 	want := map[string]uint64{"ingress": ingress, "egress": egress}
-	err := cluster.Eventually(ctx, 20*time.Second, func(ctx context.Context) error {
+	soon(ctx, 20*time.Second, fmt.Sprintf("caps of %d in and %d out in force", ingress, egress), func(ctx context.Context) error {
 		page, err := p.Node.Fetch(ctx, "/metrics")
 		if err != nil {
 			return err
@@ -149,7 +149,6 @@ func (r *Run) capsOf(ctx context.Context, p *workload.Pod, ingress, egress uint6
 		}
 		return nil
 	})
-	step.OK(expect(fmt.Sprintf("caps of %d in and %d out in force", ingress, egress), err))
 }
 
 // capInForce is a cap in the metrics; 0 is none.

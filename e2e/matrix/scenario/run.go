@@ -44,24 +44,11 @@ type Run struct {
 	said map[string]string
 }
 
-// Part names the component whose last words explain a failure.
-type Part string
-
-// The parts.
-const (
-	AgentPart   Part = "podweir's agent"
-	CNIPart     Part = "the primary CNI"
-	RuntimePart Part = "containerd"
-	KubeletPart Part = "the kubelet"
-)
-
 // Step is one step of a row.
 type Step struct {
 	Name string
 	// Limit is how long it may take.
 	Limit time.Duration
-	// Part is what explains a failure.
-	Part Part
 	// Needs says why a row leaves the step out; it may be nil.
 	Needs func(*Run) string
 	// Do is a [step.Run].
@@ -74,6 +61,11 @@ func expect(want string, seen error) error {
 		return nil
 	}
 	return fmt.Errorf("expected: %s; seen: %w", want, seen)
+}
+
+// soon tries until something is as it should be, and ends the step if that takes too long.
+func soon(ctx context.Context, limit time.Duration, want string, try func(context.Context) error) {
+	step.OK(expect(want, cluster.Eventually(ctx, limit, try)))
 }
 
 // note keeps something that was measured for the page.
@@ -118,9 +110,8 @@ func (r *Run) All(ctx context.Context, steps []Step) ([]row.Step, error) {
 		res.Seconds, res.Notes = time.Since(began).Seconds(), r.taken()
 		if err != nil {
 			res.Outcome, res.Notes = row.Failed, append(res.Notes, err.Error())
-			words := r.words(context.WithoutCancel(ctx), s.Part)
-			return append(out, res), fmt.Errorf("row %s, step %q after %.1f s: %w\n--- last words of %s:\n%s",
-				r.Row.Name, s.Name, res.Seconds, err, s.Part, words)
+			return append(out, res), fmt.Errorf("row %s, step %q after %.1f s: %w\n--- last words:\n%s",
+				r.Row.Name, s.Name, res.Seconds, err, r.words(context.WithoutCancel(ctx)))
 		}
 		r.Say("  %-28s %5.1f s  %s", s.Name, res.Seconds, strings.Join(res.Notes, "; "))
 		out = append(out, res)

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/podweir/podweir/e2e/k8s/cluster"
 	"github.com/podweir/podweir/e2e/k8s/workload"
 	"github.com/podweir/podweir/e2e/matrix/cnis"
 	"github.com/podweir/podweir/e2e/step"
@@ -34,14 +33,13 @@ const (
 
 // ownLimits waits until the CNI's own limits of a pod are as they should be.
 func (r *Run) ownLimits(ctx context.Context, p *workload.Pod, want string, fits func(in, out uint64) bool) {
-	err := cluster.Eventually(ctx, 20*time.Second, func(ctx context.Context) error {
+	soon(ctx, 20*time.Second, fmt.Sprintf("the CNI's own limits of %s: %s", p.Name, want), func(ctx context.Context) error {
 		in, out, err := r.CNI.(cnis.Shaper).OwnLimits(ctx, p)
 		if err == nil && !fits(in, out) {
 			err = fmt.Errorf("%d in and %d out", in, out)
 		}
 		return err
 	})
-	step.OK(expect(fmt.Sprintf("the CNI's own limits of %s: %s", p.Name, want), err))
 }
 
 func (r *Run) liftedFrom(ctx context.Context, p *workload.Pod) {
@@ -147,7 +145,7 @@ func leftToTheCNI(ctx context.Context, r *Run) {
 	r.limited(ctx, "podweir's annotations", workload.Load{Pod: own, Peer: r.far}, capIn, capOut)
 	// The pod from before has both of Calico's numbers overridden, so that nobody limits it.
 	unlimited := []string{r.early.Name + " egress", r.early.Name + " ingress", half.Name + " egress"}
-	err := cluster.Eventually(ctx, 20*time.Second, func(ctx context.Context) error {
+	soon(ctx, 20*time.Second, fmt.Sprintf("the doctor says that nobody limits %v (%s)", unlimited, noShaper), func(ctx context.Context) error {
 		found, err := r.findings(ctx, r.Cluster.Members[0])
 		if err != nil {
 			return err
@@ -164,7 +162,6 @@ func leftToTheCNI(ctx context.Context, r *Run) {
 		}
 		return nil
 	})
-	step.OK(expect(fmt.Sprintf("the doctor says that nobody limits %v (%s)", unlimited, noShaper), err))
 	// Otherwise they have two limits afterwards.
 	step.OK(errors.Join(workload.Delete(ctx, r.Cluster, left.Name), workload.Delete(ctx, r.Cluster, half.Name)))
 	r.upgrade(ctx)

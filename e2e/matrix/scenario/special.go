@@ -16,7 +16,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/podweir/podweir/e2e/k8s/cluster"
 	"github.com/podweir/podweir/e2e/k8s/workload"
 	"github.com/podweir/podweir/e2e/matrix/cnis"
 	"github.com/podweir/podweir/e2e/step"
@@ -122,11 +121,10 @@ func cniInterfaces(ctx context.Context, r *Run) {
 	agentsReady(ctx, r)
 	// If each interface keeps to its half in each second, both together keep to the limit.
 	loads("shared", capIn/2, capOut/2)
-	err := cluster.Eventually(ctx, 20*time.Second, func(ctx context.Context) error {
+	soon(ctx, 20*time.Second, "no finding about interfaces that share the limit", func(ctx context.Context) error {
 		found, err := r.findings(ctx, r.Cluster.Members...)
 		return errors.Join(err, undeclared(found, nil))
 	})
-	step.OK(expect("no finding about interfaces that share the limit", err))
 	r.upgrade(ctx)
 	agentsReady(ctx, r)
 	r.capsOf(ctx, p, capIn, capOut)

@@ -40,57 +40,57 @@ const RowsMost = 15 * time.Minute
 
 // Steps are those of a row, in their order.
 func Steps(r *row.Row) []Step {
-	cni := Step{"primary CNI installed", 4 * time.Minute, CNIPart, nil, installCNI}
-	before := Step{"pods before podweir", 3 * time.Minute, CNIPart, nil, podsBefore}
-	install := Step{"helm install", 2 * time.Minute, AgentPart, nil, install}
-	choice := Step{"delivery chosen", time.Minute, AgentPart, nil, delivery}
-	doctor := Step{"doctor", time.Minute, AgentPart, nil, doctor}
-	gone := Step{"primary CNI removed", 2 * time.Minute, CNIPart, nil, removeCNI}
-	uninstalled := Step{"podweir uninstalled", 3 * time.Minute, AgentPart, nil, uninstalled}
-	works := Step{"the CNI works as before", time.Minute, CNIPart, nil, worksAsBefore}
-	churn := Step{"pods churned", 5 * time.Minute, AgentPart, nil, churn}
+	cni := Step{"primary CNI installed", 4 * time.Minute, nil, installCNI}
+	before := Step{"pods before podweir", 3 * time.Minute, nil, podsBefore}
+	install := Step{"helm install", 2 * time.Minute, nil, install}
+	choice := Step{"delivery chosen", time.Minute, nil, delivery}
+	doctor := Step{"doctor", time.Minute, nil, doctor}
+	gone := Step{"primary CNI removed", 2 * time.Minute, nil, removeCNI}
+	uninstalled := Step{"podweir uninstalled", 3 * time.Minute, nil, uninstalled}
+	works := Step{"the CNI works as before", time.Minute, nil, worksAsBefore}
+	churn := Step{"pods churned", 5 * time.Minute, nil, churn}
 	if r.Scenario == row.Stock {
-		return []Step{cni, {"stock bandwidth plugin", 3 * time.Minute, RuntimePart, nil, stock}, gone}
+		return []Step{cni, {"stock bandwidth plugin", 3 * time.Minute, nil, stock}, gone}
 	}
 	steps := []Step{
 		cni, before, install, choice,
-		{"pods from before are limited", time.Minute, AgentPart, nil, limitedFromBefore},
+		{"pods from before are limited", time.Minute, nil, limitedFromBefore},
 	}
 	if r.Order == row.PodweirFirst {
 		install.Name, install.Do = "helm install without a CNI", upgradeOnly
 		cni.Name = "primary CNI installed behind podweir"
-		steps = []Step{install, cni, {"agents ready", 2 * time.Minute, AgentPart, nil, agentsReady}, choice, {"pods", 3 * time.Minute, CNIPart, nil, podsBehind}}
+		steps = []Step{install, cni, {"agents ready", 2 * time.Minute, nil, agentsReady}, choice, {"pods", 3 * time.Minute, nil, podsBehind}}
 	}
 	shared := []Step{}
 	if r.Scenario == row.TwoShapers {
-		steps = append(steps, Step{"the CNI's own limits lifted", 2 * time.Minute, AgentPart, nil, ownLimitsLifted})
+		steps = append(steps, Step{"the CNI's own limits lifted", 2 * time.Minute, nil, ownLimitsLifted})
 		shared = []Step{
-			{"endpoint changed in a flood", 2 * time.Minute, CNIPart, nil, endpointChanged},
-			{"limits left to the CNI", 3 * time.Minute, AgentPart, nil, leftToTheCNI},
+			{"endpoint changed in a flood", 2 * time.Minute, nil, endpointChanged},
+			{"limits left to the CNI", 3 * time.Minute, nil, leftToTheCNI},
 		}
 	}
-	steps = append(steps, doctor, Step{"limits", 3 * time.Minute, AgentPart, nil, limits})
+	steps = append(steps, doctor, Step{"limits", 3 * time.Minute, nil, limits})
 	steps = append(steps, shared...)
 	steps = append(
 		steps,
-		Step{"light flow beside bulk", time.Minute, AgentPart, nil, lightFlow},
-		Step{"the CNI changed under load", 8 * time.Minute, CNIPart, cniChanges, cniChanged},
-		Step{"policy enforced", 2 * time.Minute, CNIPart, policyEngine, policyEnforced},
-		Step{"annotation changed", time.Minute, AgentPart, nil, annotationChanged},
-		Step{"pod made while the agent hangs", time.Minute, AgentPart, plugin, agentStopped},
-		Step{"podweir's agent killed", 2 * time.Minute, AgentPart, nil, agentKilled},
-		Step{"the CNI's agent killed", 4 * time.Minute, CNIPart, cniAgent, cniAgentKilled},
-		Step{"conflist rewritten", 2 * time.Minute, AgentPart, plugin, conflistRewritten},
-		Step{"policy changed under load", 2 * time.Minute, CNIPart, policyEngine, policyChanged},
+		Step{"light flow beside bulk", time.Minute, nil, lightFlow},
+		Step{"the CNI changed under load", 8 * time.Minute, cniChanges, cniChanged},
+		Step{"policy enforced", 2 * time.Minute, policyEngine, policyEnforced},
+		Step{"annotation changed", time.Minute, nil, annotationChanged},
+		Step{"pod made while the agent hangs", time.Minute, plugin, agentStopped},
+		Step{"podweir's agent killed", 2 * time.Minute, nil, agentKilled},
+		Step{"the CNI's agent killed", 4 * time.Minute, cniAgent, cniAgentKilled},
+		Step{"conflist rewritten", 2 * time.Minute, plugin, conflistRewritten},
+		Step{"policy changed under load", 2 * time.Minute, policyEngine, policyChanged},
 	)
 	if r.Scenario == row.TwoInterfaces {
-		steps = append(steps, Step{"second network", 2 * time.Minute, AgentPart, byCNI, secondNetwork},
-			Step{"second interface of the CNI", 4 * time.Minute, AgentPart, bySecondCall, cniInterfaces})
+		steps = append(steps, Step{"second network", 2 * time.Minute, byCNI, secondNetwork},
+			Step{"second interface of the CNI", 4 * time.Minute, bySecondCall, cniInterfaces})
 	}
 	return append(
 		steps, churn,
-		Step{"podweir upgraded under load", 2 * time.Minute, AgentPart, nil, upgraded},
-		Step{"node restarted", 4 * time.Minute, KubeletPart, nil, nodeRestarted},
+		Step{"podweir upgraded under load", 2 * time.Minute, nil, upgraded},
+		Step{"node restarted", 4 * time.Minute, nil, nodeRestarted},
 		uninstalled, works, gone,
 	)
 }

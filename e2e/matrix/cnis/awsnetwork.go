@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of podweir
 
-package aws
+package cnis
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"net/netip"
 	"os/exec"
+	"slices"
+	"time"
 
 	"github.com/podweir/podweir/e2e/aws/imds"
 	"github.com/podweir/podweir/e2e/k8s/cluster"
@@ -40,9 +44,9 @@ func eth1(n *cluster.Node) imds.Interface {
 	}
 }
 
-// HostIP is the node's address of the pods' family.
-func (v *VPC) HostIP(n *cluster.Node) netip.Addr {
-	if v.IPv6 {
+// hostIP is the node's address of the pods' family.
+func (v *vpc) hostIP(n *cluster.Node) netip.Addr {
+	if v.ipv6 {
 		node, _ := ipv6(n)
 		return node.Addr()
 	}
@@ -50,14 +54,14 @@ func (v *VPC) HostIP(n *cluster.Node) netip.Addr {
 }
 
 // connect gives nodes the VPC's routes to the pods of the others.
-func (v *VPC) connect(ctx context.Context) error {
+func (v *vpc) connect(ctx context.Context) error {
 	errs := []error{v.cluster.Connect(ctx)}
-	if v.TwoCards {
+	if v.twoCards {
 		errs = append(errs, v.wire(ctx))
 	}
 	for _, from := range v.cluster.Members {
 		var script string
-		if v.IPv6 {
+		if v.ipv6 {
 			node, _ := ipv6(from)
 			script = "sysctl -qw net.ipv6.conf.all.disable_ipv6=0; ip address replace " + node.String() + " dev eth0 nodad\n"
 		}
@@ -65,11 +69,11 @@ func (v *VPC) connect(ctx context.Context) error {
 			if from == to {
 				continue
 			}
-			if v.IPv6 {
+			if v.ipv6 {
 				node, pods := ipv6(to)
 				script += fmt.Sprintf("ip route replace %s via %s\n", pods, node.Addr())
 			}
-			if v.TwoCards {
+			if v.twoCards {
 				// The other node is the subnet's router, too: of the first address.
 				second := eth1(to)
 				script += fmt.Sprintf("ip route replace %s via %s dev eth1 onlink\n", second.Pods, second.Address)
@@ -89,7 +93,7 @@ func mac(n *cluster.Node) string { return fmt.Sprintf("02:00:00:00:01:%02x", n.I
 
 // wire connects the second network interfaces of two nodes. An earlier pair goes with the
 // network namespace of either node.
-func (v *VPC) wire(ctx context.Context) error {
+func (v *vpc) wire(ctx context.Context) error {
 	a, b := v.cluster.Members[0], v.cluster.Members[1]
 	out, err := exec.CommandContext(ctx, "ip", "link", "add", "eth1", "address", mac(a), "netns", fmt.Sprint(a.PID()),
 		"type", "veth", "peer", "name", "eth1", "address", mac(b), "netns", fmt.Sprint(b.PID())).CombinedOutput()
@@ -106,4 +110,84 @@ mkdir -p /run/aws-node; [ -e /run/aws-node/ipam.json ] || echo '{"version": "vpc
 		}
 	}
 	return nil
+}
+
+// serve starts the metadata service of a node, in its network namespace.
+func (v *vpc) serve(ctx context.Context, n *cluster.Node) error {
+	if old := v.metadata[n.Name]; old != nil {
+		_ = old.Close()
+	}
+	address, _, err := net.SplitHostPort(imds.Listen)
+	if err != nil {
+		return err
+	}
+	if _, err := n.Exec(ctx, "ip", "address", "replace", address+"/32", "dev", "lo"); err != nil {
+		return err
+	}
+	var devices []net.Interface
+	var listener net.Listener
+	err = n.Netns().Do(func() (err error) {
+		if devices, err = net.Interfaces(); err != nil {
+			return err
+		}
+		// The socket stays in the namespace, whoever accepts.
+		listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp4", imds.Listen)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	instance, err := v.describe(n, devices)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	server := &http.Server{Handler: instance.Handler(), ReadHeaderTimeout: 5 * time.Second}
+	v.metadata[n.Name] = server
+	go func() { _ = server.Serve(listener) }() // until close
+	return nil
+}
+
+// describe says what EC2 would of a node.
+func (v *vpc) describe(n *cluster.Node, devices []net.Interface) (*imds.Instance, error) {
+	subnet, err := n.IP.Prefix(24)
+	if err != nil {
+		return nil, err
+	}
+	pods, err := netip.ParsePrefix(n.PodCIDR)
+	if err != nil {
+		return nil, err
+	}
+	eth0 := imds.Interface{Address: n.IP, Subnet: subnet, Pods: pods}
+	if v.ipv6 {
+		eth0.IPv6, eth0.PodsIPv6 = ipv6(n)
+	}
+	i := &imds.Instance{
+		Name: n.Name,
+		// What is not in it gets the node's address.
+		VPC: []netip.Prefix{
+			netip.MustParsePrefix(cluster.PodCIDR), subnet, netip.MustParsePrefix(cluster.ServiceCIDR), secondSubnets,
+		},
+		VPCIPv6: vpcIPv6,
+	}
+	i.Interfaces = []imds.Interface{eth0}
+	if v.twoCards {
+		i.Interfaces = append(i.Interfaces, eth1(n))
+	}
+	for card := range i.Interfaces {
+		at := slices.IndexFunc(devices, func(d net.Interface) bool { return d.Name == fmt.Sprintf("eth%d", card) })
+		if at < 0 {
+			return nil, fmt.Errorf("%s has no eth%d", n.Name, card)
+		}
+		i.Interfaces[card].MAC = devices[at].HardwareAddr.String()
+	}
+	return i, nil
+}
+
+// close ends what is served to the nodes.
+func (v *vpc) close() error {
+	var errs []error
+	for _, server := range v.metadata {
+		errs = append(errs, server.Close())
+	}
+	return errors.Join(errs...)
 }
