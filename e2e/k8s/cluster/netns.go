@@ -4,11 +4,13 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"path/filepath"
+	"time"
 
 	"github.com/podweir/podweir/plugin/rtnl"
 )
@@ -55,4 +57,15 @@ func (n Netns) Do(f func() error) error {
 		return err
 	}
 	return errors.Join(ns.Do(f), ns.Close())
+}
+
+// Dial connects from the namespace. The connection stays in it, whoever uses it.
+func (n Netns) Dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
+	// Long enough for a first packet that was lost, which is sent again after 1 s.
+	d := net.Dialer{Timeout: 2500 * time.Millisecond}
+	err = n.Do(func() (err error) {
+		conn, err = d.DialContext(ctx, network, address)
+		return err
+	})
+	return conn, err
 }

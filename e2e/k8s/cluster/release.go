@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -133,13 +132,7 @@ func (n *Node) Fetch(ctx context.Context, path string) (string, error) {
 	if path == "/metrics" {
 		port = metricsPort
 	}
-	client := &http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, network, address string) (conn net.Conn, err error) {
-			err = n.Netns().Do(func() error { conn, err = (&net.Dialer{}).DialContext(ctx, network, address); return err })
-			return conn, err
-		},
-	}}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: n.Netns().Dial}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", port, path), http.NoBody)
 	if err != nil {
 		return "", err

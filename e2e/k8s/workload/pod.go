@@ -10,6 +10,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -165,16 +167,46 @@ func (p *Pod) Annotate(ctx context.Context, annotations map[string]string) error
 	return err
 }
 
-// Work runs the program work in the pod and returns what it wrote.
-func (p *Pod) Work(ctx context.Context, args ...string) (string, error) {
-	return p.cluster.Kubectl(ctx, "", append([]string{"exec", p.Name, "--", "/work"}, args...)...)
-}
+// server is where the program of a pod sends back what it gets.
+func (p *Pod) server() string { return net.JoinHostPort(p.IP.String(), "7000") }
 
 // Reach tries a connection to the server of another pod. A policy that does not
 // allow it drops its packets.
 func (p *Pod) Reach(ctx context.Context, server *Pod) error {
-	_, err := p.Work(ctx, "reach", server.IP.String())
-	return err
+	c, err := p.NS.Dial(ctx, "tcp", server.server())
+	if err != nil {
+		return err
+	}
+	return c.Close()
+}
+
+// Ask asks another pod 200 questions a second on one connection, and returns how long the
+// answers took, the shortest first. It gives up 5 s after it would have ended.
+func (p *Pod) Ask(ctx context.Context, server *Pod, length time.Duration) ([]time.Duration, error) {
+	c, err := p.NS.Dial(ctx, "tcp", server.server())
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = c.Close() }()
+	end := time.Now().Add(length)
+	if err := c.SetDeadline(end.Add(5 * time.Second)); err != nil {
+		return nil, err
+	}
+	var took []time.Duration
+	question := make([]byte, 64)
+	for next := time.Now(); next.Before(end) && ctx.Err() == nil; next = next.Add(5 * time.Millisecond) {
+		<-time.After(time.Until(next))
+		began := time.Now()
+		if _, err := c.Write(question); err != nil {
+			return nil, err
+		}
+		if _, err := io.ReadFull(c, question); err != nil {
+			return nil, err
+		}
+		took = append(took, time.Since(began))
+	}
+	slices.Sort(took)
+	return took, ctx.Err()
 }
 
 // Tail is the end of a long text.

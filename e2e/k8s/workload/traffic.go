@@ -4,11 +4,13 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/netip"
-	"strconv"
 	"time"
 
 	"github.com/podweir/podweir/e2e/k8s/cluster"
@@ -32,6 +34,12 @@ const (
 	leastUse = 0.9
 	// settle is how long TCP gets to find the cap. Datagrams look for none.
 	settle = 1500 * time.Millisecond
+	// chunk is what is written to TCP at once, and datagram the payload of one, which fits
+	// into an MTU of 1,400, in bytes.
+	chunk    = 64 << 10
+	datagram = 1300
+	// late is how much of the time that a full queue, or a busy machine, took is made up for.
+	late = 20 * time.Millisecond
 )
 
 // Load sends to a pod and lets it send, at the same time, from and to a peer.
@@ -77,28 +85,25 @@ func (l Load) While(ctx context.Context, f func(ctx context.Context) error) (t T
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
 	sent, device := l.Peer.NS, "eth0"
-	client, server := l.Peer, at.IP.String()
+	client, server, address := l.Peer, l.Pod, at.IP
 	if at.Outbound != "" {
 		sent, device = l.Pod.Node.Netns(), at.Outbound
-		client, server = l.Pod, l.Peer.IP.String()
+		client, server, address = l.Pod, l.Peer, l.Peer.IP
 	}
 	out, err := wiremeter.Attach(sent, device, wiremeter.Delivered)
 	if err != nil {
 		return t, err
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
-	ends := l.start(ctx, client, server)
-	defer func() {
-		_, stopped := client.Work(context.WithoutCancel(ctx), "stop", server)
-		if stopped == nil {
-			_, _ = <-ends, <-ends // they were stopped
-		}
-		err = errors.Join(err, stopped)
-	}()
+	r, err := l.start(ctx, client, server, address)
+	if err != nil {
+		return t, fmt.Errorf("load: %w", err)
+	}
+	defer r.stop()
 	begun := wiremeter.Now()
 	// Both are connected when more has come than a handshake.
 	err = cluster.Eventually(ctx, 20*time.Second, func(context.Context) error {
-		if err := failed(ends); err != nil {
+		if err := r.failed(); err != nil {
 			return err
 		}
 		a, errA := in.Read(begun, wiremeter.Now())
@@ -116,7 +121,7 @@ func (l Load) While(ctx context.Context, f func(ctx context.Context) error) (t T
 		return t, err
 	}
 	to := wiremeter.Now()
-	if err := failed(ends); err != nil {
+	if err := r.failed(); err != nil {
 		return t, fmt.Errorf("the load ended: %w", err)
 	}
 	if !l.UDP {
@@ -136,32 +141,133 @@ func (l Load) at() Interface {
 	return Interface{Name: "eth0", IP: l.Pod.IP}
 }
 
-// start begins to send from a pod to an address and back. The channel gets an error for each
-// way when it ends.
-func (l Load) start(ctx context.Context, client *Pod, to string) chan error {
-	bits := l.Bits
-	if bits == 0 {
-		bits = Offered
-	}
-	ends := make(chan error, 2)
-	for _, way := range []string{"up", "down"} {
-		if l.UDP {
-			way += "-udp"
-		}
-		go func() {
-			// Longer than f: it is stopped.
-			_, err := client.Work(ctx, "load", to, way, strconv.FormatUint(bits, 10), "5m")
-			ends <- fmt.Errorf("%s: %w", way, err)
-		}()
-	}
-	return ends
+// running is a load in progress: both ways of it.
+type running struct {
+	conns []net.Conn
+	// ends gets an error for each way when it ends.
+	ends chan error
 }
 
-// failed looks at what has ended and leaves it there.
-func failed(ends chan error) error {
+// start begins to send between two pods, from one that connects to one that listens at an
+// address. Both ends are of this process, in the network namespaces of the pods.
+func (l Load) start(ctx context.Context, client, server *Pod, address netip.Addr) (r *running, err error) {
+	r = &running{ends: make(chan error, 2)}
+	defer func() {
+		if err != nil {
+			r.stop()
+		}
+	}()
+	connect := r.stream
+	if l.UDP {
+		connect = r.datagrams
+	}
+	for _, up := range []bool{true, false} {
+		from, to, err := connect(ctx, client, server, netip.AddrPortFrom(address, 0).String())
+		if err != nil {
+			return nil, err
+		}
+		if !up {
+			from, to = to, from
+		}
+		go func() { _, _ = io.Copy(io.Discard, to) }()
+		go func() { r.ends <- l.send(from) }()
+	}
+	return r, nil
+}
+
+// stream is a connection of TCP: the client's end and the server's.
+func (r *running) stream(ctx context.Context, client, server *Pod, address string) (near, far net.Conn, err error) {
+	var listener net.Listener
+	err = server.NS.Do(func() (err error) {
+		listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { _ = listener.Close() }()
+	if near, err = client.NS.Dial(ctx, "tcp", listener.Addr().String()); err != nil {
+		return nil, nil, err
+	}
+	r.conns = append(r.conns, near)
+	if far, err = listener.Accept(); err != nil {
+		return nil, nil, err
+	}
+	r.conns = append(r.conns, far)
+	return near, far, nil
+}
+
+// answering is a socket of UDP that sends to who has sent to it.
+type answering struct {
+	*net.UDPConn
+	to net.Addr
+}
+
+func (a answering) Write(b []byte) (int, error) { return a.WriteTo(b, a.to) }
+
+// datagrams are two sockets of UDP: the client's end and the server's.
+func (r *running) datagrams(ctx context.Context, client, server *Pod, address string) (near, far net.Conn, err error) {
+	var socket net.PacketConn
+	err = server.NS.Do(func() (err error) {
+		socket, err = (&net.ListenConfig{}).ListenPacket(ctx, "udp", address)
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	end := answering{UDPConn: socket.(*net.UDPConn)}
+	r.conns = append(r.conns, end)
+	if near, err = client.NS.Dial(ctx, "udp", end.LocalAddr().String()); err != nil {
+		return nil, nil, err
+	}
+	r.conns = append(r.conns, near)
+	err = cluster.Eventually(ctx, 5*time.Second, func(context.Context) (err error) {
+		if _, err := near.Write([]byte{0}); err != nil {
+			return err
+		}
+		if err := end.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
+			return err
+		}
+		_, end.to, err = end.ReadFrom(make([]byte, 1))
+		return err
+	})
+	return near, end, errors.Join(err, end.SetReadDeadline(time.Time{}))
+}
+
+// send writes at the load's rate until it cannot.
+func (l Load) send(to net.Conn) error {
+	size := chunk
+	if l.UDP {
+		size = datagram
+	}
+	buf := make([]byte, size)
+	cost := time.Duration(float64(size) * 8 * float64(time.Second) / float64(cmp.Or(l.Bits, Offered)))
+	for next := time.Now(); ; next = next.Add(cost) {
+		if early := time.Until(next); early > time.Millisecond {
+			<-time.After(early)
+		} else if early < -late {
+			next = time.Now().Add(-late)
+		}
+		if _, err := to.Write(buf); err != nil && (!l.UDP || errors.Is(err, net.ErrClosed)) {
+			return err
+		}
+	}
+}
+
+// stop resets connections: what waits in their buffers would take its time.
+func (r *running) stop() {
+	for _, c := range r.conns {
+		if tcp, ok := c.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0)
+		}
+		_ = c.Close()
+	}
+}
+
+// failed looks at what has ended.
+func (r *running) failed() error {
 	select {
-	case err := <-ends:
-		ends <- err
+	case err := <-r.ends:
 		return err
 	default:
 		return nil
