@@ -78,8 +78,7 @@ REVISION ?= $(shell git rev-parse HEAD 2>/dev/null)
 .PHONY: image
 image: ## Build the container image for amd64 and arm64 into bin/image, with SBOMs; load it if docker runs.
 	for arch in amd64 arm64; do GOARCH=$$arch $(GO_BUILD) -o bin/image/$$arch/ ./plugin/cmd/podweir ./plugin/cmd/podweir-cni; done
-	CGO_ENABLED=0 go build -trimpath -o bin/tools/image ./tools/image
-	digest=$$(bin/tools/image -version '$(VERSION)' -revision '$(REVISION)' -created $(CREATED) -reference '$(IMAGE)') && \
+	digest=$$(tools/image/image.sh '$(VERSION)' '$(REVISION)' $(CREATED) '$(IMAGE)') && \
 		echo "$$digest" | tee bin/image/digest
 	if docker info >/dev/null 2>&1; then docker load -i bin/image/podweir-docker.tar; fi
 
