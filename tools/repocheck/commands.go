@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode"
 )
 
 // Command is one call of a program in a document.
@@ -26,10 +25,9 @@ type Command struct {
 }
 
 var (
-	codeSpan    = regexp.MustCompile("`([^`\n]+)`")
-	assignment  = regexp.MustCompile(`^[A-Z_]+=`)
-	placeholder = regexp.MustCompile(`^<[a-z -]+>`)
-	continued   = regexp.MustCompile(`\\\n *`)
+	codeSpan   = regexp.MustCompile("`([^`\n]+)`")
+	assignment = regexp.MustCompile(`^[A-Z_]+=`)
+	continued  = regexp.MustCompile(`\\\n *`)
 )
 
 // Commands lists every call of a program in the code blocks of the documents and in their
@@ -91,53 +89,30 @@ func called(where, line string, inline bool) []Command {
 	return out
 }
 
+// token is a comment, a word, or what ends a command; quoted is what a shell takes the quotes
+// off.
+var (
+	token  = regexp.MustCompile(`#.*|(?:'[^']*'|"[^"]*"|<[a-z -]+>|[^\s'"|&;()<>])+|[|&;()<>]`)
+	quoted = regexp.MustCompile(`'([^']*)'|"([^"]*)"`)
+)
+
 // simple splits a line into its commands and these into words, as a shell does that
 // expands nothing. What stands for a word, such as <netns>, is one.
 func simple(line string) [][]string {
 	var out [][]string
 	var words []string
-	var word strings.Builder
-	begun, quote := false, rune(0)
-	endWord := func() {
-		if begun {
-			words = append(words, word.String())
-		}
-		word.Reset()
-		begun = false
-	}
-	end := func() {
-		endWord()
-		if len(words) > 0 {
-			out = append(out, words)
-		}
-		words = nil
-	}
-	for i, r := range line {
+	for _, t := range append(token.FindAllString(line, -1), ";") {
 		switch {
-		case quote != 0:
-			if r == quote {
-				quote = 0
-			} else {
-				word.WriteRune(r)
+		case t[0] == '#':
+		case len(t) == 1 && strings.Contains("|&;()<>", t):
+			if len(words) > 0 {
+				out = append(out, words)
 			}
-		case r == '\'' || r == '"':
-			quote, begun = r, true
-		case unicode.IsSpace(r):
-			endWord()
-		case r == '#' && !begun:
-			end()
-			return out
-		case r == '<' && placeholder.MatchString(line[i:]), r == '>' && strings.HasPrefix(word.String(), "<"):
-			word.WriteRune(r)
-			begun = true
-		case strings.ContainsRune("|&;()<>", r):
-			end()
+			words = nil
 		default:
-			word.WriteRune(r)
-			begun = true
+			words = append(words, quoted.ReplaceAllString(t, "$1$2"))
 		}
 	}
-	end()
 	return out
 }
 

@@ -7,7 +7,6 @@
 package repocheck
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,7 +14,6 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -97,17 +95,4 @@ func (f *File) Is(patterns ...string) bool {
 		}
 		return false
 	})
-}
-
-// grep returns a fault for each line on which the pattern matches.
-func (f *File) grep(pattern *regexp.Regexp, why string) []string {
-	var faults []string
-	n := 0
-	for line := range bytes.Lines(f.Data) {
-		n++
-		if m := pattern.Find(line); m != nil {
-			faults = append(faults, fmt.Sprintf("%s:%d: %q: %s", f.Path, n, m, why))
-		}
-	}
-	return faults
 }

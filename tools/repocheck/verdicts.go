@@ -28,9 +28,11 @@ func verdicts(t *Tree) []string {
 		code := File{Path: f.Path, Data: blankComments(f.Data)}
 		faults = append(faults, ownClassFaults(&code)...)
 		code.Data = ownClassDefinition.ReplaceAll(code.Data, nil)
-		for _, fault := range code.grep(verdictName, "on a shared hook only -1 (TC_ACT_UNSPEC) and TC_ACT_SHOT") {
-			if !allowed[strings.Split(fault, `"`)[1]] {
-				faults = append(faults, fault)
+		n := 0
+		for line := range bytes.Lines(code.Data) {
+			n++
+			if name := verdictName.Find(line); name != nil && !allowed[string(name)] {
+				faults = append(faults, fmt.Sprintf("%s:%d: %q: on a shared hook only -1 (TC_ACT_UNSPEC) and TC_ACT_SHOT", f.Path, n, name))
 			}
 		}
 	}

@@ -8,9 +8,6 @@ package marks
 import (
 	"cmp"
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -204,6 +201,14 @@ func contradictions(tests []Test) []string {
 	return faults
 }
 
+// What is read of a test's file. gofmt writes a mark on a line of its own, indented once
+// where it is a statement of the test itself.
+var (
+	function = regexp.MustCompile(`^func (\(.*?\) )?(\w+)\(`)
+	testName = regexp.MustCompile(`^(Test|Fuzz|Benchmark)`)
+	marked   = regexp.MustCompile(`^(\t*)(?:_ = |var _ = )?mark\.(?:(EveryTest)\((?:mark\.)?)?(\w+)(?:\(\w+)?(?:, ("(?:[^"\\]|\\.)*")\)$)?`)
+)
+
 // file is what a file says.
 type file struct {
 	tests  []Test
@@ -212,105 +217,54 @@ type file struct {
 }
 
 func readFile(path, dir string) (file, error) {
-	fset := token.NewFileSet()
-	tree, err := parser.ParseFile(fset, path, nil, parser.SkipObjectResolution)
+	data, err := os.ReadFile(path)
 	if err != nil {
 		return file{}, err
 	}
-	f := file{}
-	fault := func(at token.Pos, format string, args ...any) {
-		p := fset.Position(at)
-		f.faults = append(f.faults, fmt.Sprintf("%s:%d: ", dir+"/"+filepath.Base(path), p.Line)+fmt.Sprintf(format, args...))
-	}
-	for _, d := range tree.Decls {
-		fn, isFunc := d.(*ast.FuncDecl)
-		if !isFunc {
-			f.every = append(f.every, everyTest(d, fault)...)
-			continue
-		}
-		if fn.Body == nil {
-			continue
-		}
-		t := Test{Dir: dir, Name: fn.Name.Name}
-		own := map[ast.Node]bool{}
-		for _, s := range fn.Body.List {
-			if s, ok := s.(*ast.ExprStmt); ok {
-				own[s.X] = true
-			}
-		}
-		ast.Inspect(fn.Body, func(n ast.Node) bool {
-			call, ok := n.(*ast.CallExpr)
-			if !ok {
-				return true
-			}
-			kind, ok := kindOf(call.Fun)
-			if !ok {
-				return true
-			}
-			m := Mark{Kind: kind, Why: reason(call, fault), Cases: !own[call]}
-			if m.Cases && (kind == Timed || kind == Kernels) {
-				fault(call.Pos(), "mark.%s stands on a case; it can only be on a whole test, as a statement of its function", kind)
-			}
-			t.Marks = append(t.Marks, m)
-			return true
-		})
-		if fn.Recv == nil && isTest(t.Name) {
-			f.tests = append(f.tests, t)
-		} else if len(t.Marks) > 0 {
-			fault(fn.Pos(), "%s has a mark and is no test; a mark stands in the test's own function", t.Name)
+	f, in, n := file{}, Test{Dir: dir}, 0
+	isTest := func() bool { return testName.MatchString(in.Name) && in.Name != "TestMain" }
+	ends := func() {
+		if isTest() {
+			f.tests = append(f.tests, in)
 		}
 	}
+	for line := range strings.Lines(string(data)) {
+		n++
+		fault := func(format string, args ...any) {
+			f.faults = append(f.faults, fmt.Sprintf("%s/%s:%d: ", dir, filepath.Base(path), n)+fmt.Sprintf(format, args...))
+		}
+		if m := function.FindStringSubmatch(line); m != nil {
+			ends()
+			in = Test{Dir: dir, Name: m[2]}
+			if m[1] != "" {
+				in.Name = "method " + in.Name
+			}
+		}
+		m := marked.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
+		if m == nil {
+			continue
+		}
+		read := Mark{Kind: Kind(m[3]), Cases: m[1] != "\t"}
+		read.Why, _ = strconv.Unquote(m[4])
+		if strings.TrimSpace(read.Why) == "" {
+			fault("a mark without a reason; the last argument is a string literal that says why")
+		}
+		switch known := slices.Contains(kinds, read.Kind); {
+		case m[2] != "" && known:
+			read.Cases = false
+			f.every = append(f.every, read)
+		case m[2] != "":
+			fault("mark.EveryTest wants a mark first, one of %v", kinds)
+		case !known:
+			fault("mark.%s is none of %v", read.Kind, kinds)
+		case !isTest():
+			fault("%s has a mark and is no test; a mark stands in the test's own function", in.Name)
+		case read.Cases && (read.Kind == Timed || read.Kind == Kernels):
+			fault("mark.%s stands on a case; it can only be on a whole test, as a statement of its function", read.Kind)
+		default:
+			in.Marks = append(in.Marks, read)
+		}
+	}
+	ends()
 	return f, nil
-}
-
-func isTest(name string) bool {
-	return strings.HasPrefix(name, "Test") && name != "TestMain" || strings.HasPrefix(name, "Fuzz") || strings.HasPrefix(name, "Benchmark")
-}
-
-// everyTest reads declarations of mark.EveryTest.
-func everyTest(d ast.Decl, fault func(token.Pos, string, ...any)) (all []Mark) {
-	ast.Inspect(d, func(n ast.Node) bool {
-		call, ok := n.(*ast.CallExpr)
-		if !ok || !isMark(call.Fun, "EveryTest") {
-			return true
-		}
-		kind, ok := kindOf(call.Args[0])
-		if !ok {
-			fault(call.Pos(), "mark.EveryTest wants a mark first, one of %v", kinds)
-			return false
-		}
-		all = append(all, Mark{Kind: kind, Why: reason(call, fault)})
-		return false
-	})
-	return all
-}
-
-func isMark(e ast.Expr, name string) bool {
-	sel, ok := e.(*ast.SelectorExpr)
-	if !ok || sel.Sel.Name != name {
-		return false
-	}
-	pkg, ok := sel.X.(*ast.Ident)
-	return ok && pkg.Name == "mark"
-}
-
-func kindOf(e ast.Expr) (Kind, bool) {
-	for _, k := range kinds {
-		if isMark(e, string(k)) {
-			return k, true
-		}
-	}
-	return "", false
-}
-
-// reason is the last argument of a mark, which must be a literal.
-func reason(call *ast.CallExpr, fault func(token.Pos, string, ...any)) string {
-	why := ""
-	if lit, ok := call.Args[len(call.Args)-1].(*ast.BasicLit); ok && lit.Kind == token.STRING {
-		why, _ = strconv.Unquote(lit.Value)
-	}
-	if strings.TrimSpace(why) == "" {
-		fault(call.Pos(), "a mark without a reason; the last argument is a string literal that says why")
-	}
-	return why
 }

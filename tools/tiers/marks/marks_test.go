@@ -27,43 +27,11 @@ func write(t *testing.T, files map[string]string) string {
 	return root
 }
 
-const marked = `package a
-
-var _ = mark.EveryTest(mark.NightlyKernels, "of the package")
-
-func TestPrivilegedPlain(t *testing.T) {}
-
-func TestPrivilegedTimed(t *testing.T) {
-	mark.Timed(t, "rates")
-}
-
-func TestPrivilegedCore(t *testing.T) {
-	testutil.RequireRoot(t)
-	mark.Kernels(t, "the verifier differs")
-	for range 2 {
-		t.Run("", func(t *testing.T) { mark.Nightly(t, "one setting") })
-	}
-}
-
-func TestPrivilegedNight(t *testing.T) { mark.Nightly(t, "a minute") }
-
-func TestPrivilegedClock(t *testing.T) {
-	mark.Timed(t, "needs fq")
-	mark.Kernels(t, "needs fq")
-}
-
-func TestPrivilegedSome(t *testing.T) {
-	for range 2 {
-		t.Run("", func(t *testing.T) { mark.NightlyKernels(t, "all but what needs a queue") })
-	}
-}
-
-func TestUnit(t *testing.T) { mark.Slow(t, "a second") }
-`
-
 func TestSelection(t *testing.T) {
+	marked, err := os.ReadFile("testdata/marked.txt")
+	must.OK(t, err)
 	root := write(t, map[string]string{
-		"go.mod": "", "a/a_test.go": marked,
+		"go.mod": "", "a/a_test.go": string(marked),
 		"b/b_test.go":      "package b\n\nfunc TestPrivilegedB(t *testing.T) {}\n",
 		"n/go.mod":         "",
 		"n/x/x_test.go":    "package x\n\nfunc TestPrivilegedX(t *testing.T) {}\n",
@@ -118,25 +86,26 @@ func TestSelection(t *testing.T) {
 
 func TestFaultsOfMarks(t *testing.T) {
 	for name, tt := range map[string]struct{ body, want string }{
-		"no reason":       {`func TestPrivilegedA(t *testing.T) { mark.Nightly(t, " ") }`, "a/a_test.go:3: a mark without a reason"},
-		"computed reason": {`func TestPrivilegedA(t *testing.T) { mark.Nightly(t, why) }`, "a/a_test.go:3: a mark without a reason"},
-		"in a helper":     {`func helper(t *testing.T) { mark.Nightly(t, "slow") }`, "helper has a mark and is no test"},
-		"timed case":      {`func TestPrivilegedA(t *testing.T) { if x { mark.Timed(t, "rates") } }`, "mark.Timed stands on a case"},
+		"no reason":       {"func TestPrivilegedA(t *testing.T) {\n\tM.Nightly(t, \" \")\n}", "a/a_test.go:4: a mark without a reason"},
+		"computed reason": {"func TestPrivilegedA(t *testing.T) {\n\tM.Nightly(t, why)\n}", "a/a_test.go:4: a mark without a reason"},
+		"in a helper":     {"func helper(t *testing.T) {\n\tM.Nightly(t, \"slow\")\n}", "helper has a mark and is no test"},
+		"timed case":      {"func TestPrivilegedA(t *testing.T) {\n\tif x {\n\t\tM.Timed(t, \"rates\")\n\t}\n}", "mark.Timed stands on a case"},
 		"contradiction": {
-			`func TestPrivilegedA(t *testing.T) { mark.Kernels(t, "a"); mark.NightlyKernels(t, "b") }`,
+			"func TestPrivilegedA(t *testing.T) {\n\tM.Kernels(t, \"a\")\n\tM.NightlyKernels(t, \"b\")\n}",
 			"TestPrivilegedA is marked with Kernels and NightlyKernels",
 		},
-		"no mark for all": {`var _ = mark.EveryTest(mark.Some, "x")`, "mark.EveryTest wants a mark first"},
+		"no mark for all": {`var _ = M.EveryTest(M.Some, "x")`, "mark.EveryTest wants a mark first"},
+		"no such mark":    {"func TestPrivilegedA(t *testing.T) {\n\tM.Sometimes(t, \"x\")\n}", "mark.Sometimes is none of"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, faults, err := marks.Read(write(t, map[string]string{"a/a_test.go": "package a\n\n" + tt.body + "\n"}))
+			_, faults, err := marks.Read(write(t, map[string]string{"a/a_test.go": "package a\n\n" + strings.ReplaceAll(tt.body, "M.", "mark.") + "\n"}))
 			if err != nil || !strings.Contains(strings.Join(faults, "\n"), tt.want) {
 				t.Errorf("faults are %q, %v, want %q", faults, err, tt.want)
 			}
 		})
 	}
 	_, faults, err := marks.Read(write(t, map[string]string{
-		"a/a_test.go": "package a\nfunc TestPrivilegedSame(t *testing.T) { mark.Timed(t, \"rates\") }\n",
+		"a/a_test.go": "package a\nfunc TestPrivilegedSame(t *testing.T) {\n\tmark.Timed(t, \"rates\")\n}\n",
 		"b/b_test.go": "package b\nfunc TestPrivilegedSame(t *testing.T) {}\n",
 	}))
 	if err != nil || len(faults) != 1 || !strings.Contains(faults[0], "rename one") {
