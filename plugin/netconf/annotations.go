@@ -4,7 +4,6 @@
 package netconf
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/units"
@@ -45,11 +43,11 @@ type PodAnnotations struct {
 }
 
 // KeepAnnotations returns what podweir keeps of annotations.
-func KeepAnnotations(all map[string]string) PodAnnotations {
+func KeepAnnotations[T ~string](all map[string]T) PodAnnotations {
 	var a PodAnnotations
 	for name, value := range all {
 		if isRead(name) {
-			a.set(name, value)
+			a.set(name, string(value))
 		} else {
 			a.unread(name)
 		}
@@ -156,103 +154,22 @@ func (a *PodAnnotations) known() map[string]string {
 	return known
 }
 
-// How long the names in quotes are that may be meant to ask for a limit: [terms.Nearest] forgives three letters.
-const (
-	leastName = len(OwnEgressAnnotation) - 3 + 2
-	mostName  = len(IngressAnnotation) + 3 + 2
-)
+// Text is a string of JSON of which no more is kept than [Cut] keeps, nor ever copied: a pod's
+// author may write long ones.
+type Text string
 
-// Add takes one annotation, as the JSON texts of its name and value: see [EachString].
-func (a *PodAnnotations) Add(name, value []byte) error {
-	if bytes.IndexByte(name, '\\') < 0 && !bytes.HasPrefix(name, []byte(`"`+AnnotationDomain)) && (len(name) < leastName || len(name) > mostName) {
-		return nil
-	}
-	key, err := unquote(name)
-	switch {
-	case err != nil:
-		return err
-	case isRead(key):
-		text, err := unquote(value)
-		a.set(key, text)
-		return err
-	}
-	a.unread(key)
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (t *Text) UnmarshalText(text []byte) error {
+	*t = Text(text[:min(len(text), MaxAnnotationBytes+1)])
 	return nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler].
 func (a *PodAnnotations) UnmarshalJSON(data []byte) error {
-	*a = PodAnnotations{}
-	return EachString(data, a.Add)
-}
-
-// unquote reads a JSON string, or null as encoding/json reads it into a string.
-func unquote(text []byte) (string, error) {
-	if len(text) > 2 && text[0] == '"' && bytes.IndexByte(text, '\\') < 0 && utf8.Valid(text) {
-		return string(text[1 : len(text)-1]), nil
-	}
-	var s string
-	err := json.Unmarshal(text, &s)
-	return s, err
-}
-
-var errNotStrings = errors.New("not an object of strings")
-
-// EachString calls f with the texts of every name and value of a JSON object of
-// strings, which may be null. It allocates nothing for them. data is valid JSON, as
-// [json.Unmarshaler] gets it; the error of one that is something else than such an
-// object, or that f returned, comes when all have been read.
-func EachString(data []byte, f func(name, value []byte) error) error {
-	rest := bytes.TrimLeft(data, spaces)
-	if bytes.HasPrefix(rest, []byte("null")) {
-		return nil
-	}
-	if len(rest) == 0 || rest[0] != '{' {
-		return errNotStrings
-	}
-	var first error
-	for {
-		var name, value []byte
-		// After the bracket or the comma there is a name, or the end.
-		rest = bytes.TrimLeft(rest[1:], spaces)
-		if name, rest = stringText(rest); name == nil {
-			return first
-		}
-		_, rest, _ = bytes.Cut(rest, []byte(":"))
-		rest = bytes.TrimLeft(rest, spaces)
-		if value, rest = stringText(rest); value == nil {
-			if !bytes.HasPrefix(rest, []byte("null")) {
-				return errNotStrings
-			}
-			value, rest = rest[:len("null")], rest[len("null"):]
-		}
-		if err := f(name, value); err != nil && first == nil {
-			first = err
-		}
-		if rest = bytes.TrimLeft(rest, spaces); len(rest) == 0 || rest[0] != ',' {
-			return first
-		}
-	}
-}
-
-// spaces are those of JSON.
-const spaces = " \t\r\n"
-
-// stringText returns the string that valid JSON begins with, its quotes included, nil
-// if it begins with something else; and what follows it.
-func stringText(data []byte) (text, rest []byte) {
-	if len(data) == 0 || data[0] != '"' {
-		return nil, data
-	}
-	for i := 1; i < len(data); i++ {
-		switch data[i] {
-		case '\\':
-			i++
-		case '"':
-			return data[:i+1], data[i+1:]
-		}
-	}
-	return nil, nil
+	var all map[string]Text
+	err := json.Unmarshal(data, &all)
+	*a = KeepAnnotations(all)
+	return err
 }
 
 // What a pod's own annotations may ask for, so that whoever writes them tunes the

@@ -79,33 +79,21 @@ const (
 // command.
 func (p *parser) operator() {
 	c := p.config
-	if s := p.key("onError"); s != nil {
-		switch s.value {
-		case "open":
-		case "closed":
-			c.OnError = FailClosed
-		default:
-			p.ignore(*s, "one of open, closed")
-		}
+	if setting(p, false, choice("closed", "open", "closed"), p.key("onError")) {
+		c.OnError = FailClosed
 	}
-	if s := p.key("logFile"); s != nil {
-		if s.value == "" || filepath.IsAbs(s.value) {
-			c.LogFile = s.value
-		} else {
-			p.ignore(*s, "an absolute path")
+	c.LogFile = setting(p, "", func(s string) (string, error) {
+		if s == "" || filepath.IsAbs(s) {
+			return s, nil
 		}
-	}
-	if s := p.key("logLevel"); s != nil {
-		levels := map[string]slog.Level{
-			"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
+		return "", &units.ValueError{Value: s, Accepted: "an absolute path"}
+	}, p.key("logFile"))
+	c.LogLevel = setting(p, c.LogLevel, func(s string) (level slog.Level, err error) {
+		if _, err := choice(s, "debug", "info", "warn", "error")(s); err != nil {
+			return 0, err
 		}
-		level, known := levels[s.value]
-		if known {
-			c.LogLevel = level
-		} else {
-			p.ignore(*s, "one of debug, info, warn, error")
-		}
-	}
+		return level, level.UnmarshalText([]byte(s))
+	}, p.key("logLevel"))
 	if raw := p.conf.get("replaceQdisc"); raw != nil {
 		if json.Unmarshal(raw, &c.ReplaceQdisc) != nil {
 			p.ignore(source{field: "replaceQdisc", value: string(raw)}, "true or false")
@@ -167,9 +155,9 @@ func (p *parser) shaping() shaping.Config {
 	s := shaping.Config{
 		Unshaped: p.subnets("unshapedSubnets", false),
 		Shaped:   p.subnets("shapedSubnets", true),
-		HostTCX:  setting(p, false, parseHook("auto", hookTCX), p.key("hostHook")),
-		PodTCX:   setting(p, false, parseHook("auto", hookTCX, "clsact"), p.key("podHook")),
-		Shared:   setting(p, false, parseInterfaces, p.key("interfaces")),
+		HostTCX:  setting(p, false, choice(hookTCX, "auto", hookTCX), p.key("hostHook")),
+		PodTCX:   setting(p, false, choice(hookTCX, "auto", hookTCX, "clsact"), p.key("podHook")),
+		Shared:   setting(p, false, choice("shared", "each", "shared"), p.key("interfaces")),
 		Observe: setting(p, terms.EnforceLimit, terms.ParseEnforce,
 			p.annotation(enforceAnnotation), p.ofNamespace(enforceAnnotation), p.key("enforce")) == terms.EnforceObserve,
 	}
@@ -229,7 +217,7 @@ func (p *parser) limit(d terms.Direction) (*shaping.Limit, *shaping.Deferred) {
 	if d == terms.Ingress {
 		l.Place = setting(p, terms.PlaceAuto, terms.ParsePlace, p.key("ingressPlace"))
 	} else {
-		l.NoCeiling = !setting(p, true, parseSwitch, p.key("egressCeiling"))
+		l.NoCeiling = !setting(p, true, choice("on", "on", "off"), p.key("egressCeiling"))
 		l.Packets = setting(p, shaping.PacketsAuto, shaping.ParsePackets, p.key("smallPackets"))
 	}
 	shaper := setting(p, terms.ShaperPodweir, terms.ParseShaper, p.key(dir+"Shaper"), p.key("shaper"))
@@ -249,30 +237,14 @@ func (p *parser) limit(d terms.Direction) (*shaping.Limit, *shaping.Deferred) {
 // hookTCX is the value of hostHook and podHook that allows TCX alone.
 const hookTCX = "tcx"
 
-// parseHook reads a word that says whether only TCX will do on a side.
-func parseHook(words ...string) func(string) (onlyTCX bool, err error) {
+// choice reads one of some words, and says whether it is the one.
+func choice(one string, words ...string) func(string) (is bool, err error) {
 	return func(s string) (bool, error) {
 		if !slices.Contains(words, s) {
 			return false, &units.ValueError{Value: s, Accepted: "one of " + strings.Join(words, ", ")}
 		}
-		return s == hookTCX, nil
+		return s == one, nil
 	}
-}
-
-// parseInterfaces says whether all interfaces of a pod have its limit together.
-func parseInterfaces(s string) (shared bool, err error) {
-	if s != "each" && s != "shared" {
-		return false, &units.ValueError{Value: s, Accepted: "one of each, shared"}
-	}
-	return s == "shared", nil
-}
-
-// parseSwitch reads what is on or off.
-func parseSwitch(s string) (bool, error) {
-	if s != "on" && s != "off" {
-		return false, &units.ValueError{Value: s, Accepted: "one of on, off"}
-	}
-	return s == "on", nil
 }
 
 // burst is the burst in the order of precedence; 0 means the default. Where

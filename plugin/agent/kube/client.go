@@ -56,12 +56,10 @@ func (c *Client) pause(d time.Duration) time.Duration { return d / c.hurry }
 // sleep returns after d, or earlier when the context ends or wake receives something. wake may be
 // nil.
 func sleep(ctx context.Context, wake <-chan struct{}, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 	case <-wake:
-	case <-timer.C:
+	case <-time.After(d):
 	}
 }
 
@@ -116,8 +114,8 @@ func (c *Client) transport() (*http.Client, error) {
 type StatusError struct {
 	// Code is the HTTP status.
 	Code int
-	// Reason and Message are those of the answer, where it has any.
-	Reason, Message string
+	// Message is that of the answer, where it has one.
+	Message string
 }
 
 func (e *StatusError) Error() string {
@@ -175,10 +173,7 @@ func (c *Client) Do(ctx context.Context, method, path string, query url.Values, 
 	defer func() { _ = res.Body.Close() }()
 	answer := &StatusError{Code: res.StatusCode}
 	text, err := io.ReadAll(io.LimitReader(res.Body, maxErrorBytes))
-	if err == nil && json.Unmarshal(text, &struct {
-		Reason  *string `json:"reason"`
-		Message *string `json:"message"`
-	}{&answer.Reason, &answer.Message}) != nil {
+	if err == nil && json.Unmarshal(text, &struct{ Message *string }{&answer.Message}) != nil {
 		answer.Message = strings.TrimSpace(string(text))
 	}
 	return nil, answer

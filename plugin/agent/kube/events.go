@@ -90,16 +90,14 @@ func (r *Recorder) Emit(pod *Pod, e Event) {
 	select {
 	case r.queue <- posted{*pod, e, now}:
 	default:
-		r.again(pod.UID)
+		r.Clear(pod.UID)
 		r.log.Error("event dropped: too many are waiting", "pod", pod.Key(), "reason", e.Reason, "message", e.Message)
 	}
 }
 
-// Clear forgets what was emitted for a pod: it is in order, or gone.
-func (r *Recorder) Clear(uid string) { r.again(uid) }
-
-// again lets the next event of a pod be posted whatever it says.
-func (r *Recorder) again(uid string) {
+// Clear forgets what was emitted for a pod, so that the next event is posted whatever it says:
+// the pod is in order, or gone.
+func (r *Recorder) Clear(uid string) {
 	r.mu.Lock()
 	delete(r.last, uid)
 	r.mu.Unlock()
@@ -113,7 +111,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 			return nil
 		case p := <-r.queue:
 			if err := r.post(ctx, &p); err != nil && ctx.Err() == nil {
-				r.again(p.pod.UID)
+				r.Clear(p.pod.UID)
 				r.log.Error("event not posted", "pod", p.pod.Key(), "reason", p.Reason, "message", p.Message, "error", err)
 			}
 		}

@@ -137,5 +137,5 @@ func (e *watchEvent) failure() error {
 	if o.Code == http.StatusGone || o.Reason == "Expired" {
 		return fmt.Errorf("%w: %s", errExpired, o.Message)
 	}
-	return &StatusError{Code: o.Code, Reason: o.Reason, Message: o.Message}
+	return &StatusError{Code: o.Code, Message: o.Message}
 }

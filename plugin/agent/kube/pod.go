@@ -60,16 +60,10 @@ type annotations struct {
 
 // UnmarshalJSON implements [json.Unmarshaler].
 func (a *annotations) UnmarshalJSON(data []byte) error {
-	*a = annotations{}
-	return netconf.EachString(data, func(name, value []byte) error {
-		if string(name) == `"`+mirrorAnnotation+`"` {
-			var uid string
-			err := json.Unmarshal(value, &uid)
-			a.mirror = netconf.Cut(uid)
-			return err
-		}
-		return a.Add(name, value)
-	})
+	var all map[string]netconf.Text
+	err := json.Unmarshal(data, &all)
+	*a = annotations{netconf.KeepAnnotations(all), string(all[mirrorAnnotation])}
+	return err
 }
 
 // manifest is the part of a Pod of the API that is read. What it does not name
