@@ -34,24 +34,16 @@ import (
 const runtimeTimeout = time.Second
 
 // Runtime implements [detect.Live].
-func (n *Node) Runtime(ctx context.Context) (is string, err error) {
-	err = n.askRuntime(ctx, runtimeTimeout, func(ctx context.Context, c *cri.Client) (err error) {
-		is, err = c.Version(ctx)
-		return err
-	})
-	return is, err
+func (n *Node) Runtime(ctx context.Context) (string, error) {
+	return ask(ctx, n, runtimeTimeout, (*cri.Client).Version)
 }
 
 // TCX implements [detect.Live].
 func (n *Node) TCX(context.Context) (bool, error) { return datapath.ProbeTCX() }
 
 // RuntimeNetwork implements [detect.Live].
-func (n *Node) RuntimeNetwork(ctx context.Context) (network *detect.RuntimeNetwork, err error) {
-	err = n.askRuntime(ctx, runtimeTimeout, func(ctx context.Context, c *cri.Client) (err error) {
-		network, err = c.Network(ctx)
-		return err
-	})
-	return network, err
+func (n *Node) RuntimeNetwork(ctx context.Context) (*detect.RuntimeNetwork, error) {
+	return ask(ctx, n, runtimeTimeout, (*cri.Client).Network)
 }
 
 // within bounds a question that usually has so much time.
@@ -59,17 +51,17 @@ func (n *Node) within(ctx context.Context, usual time.Duration) (context.Context
 	return context.WithTimeout(ctx, usual*time.Duration(max(n.Patience, 1)))
 }
 
-// askRuntime puts one question to the container runtime.
-func (n *Node) askRuntime(ctx context.Context, timeout time.Duration, question func(context.Context, *cri.Client) error) error {
+// ask puts one question to the container runtime.
+func ask[T any](ctx context.Context, n *Node, timeout time.Duration, question func(*cri.Client, context.Context) (T, error)) (answer T, err error) {
 	ctx, cancel := n.within(ctx, timeout)
 	defer cancel()
 	client := &cri.Runtime{Root: n.Root, Socket: n.CRISocket}
 	defer func() { _ = client.Close() }()
 	c, err := client.Open()
 	if err != nil {
-		return err
+		return answer, err
 	}
-	return question(ctx, c)
+	return question(c, ctx)
 }
 
 // ciliumTimeout bounds one question to Cilium's agent.
@@ -179,22 +171,14 @@ func readyz(body string) *doctor.Agent {
 const podsTimeout = 2 * time.Second
 
 // Pods are the pods that the container runtime tells of.
-func (n *Node) Pods(ctx context.Context) (pods []cri.Pod, err error) {
-	err = n.askRuntime(ctx, podsTimeout, func(ctx context.Context, c *cri.Client) (err error) {
-		pods, err = c.Pods(ctx)
-		return err
-	})
-	return pods, err
+func (n *Node) Pods(ctx context.Context) ([]cri.Pod, error) {
+	return ask(ctx, n, podsTimeout, (*cri.Client).Pods)
 }
 
 // Handlers are the runtime handlers of the node's pods by the container IDs of their
 // sandboxes, "" for the default one.
-func (n *Node) Handlers(ctx context.Context) (handlers map[string]string, err error) {
-	err = n.askRuntime(ctx, podsTimeout, func(ctx context.Context, c *cri.Client) (err error) {
-		handlers, err = c.Handlers(ctx)
-		return err
-	})
-	return handlers, err
+func (n *Node) Handlers(ctx context.Context) (map[string]string, error) {
+	return ask(ctx, n, podsTimeout, (*cri.Client).Handlers)
 }
 
 // Asking implements [doctor.Kernel]. The agent's own doctor asks nobody: the agent knows what

@@ -10,6 +10,7 @@ import (
 	"context"
 	"encoding/json"
 	"net"
+	"slices"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -39,6 +40,9 @@ type Sandbox struct {
 	Answer error
 	// Info is what the runtime tells beyond the CRI in place of the namespace and annotations.
 	Info string
+
+	// host says that it has the node's network.
+	host bool
 }
 
 // Runtime is one container runtime. The zero value has no sandbox.
@@ -53,12 +57,8 @@ type Runtime struct {
 	// Fail is its answer when it lists sandboxes or tells of itself.
 	Fail error
 
-	mu   sync.Mutex
-	all  []*runtime.PodSandbox
-	info map[string]string
-	ip   map[string]string
-	errs map[string]error
-	host map[string]bool
+	mu  sync.Mutex
+	all []*Sandbox
 }
 
 // Serve listens on a socket until stop is called.
@@ -86,27 +86,11 @@ func (r *Runtime) Add(s Sandbox) error {
 	if err != nil {
 		return err
 	}
-	state := runtime.PodSandboxState_SANDBOX_READY
-	if s.NotReady {
-		state = runtime.PodSandboxState_SANDBOX_NOTREADY
-	}
+	s.host = s.NetNS == "" && s.Info == ""
+	s.Info = cmp.Or(s.Info, string(info))
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.all = append(r.all, &runtime.PodSandbox{
-		Id: s.ID, RuntimeHandler: s.Handler, CreatedAt: s.Created, State: state, Annotations: s.Annotations, Labels: map[string]string{uidLabel: s.UID},
-		Metadata: &runtime.PodSandboxMetadata{Namespace: s.Namespace, Name: s.Name, Uid: s.UID},
-	})
-	if r.info == nil {
-		r.info = make(map[string]string)
-	}
-	if !s.Untold {
-		r.info[s.ID] = cmp.Or(s.Info, string(info))
-	}
-	if r.ip == nil {
-		r.ip, r.host, r.errs = make(map[string]string), make(map[string]bool), make(map[string]error)
-	}
-	r.errs[s.ID] = s.Answer
-	r.ip[s.ID], r.host[s.ID] = s.IP, s.NetNS == "" && s.Info == ""
+	r.all = append(r.all, &s)
 	return nil
 }
 
@@ -115,9 +99,19 @@ func (r *Runtime) End(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range r.all {
-		if s.GetId() == id {
-			s.State = runtime.PodSandboxState_SANDBOX_NOTREADY
-		}
+		s.NotReady = s.NotReady || s.ID == id
+	}
+}
+
+// listed is the sandbox in a list.
+func (s *Sandbox) listed() *runtime.PodSandbox {
+	state := runtime.PodSandboxState_SANDBOX_READY
+	if s.NotReady {
+		state = runtime.PodSandboxState_SANDBOX_NOTREADY
+	}
+	return &runtime.PodSandbox{
+		Id: s.ID, RuntimeHandler: s.Handler, CreatedAt: s.Created, State: state, Annotations: s.Annotations, Labels: map[string]string{uidLabel: s.UID},
+		Metadata: &runtime.PodSandboxMetadata{Namespace: s.Namespace, Name: s.Name, Uid: s.UID},
 	}
 }
 
@@ -129,9 +123,10 @@ func (r *Runtime) ListPodSandbox(_ context.Context, req *runtime.ListPodSandboxR
 	f := req.GetFilter()
 	for _, s := range r.all {
 		uid, byUID := f.GetLabelSelector()[uidLabel]
-		if (f.GetId() == "" || f.GetId() == s.GetId() && status.Code(r.errs[s.GetId()]) != codes.NotFound) && (!byUID || uid == s.GetLabels()[uidLabel]) &&
-			(f.GetState() == nil || f.GetState().GetState() == s.GetState()) {
-			res.Items = append(res.Items, s)
+		one := s.listed()
+		if (f.GetId() == "" || f.GetId() == s.ID && status.Code(s.Answer) != codes.NotFound) && (!byUID || uid == s.UID) &&
+			(f.GetState() == nil || f.GetState().GetState() == one.GetState()) {
+			res.Items = append(res.Items, one)
 		}
 	}
 	return res, r.Fail
@@ -141,19 +136,23 @@ func (r *Runtime) ListPodSandbox(_ context.Context, req *runtime.ListPodSandboxR
 func (r *Runtime) PodSandboxStatus(_ context.Context, req *runtime.PodSandboxStatusRequest) (*runtime.PodSandboxStatusResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	id := req.GetPodSandboxId()
-	if err := r.errs[id]; err != nil {
-		return nil, err
+	at := slices.IndexFunc(r.all, func(s *Sandbox) bool { return s.ID == req.GetPodSandboxId() })
+	if at < 0 {
+		return nil, status.Error(codes.NotFound, "no such sandbox")
+	}
+	s := r.all[at]
+	if s.Answer != nil {
+		return nil, s.Answer
 	}
 	options := &runtime.NamespaceOption{}
-	if r.host[id] {
+	if s.host {
 		options.Network = runtime.NamespaceMode_NODE
 	}
 	answer := &runtime.PodSandboxStatusResponse{Status: &runtime.PodSandboxStatus{
-		Id: id, Network: &runtime.PodSandboxNetworkStatus{Ip: r.ip[id]}, Linux: &runtime.LinuxPodSandboxStatus{Namespaces: &runtime.Namespace{Options: options}},
+		Id: s.ID, Network: &runtime.PodSandboxNetworkStatus{Ip: s.IP}, Linux: &runtime.LinuxPodSandboxStatus{Namespaces: &runtime.Namespace{Options: options}},
 	}}
-	if info, told := r.info[id]; told && req.GetVerbose() {
-		answer.Info = map[string]string{"info": info}
+	if !s.Untold && req.GetVerbose() {
+		answer.Info = map[string]string{"info": s.Info}
 	}
 	return answer, nil
 }
