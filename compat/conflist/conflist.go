@@ -2,8 +2,8 @@
 // Copyright Authors of podweir
 
 // Package conflist builds podweir's chained network configuration from the one
-// that is in force, takes it apart again to the byte, and decides when such a
-// file may be there and by which way podweir gets into the chain.
+// that is in force, and decides when such a file may be there and by which way
+// podweir gets into the chain.
 //
 // It never writes: callers do, to files of podweir's own.
 package conflist
@@ -14,7 +14,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"path"
 	"reflect"
@@ -46,8 +45,6 @@ type Plugin struct {
 	Type string
 	// Raw is the entry as it is written.
 	Raw json.RawMessage
-
-	start, end int
 }
 
 // Network is what a container runtime takes from one configuration file.
@@ -70,8 +67,10 @@ type Network struct {
 	// Mark is what podweir noted in its own file, else nil.
 	Mark *Mark
 
-	raw     []byte
-	members []member
+	raw []byte
+	// members are those of the list that is in the file, or that runtimes make of a single
+	// plugin, but the plugins and podweir's note.
+	members map[string]json.RawMessage
 }
 
 // Types lists the plugin types of the chain in order.
@@ -116,19 +115,20 @@ func (n *Network) Refused() string {
 }
 
 // Parse reads a configuration as libcni 1.3 does: a name that ends in .conflist
-// is a list, any other a single plugin. Errors are of type [*Error]. It refuses
-// what runtimes let pass but what could not be taken apart again: more than
-// [MaxBytes], and text that is not UTF-8.
+// is a list, any other a single plugin. Errors are of type [*Error]. It also refuses
+// more than [MaxBytes], and text that is not UTF-8.
 func Parse(file string, raw []byte) (*Network, error) {
 	n := &Network{File: path.Base(file), raw: raw, Single: path.Ext(file) != ".conflist"}
 	if err := checkText(n.File, raw); err != nil {
 		return nil, err
 	}
-	members, err := topLevel(raw)
-	if err != nil {
-		return nil, &Error{File: n.File, Err: err}
+	err := json.Unmarshal(raw, &n.members)
+	if at, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return nil, &Error{File: n.File, Err: fmt.Errorf("is not JSON: %w at byte %d", err, at.Offset)}
 	}
-	n.members = members
+	if err != nil || n.members == nil {
+		return nil, &Error{File: n.File, Err: fmt.Errorf("is %s, want a JSON object", clipped(raw))}
+	}
 	if n.Single {
 		err = n.parseSingle()
 	} else {
@@ -155,21 +155,9 @@ func checkText(file string, raw []byte) error {
 	case bytes.HasPrefix(raw, []byte("\xef\xbb\xbf")):
 		return &Error{File: file, Err: errors.New("begins with a byte order mark, want plain JSON")}
 	case !utf8.Valid(raw):
-		return &Error{File: file, Err: fmt.Errorf("byte %d is not UTF-8, want JSON in UTF-8", invalidAt(raw))}
+		return &Error{File: file, Err: fmt.Errorf("byte %d is not UTF-8, want JSON in UTF-8", bytes.IndexRune(raw, utf8.RuneError))}
 	}
 	return nil
-}
-
-// invalidAt is the offset of the first byte that is not UTF-8.
-func invalidAt(raw []byte) int {
-	for i := 0; i < len(raw); {
-		r, size := utf8.DecodeRune(raw[i:])
-		if r == utf8.RuneError && size <= 1 {
-			return i
-		}
-		i += size
-	}
-	return len(raw)
 }
 
 func (n *Network) parseSingle() error {
@@ -180,65 +168,81 @@ func (n *Network) parseSingle() error {
 	// The keys of a single plugin are matched in any case, those of a list are
 	// not: libcni decodes the one into a struct and the other into a map.
 	var conf struct {
-		CNIVersion string `json:"cniVersion"`
-		Name       string `json:"name"`
+		CNIVersion *json.RawMessage `json:"cniVersion"`
+		Name       *json.RawMessage `json:"name"`
 	}
 	if err := json.Unmarshal(n.raw, &conf); err != nil {
 		return &Error{File: n.File, Err: err}
 	}
-	n.Name, n.Plugins = conf.Name, []Plugin{p}
-	n.Versions = []string{cmp.Or(conf.CNIVersion, terms.CNIVersions[0])}
+	n.Plugins, n.members = []Plugin{p}, map[string]json.RawMessage{}
+	for key, raw := range map[string]*json.RawMessage{"cniVersion": conf.CNIVersion, "name": conf.Name} {
+		if raw != nil {
+			n.members[key] = *raw
+		}
+	}
+	return n.parseNames()
+}
+
+// parseNames reads the name of the network and the versions of the specification.
+func (n *Network) parseNames() error {
+	version := ""
+	for _, f := range []struct {
+		key      string
+		into     any
+		accepted string
+	}{
+		{"name", &n.Name, "a string"},
+		{"cniVersion", &version, "a string"},
+		// libcni takes the highest that it speaks itself, an old one cniVersion.
+		{"cniVersions", &n.Versions, "a list of strings"},
+		{markKey, &n.Mark, "what podweir wrote"},
+	} {
+		raw := n.members[f.key]
+		if raw != nil && (json.Unmarshal(raw, f.into) != nil || string(raw) == "null") {
+			return &Error{File: n.File, Thing: f.key, Value: clipped(raw), Accepted: f.accepted}
+		}
+	}
+	n.Versions = append(n.Versions, cmp.Or(version, terms.CNIVersions[0]))
 	return nil
 }
 
 func (n *Network) parseList() error {
-	version := ""
-	for _, m := range n.members {
-		var err error
-		switch m.key {
-		case "name":
-			err = decode(m, &n.Name, "a string")
-		case "cniVersion":
-			err = decode(m, &version, "a string")
-		case "cniVersions":
-			// libcni takes the highest that it speaks itself, an old one cniVersion.
-			err = decode(m, &n.Versions, "a list of strings")
-		case "loadOnlyInlinedPlugins":
-			n.OnlyInlined, err = boolean(m)
-		case "plugins":
-			err = n.parsePlugins(m)
-		case markKey:
-			n.Mark, err = decodeMark(m)
-		}
-		if err != nil {
-			if e, ok := errors.AsType[*Error](err); ok {
-				e.File = n.File
-				return e
-			}
-			return &Error{File: n.File, Err: err}
+	if err := n.parseNames(); err != nil {
+		return err
+	}
+	if raw := n.members["loadOnlyInlinedPlugins"]; raw != nil {
+		// libcni reads true and false, and both as text.
+		word := strings.ToLower(strings.Trim(string(raw), `"`))
+		if n.OnlyInlined = word == "true"; !n.OnlyInlined && word != "false" {
+			return &Error{File: n.File, Thing: "loadOnlyInlinedPlugins", Value: clipped(raw), Accepted: "true or false"}
 		}
 	}
-	n.Versions = append(n.Versions, cmp.Or(version, terms.CNIVersions[0]))
+	if raw := n.members["plugins"]; raw != nil {
+		if err := n.parsePlugins(raw); err != nil {
+			return err
+		}
+	}
+	delete(n.members, "plugins")
+	delete(n.members, markKey)
 	if len(n.Plugins) == 0 && n.OnlyInlined {
 		return &Error{File: n.File, Thing: "plugins", Accepted: "at least one: loadOnlyInlinedPlugins rules out drop-ins"}
 	}
 	return nil
 }
 
-func (n *Network) parsePlugins(m member) error {
-	entries, err := elements(m.raw)
-	if err != nil {
-		return &Error{Thing: "plugins", Value: clipped(m.raw), Accepted: "a list of objects"}
+func (n *Network) parsePlugins(raw json.RawMessage) error {
+	var entries []json.RawMessage
+	if json.Unmarshal(raw, &entries) != nil || entries == nil {
+		return &Error{File: n.File, Thing: "plugins", Value: clipped(raw), Accepted: "a list of objects"}
 	}
 	if len(entries) == 0 {
-		return &Error{Thing: "plugins", Value: "[]", Accepted: "at least one plugin"}
+		return &Error{File: n.File, Thing: "plugins", Value: "[]", Accepted: "at least one plugin"}
 	}
 	for i, e := range entries {
-		p, err := plugin(e.raw)
+		p, err := plugin(e)
 		if err != nil {
-			return &Error{Thing: fmt.Sprintf("plugins[%d]", i), Value: clipped(e.raw), Accepted: "an object with a type"}
+			return &Error{File: n.File, Thing: fmt.Sprintf("plugins[%d]", i), Value: clipped(e), Accepted: "an object with a type"}
 		}
-		p.start, p.end = m.start+e.start, m.start+e.end
 		n.Plugins = append(n.Plugins, p)
 	}
 	return nil
@@ -267,12 +271,8 @@ func plugin(raw []byte) (Plugin, error) {
 	return Plugin{Type: conf.Type, Raw: raw}, nil
 }
 
-var (
-	// ErrChained says that podweir is in the chain already.
-	ErrChained = errors.New("podweir is in the chain already")
-	// ErrChanging says that a file was written to while it was read.
-	ErrChanging = errors.New("the file changes while it is read")
-)
+// ErrChanging says that a file was written to while it was read.
+var ErrChanging = errors.New("the file changes while it is read")
 
 // Error says which network configuration cannot be used and why.
 type Error struct {
@@ -348,94 +348,4 @@ func Differences(a, b []byte) []string {
 		}
 	}
 	return differ
-}
-
-// member is one key of an object with its value, and where they are written.
-type member struct {
-	key string
-	raw json.RawMessage
-	// start and end enclose the value.
-	start, end int
-}
-
-// topLevel finds the members of the object that raw is. Of a key that is there
-// twice the last one counts, as for libcni.
-func topLevel(raw []byte) ([]member, error) {
-	if !json.Valid(raw) {
-		return nil, syntaxError(raw)
-	}
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
-		return nil, fmt.Errorf("is %s, want a JSON object", clipped(raw))
-	}
-	var out []member
-	for dec.More() {
-		token, err := dec.Token()
-		if err != nil {
-			return nil, err
-		}
-		m := member{}
-		m.key, _ = token.(string) // a key of valid JSON always is one
-		if err := dec.Decode(&m.raw); err != nil {
-			return nil, err
-		}
-		m.end = int(dec.InputOffset())
-		m.start = m.end - len(m.raw)
-		out = append(slices.DeleteFunc(out, func(of member) bool { return of.key == m.key }), m)
-	}
-	return out, nil
-}
-
-// syntaxError says where raw stops being JSON.
-func syntaxError(raw []byte) error {
-	var v any
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	err := dec.Decode(&v)
-	if err == nil {
-		return fmt.Errorf("has more behind the JSON object, from byte %d", dec.InputOffset())
-	}
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("ends in the middle of the JSON object, after %d bytes", len(raw))
-	}
-	if s, ok := errors.AsType[*json.SyntaxError](err); ok {
-		return fmt.Errorf("is not JSON: %w at byte %d", err, s.Offset)
-	}
-	return fmt.Errorf("is not JSON: %w", err)
-}
-
-// elements finds the values of the array that raw is, with offsets in raw.
-func elements(raw []byte) ([]member, error) {
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	if t, err := dec.Token(); err != nil || t != json.Delim('[') {
-		return nil, errors.New("not a list")
-	}
-	var out []member
-	for dec.More() {
-		var m member
-		if err := dec.Decode(&m.raw); err != nil {
-			return nil, err
-		}
-		m.end = int(dec.InputOffset())
-		m.start = m.end - len(m.raw)
-		out = append(out, m)
-	}
-	return out, nil
-}
-
-func decode(m member, into any, accepted string) error {
-	if err := json.Unmarshal(m.raw, into); err != nil || bytes.Equal(m.raw, []byte("null")) {
-		return &Error{Thing: m.key, Value: clipped(m.raw), Accepted: accepted}
-	}
-	return nil
-}
-
-// boolean reads true and false, and both as text, as libcni does.
-func boolean(m member) (bool, error) {
-	switch strings.ToLower(string(m.raw)) {
-	case "true", `"true"`:
-		return true, nil
-	case "false", `"false"`:
-		return false, nil
-	}
-	return false, &Error{Thing: m.key, Value: clipped(m.raw), Accepted: "true or false"}
 }

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/podweir/podweir/compat/profiles"
 )
@@ -233,6 +234,15 @@ func attachByAgent(s Situation, obstacle string) Choice {
 		c.Warning = "whether NRI is on in " + s.Runtime.String() + " is not known"
 	}
 	return c
+}
+
+// Fight is a file of podweir's that another program changes back whenever podweir writes it.
+type Fight struct {
+	// File is its path on the node, Change what the other program does to it.
+	File   string `json:"file"`
+	Change string `json:"change"`
+	// Since is when podweir stopped.
+	Since time.Time `json:"since"`
 }
 
 // Action is what is to be done with podweir's top-level file.

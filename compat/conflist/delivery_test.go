@@ -19,6 +19,9 @@ func fileOf(t *testing.T, name, raw string) *conflist.File {
 	return f
 }
 
+// separator is between two plugins of podweir's file.
+const separator = ",\n    "
+
 func TestDecide(t *testing.T) {
 	original := fileOf(t, "10-x.conflist", plain)
 	own := fileOf(t, "00-podweir-10-x.conflist", splice(t, "10-x.conflist", plain))
@@ -36,8 +39,8 @@ func TestDecide(t *testing.T) {
 		"original changed":         {conflist.Standing{Original: fileOf(t, "10-x.conflist", strings.Replace(plain, `"ptp"`, `"ptp","mtu":9000`, 1)), Own: own}, conflist.Write, "10-x.conflist changed since"},
 		"original written anew":    {conflist.Standing{Original: fileOf(t, "10-x.conflist", plain+" "), Own: own}, conflist.Leave, "matches"},
 		"another entry":            {conflist.Standing{Original: original, Own: own, Entry: []byte(`{"type":"podweir-cni","policy":"flat"}`)}, conflist.Write, "entry changed"},
-		"podweir taken out":        {conflist.Standing{Original: original, Own: fileOf(t, own.Name, strings.Replace(string(own.Raw), ","+entry, "", 1))}, conflist.Write, "took podweir out"},
-		"podweir moved to first":   {conflist.Standing{Original: original, Own: fileOf(t, own.Name, strings.Replace(strings.Replace(string(own.Raw), ","+entry, "", 1), `[{`, `[`+entry+`,{`, 1))}, conflist.Write, "its chain"},
+		"podweir taken out":        {conflist.Standing{Original: original, Own: fileOf(t, own.Name, strings.Replace(string(own.Raw), separator+entry, "", 1))}, conflist.Write, "took podweir out"},
+		"podweir moved to first":   {conflist.Standing{Original: original, Own: fileOf(t, own.Name, strings.Replace(strings.Replace(string(own.Raw), separator+entry, "", 1), "[\n    ", "["+entry+separator, 1))}, conflist.Write, "its chain"},
 		"a mesh beside us":         {conflist.Standing{Original: original, Own: fileOf(t, own.Name, strings.Replace(string(own.Raw), entry, entry+`,{"type":"istio-cni"}`, 1))}, conflist.Leave, "matches"},
 		"made from another":        {conflist.Standing{Original: original, Own: ownOfOther}, conflist.Write, "it was made from 11-y.conflist, and the primary CNI's file is 10-x.conflist now"},
 		"edited":                   {conflist.Standing{Original: original, Own: edited}, conflist.Write, "was changed, by hand"},

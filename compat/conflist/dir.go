@@ -146,6 +146,8 @@ func readDropIns(root fs.FS, dir string) []DropInConf {
 	return out
 }
 
+// What follows can be asked of a nil Dir, too, which has no file: one that cannot be read.
+
 // Active returns the file that is in force, nil if the directory has none: the first that
 // the runtime takes. If that file is broken, containerd has no network and reads no later file.
 func (d *Dir) Active() *File { return d.first(func(*File) bool { return true }) }
@@ -154,7 +156,18 @@ func (d *Dir) Active() *File { return d.first(func(*File) bool { return true }) 
 // runtime would take if none were ours.
 func (d *Dir) Original() *File { return d.first(func(f *File) bool { return !f.Ours() }) }
 
+// Network is that of [Dir.Original], nil if there is none or it is broken.
+func (d *Dir) Network() *Network {
+	if f := d.Original(); f != nil {
+		return f.Network
+	}
+	return nil
+}
+
 func (d *Dir) first(of func(*File) bool) *File {
+	if d == nil {
+		return nil
+	}
 	for i := range d.Files {
 		if f := &d.Files[i]; of(f) && d.takes(f) {
 			return f
@@ -165,13 +178,18 @@ func (d *Dir) first(of func(*File) bool) *File {
 
 // Own lists the files that podweir made.
 func (d *Dir) Own() []File {
-	var out []File
-	for _, f := range d.Files {
-		if f.Ours() {
-			out = append(out, f)
-		}
+	if d == nil {
+		return nil
 	}
-	return out
+	return slices.DeleteFunc(slices.Clone(d.Files), func(f File) bool { return !f.Ours() })
+}
+
+// Renamed lists the files of podweir's that Cilium renamed.
+func (d *Dir) Renamed() []string {
+	if d == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(d.Backups), func(name string) bool { return !strings.HasPrefix(name, Prefix) })
 }
 
 // Effective lists the plugin types of the chain in force, with those of the

@@ -4,7 +4,6 @@
 package conflist
 
 import (
-	"bytes"
 	"encoding/json"
 	"maps"
 	"path"
@@ -13,25 +12,14 @@ import (
 	"strings"
 )
 
-// keys are the members of the network's file but its plugins and podweir's note.
-func (n *Network) keys() []string {
-	if n.Single {
-		return nil // its list is made by podweir
-	}
-	var out []string
-	for _, m := range n.members {
-		if m.key != "plugins" && m.key != markKey {
-			out = append(out, m.key)
-		}
-	}
-	return out
-}
+// Others rewrite the first file of the directory to put a plugin of theirs into it. What
+// they put into podweir's file is part of it from then on.
 
 // noted says what of podweir's own file is not from others: what podweir noted when it
-// made the file, and what the original has now. Without a note, as in files of people,
-// a bandwidth plugin is taken for one of the original's.
-func noted(own, original *Network) (plugins, keys []string) {
-	plugins, keys = append(original.Types(), Type), append(original.keys(), "name", "cniVersion")
+// made the file, and the plugins and keys that the original has now. Without a note, as in
+// files of people, a bandwidth plugin is taken for one of the original's.
+func noted(own *Network, plugins, keys []string) (allPlugins, allKeys []string) {
+	plugins, keys = append(slices.Clip(plugins), Type), append(slices.Clip(keys), "name", "cniVersion")
 	if own.Mark != nil && own.Mark.Plugins != nil {
 		return append(plugins, own.Mark.Plugins...), append(keys, own.Mark.Keys...)
 	}
@@ -40,7 +28,7 @@ func noted(own, original *Network) (plugins, keys []string) {
 
 // Foreign lists the types of the plugins that others put into podweir's own file.
 func (n *Network) Foreign(original *Network) []string {
-	plugins, _ := noted(n, original)
+	plugins, _ := noted(n, original.Types(), nil)
 	return slices.DeleteFunc(n.Types(), func(t string) bool { return slices.Contains(plugins, t) })
 }
 
@@ -86,42 +74,26 @@ func (n *Network) Without(other *Network) []string {
 	return out
 }
 
-// withForeign adds to what podweir makes of an original what others put into its own
+// addForeign adds to what podweir makes of an original what others put into its own
 // file: each plugin behind the one that it stands behind now.
-func withForeign(made []byte, original, own *Network) ([]byte, error) {
-	if own == nil {
-		return made, nil
-	}
-	plugins, keys := noted(own, original)
-	n, err := Parse("x.conflist", made)
-	if err != nil {
-		return nil, err
-	}
-	list := slices.Clone(n.Plugins)
+func (n *Network) addForeign(own *Network, mark *Mark) {
+	plugins, keys := noted(own, mark.Plugins, mark.Keys)
 	at := 0
 	for _, p := range own.Plugins {
 		if !slices.Contains(plugins, p.Type) {
-			list = slices.Insert(list, at, p)
+			n.Plugins = slices.Insert(n.Plugins, at, p)
 			at++
 			continue
 		}
-		if found := slices.IndexFunc(list, func(o Plugin) bool { return o.Type == p.Type }); found >= 0 {
+		if found := n.Index(p.Type); found >= 0 {
 			at = found + 1
 		}
 	}
-	if len(list) > len(n.Plugins) {
-		var entries [][]byte
-		for _, p := range list {
-			entries = append(entries, p.Raw)
-		}
-		made = n.withEntries(entries)
-	}
-	for _, m := range own.members {
-		if m.key != "plugins" && m.key != markKey && !slices.Contains(keys, m.key) {
-			made = insertMember(made, m.key, m.raw)
+	for key, raw := range own.members {
+		if !slices.Contains(keys, key) {
+			n.members[key] = raw
 		}
 	}
-	return made, nil
 }
 
 // takenOutOf lists the plugins of an original that another program took out of podweir's own
@@ -140,24 +112,13 @@ func (n *Network) takenOutOf(own *Network) []string {
 }
 
 // withoutGone returns the network without those plugins which are not installed.
-func (n *Network) withoutGone(plugins []string, installed func(plugin string) bool) (*Network, error) {
-	gone := slices.DeleteFunc(slices.Clone(plugins), func(t string) bool { return installed == nil || installed(t) })
-	if len(gone) == 0 {
-		return n, nil
-	}
-	var entries [][]byte
-	for _, p := range n.Plugins {
-		if !slices.Contains(gone, p.Type) {
-			entries = append(entries, p.Raw)
-		}
-	}
-	return Parse(n.File, n.withEntries(entries))
-}
-
-// withEntries returns the bytes of the network with other entries in place of its own.
-func (n *Network) withEntries(entries [][]byte) []byte {
-	first, last := n.Plugins[0], n.Plugins[len(n.Plugins)-1]
-	return slices.Concat(n.raw[:first.start], bytes.Join(entries, separator(n.raw, last.start)), n.raw[last.end:])
+func (n *Network) withoutGone(plugins []string, installed func(plugin string) bool) *Network {
+	out := *n
+	out.members = maps.Clone(n.members)
+	out.Plugins = slices.DeleteFunc(slices.Clone(n.Plugins), func(p Plugin) bool {
+		return slices.Contains(plugins, p.Type) && installed != nil && !installed(p.Type)
+	})
+	return &out
 }
 
 // differs says in what podweir's file differs from what it has to be, "" if only in how it
@@ -196,10 +157,8 @@ func (n *Network) sorted() []string {
 // compares with.
 func (n *Network) settings() map[string]string {
 	out := map[string]string{}
-	for _, m := range n.members {
-		if m.key != "plugins" && m.key != markKey {
-			out[m.key] = canonical(m.raw)
-		}
+	for key, raw := range n.members {
+		out[key] = canonical(raw)
 	}
 	if n.Mark != nil {
 		mark := *n.Mark

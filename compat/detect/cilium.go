@@ -14,7 +14,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/profiles"
 )
 
@@ -283,7 +282,7 @@ type ciliumConf struct {
 // chainingMode reads the mode from the chain in force; "" if cilium-cni is not
 // in it.
 func (r *reader) chainingMode() string {
-	n := r.network()
+	n := r.node.Conf.Network()
 	if n == nil {
 		return ""
 	}
@@ -311,12 +310,12 @@ func (r *reader) exclusive() {
 		set(profiles.Yes, "the agent's setting cni-exclusive is true")
 	case n.Cilium.Exclusive == profiles.No:
 		set(profiles.No, "the agent's setting cni-exclusive is false")
-	case !running && (r.network() == nil || r.network().Index("cilium-cni") < 0):
+	case !running && (r.node.Conf.Network() == nil || r.node.Conf.Network().Index("cilium-cni") < 0):
 		set(profiles.No, "Cilium neither runs here nor is it in the chain")
 	case n.Conf == nil:
 		set(profiles.Unknown, "the directory of conflists cannot be read")
-	case r.renamed() != "":
-		set(profiles.Yes, r.renamed()+" is podweir's file, renamed")
+	case len(n.Conf.Renamed()) > 0:
+		set(profiles.Yes, n.Conf.Renamed()[0]+" is podweir's file, renamed")
 	case running && r.stranger() != "":
 		set(profiles.No, r.stranger()+" is beside a running agent")
 	case len(n.Conf.Backups) > 0:
@@ -324,16 +323,6 @@ func (r *reader) exclusive() {
 	default:
 		set(profiles.Unknown, "nothing shows it")
 	}
-}
-
-// renamed returns a file of ours that Cilium renamed, "" if there is none.
-func (r *reader) renamed() string {
-	for _, name := range r.node.Conf.Backups {
-		if strings.HasPrefix(name, conflist.Prefix) {
-			return name
-		}
-	}
-	return ""
 }
 
 // stranger returns a file that an exclusive agent would have renamed.

@@ -168,9 +168,7 @@ func (n *Node) Situation() conflist.Situation {
 	if s.Profile == nil {
 		s.Profile = profiles.Other()
 	}
-	if n.Conf != nil && n.Conf.Original() != nil {
-		s.Original = n.Conf.Original().Network
-	}
+	s.Original = n.Conf.Network()
 	return s
 }
 

@@ -535,14 +535,14 @@ func TestWhetherFelixRuns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tc.node.files = maps.Clone(tc.node.files)
 			n := detect.Read(t.Context(), tc.node.root(), detect.Options{Live: live{programs: []string{}}})
-			if n.Calico.Runs != tc.runs || n.Profile.Name != tc.profile || n.Profile.Ingress.Place != tc.place || n.OtherShapers().By != tc.shaper {
+			if n.Calico.Runs != tc.runs || n.Profile.Name != tc.profile || n.Profile.Ingress.Place.Is != tc.place || n.OtherShapers().By != tc.shaper {
 				t.Errorf("runs %v, profile %s, ingress on %v, beside %v, want %v, %s, %v, %v",
 					n.Calico.Runs, n.Profile.Name, n.Profile.Ingress.Place, n.OtherShapers().By, tc.runs, tc.profile, tc.place, tc.shaper)
 			}
 			if running := slices.Contains(n.Running, "calico"); running != (tc.runs == yes) {
 				t.Errorf("Calico is found running: %v, want %v", running, tc.runs == yes)
 			}
-			if tc.place == terms.PlaceIFB && n.Profile.Egress.Refused[terms.ModeClsactHostSide] == "" {
+			if tc.place == terms.PlaceIFB && n.Profile.Egress.Refused[terms.Name(terms.ModeClsactHostSide)] == "" {
 				t.Error("a filter of podweir's may stand where Felix has its own")
 			}
 		})

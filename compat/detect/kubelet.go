@@ -69,9 +69,7 @@ func listensOn(root fs.FS, p *Process) string {
 		}
 		c, all := RuntimeConfig{}, map[string]any{}
 		c.imports(root, flagFile(p.Args, containerdFile, "--config", "-c"), all)
-		grpc, _ := all["grpc"].(map[string]any)
-		set, _ := grpc["address"].(string)
-		return cmp.Or(set, "/run/containerd/containerd.sock")
+		return cmp.Or(text(at(all, "grpc", "address")), "/run/containerd/containerd.sock")
 	case "crio":
 		return cmp.Or(flagOf(p.Args, "--listen"), "/run/crio/crio.sock")
 	case "cri-dockerd":

@@ -33,47 +33,36 @@ const maxLinks = 40
 
 // Open opens a file for reading.
 func (r hostRoot) Open(name string) (fs.File, error) {
-	full, err := r.resolve("open", name, true)
-	if err != nil {
-		return nil, err
-	}
-	return os.Open(full)
+	return resolved(r, "open", name, true, func(full string) (fs.File, error) { return os.Open(full) })
 }
 
 // Stat follows links, as [fs.StatFS] asks.
 func (r hostRoot) Stat(name string) (fs.FileInfo, error) {
-	full, err := r.resolve("stat", name, true)
-	if err != nil {
-		return nil, err
-	}
-	return os.Lstat(full)
+	return resolved(r, "stat", name, true, os.Lstat)
 }
 
 // ReadDir lists a directory, sorted by name.
 func (r hostRoot) ReadDir(name string) ([]fs.DirEntry, error) {
-	full, err := r.resolve("readdir", name, true)
-	if err != nil {
-		return nil, err
-	}
-	return os.ReadDir(full)
+	return resolved(r, "readdir", name, true, os.ReadDir)
 }
 
 // ReadLink returns the target of a link as it is written.
 func (r hostRoot) ReadLink(name string) (string, error) {
-	full, err := r.resolve("readlink", name, false)
-	if err != nil {
-		return "", err
-	}
-	return os.Readlink(full)
+	return resolved(r, "readlink", name, false, os.Readlink)
 }
 
 // Lstat does not follow the last link.
 func (r hostRoot) Lstat(name string) (fs.FileInfo, error) {
-	full, err := r.resolve("lstat", name, false)
+	return resolved(r, "lstat", name, false, os.Lstat)
+}
+
+// resolved does something with the path without links.
+func resolved[T any](r hostRoot, op, name string, last bool, do func(full string) (T, error)) (is T, err error) {
+	full, err := r.resolve(op, name, last)
 	if err != nil {
-		return nil, err
+		return is, err
 	}
-	return os.Lstat(full)
+	return do(full)
 }
 
 // resolve walks name component by component and returns a path without links.

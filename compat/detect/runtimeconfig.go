@@ -107,8 +107,8 @@ func (n *Node) Runtimes() profiles.Runtimes {
 		r.Redirects = r.Redirects || what.Redirects()
 		r.GVisor = r.GVisor || what == GVisor
 	}
-	if n.Conf != nil && n.Conf.Original() != nil && n.Conf.Original().Network != nil {
-		r.Redirects = r.Redirects || n.Conf.Original().Network.Index(redirectTap) >= 0
+	if network := n.Conf.Network(); network != nil {
+		r.Redirects = r.Redirects || network.Index(redirectTap) >= 0
 	}
 	return r
 }
@@ -121,9 +121,8 @@ func (c *RuntimeConfig) Runs(handler string) Sandboxed {
 // addHandler notes a handler by the words that tell what it runs.
 func (c *RuntimeConfig) addHandler(name string, words ...any) {
 	for _, word := range append(words, name) {
-		text, _ := word.(string)
 		for part, what := range sandboxedBy {
-			if strings.Contains(strings.ToLower(path.Base(text)), part) {
+			if strings.Contains(strings.ToLower(path.Base(text(word))), part) {
 				if c.Sandboxed == nil {
 					c.Sandboxed = map[string]Sandboxed{}
 				}
@@ -137,20 +136,34 @@ func (c *RuntimeConfig) addHandler(name string, words ...any) {
 // addHandlers notes those of a table of a runtime's.
 func (c *RuntimeConfig) addHandlers(table any) {
 	handlers, _ := table.(map[string]any)
-	for name, v := range handlers {
-		h, _ := v.(map[string]any)
-		if dir, _ := h["cni_conf_dir"].(string); dir != "" {
-			networks, _ := h["cni_max_conf_num"].(int64)
+	for name, h := range handlers {
+		if dir := text(at(h, "cni_conf_dir")); dir != "" {
+			networks, _ := at(h, "cni_max_conf_num").(int64)
 			if c.Apart == nil {
 				c.Apart = map[string]Apart{}
 			}
 			c.Apart[name] = Apart{clean(dir), networks}
 		}
-		options, _ := h["options"].(map[string]any)
 		// runtime_engine and Runtime are of containerd 1, path is dockerd's.
-		c.addHandler(name, h["runtime_type"], h["runtime_path"], h["runtime_engine"], h["runtimeType"], h["path"],
-			options["BinaryName"], options["Runtime"], options["TypeUrl"])
+		c.addHandler(name, at(h, "runtime_type"), at(h, "runtime_path"), at(h, "runtime_engine"), at(h, "runtimeType"), at(h, "path"),
+			at(h, "options", "BinaryName"), at(h, "options", "Runtime"), at(h, "options", "TypeUrl"))
 	}
+}
+
+// at is what a table has under a key, in the table that it has under another, nil if there is
+// no such thing.
+func at(table any, keys ...string) any {
+	for _, key := range keys {
+		t, _ := table.(map[string]any)
+		table = t[key]
+	}
+	return table
+}
+
+// text is a value that is one, "" if it is not.
+func text(v any) string {
+	s, _ := v.(string)
+	return s
 }
 
 // The default places of the runtimes' files.
@@ -278,37 +291,33 @@ func (c *RuntimeConfig) imports(root fs.FS, first string, into map[string]any) {
 }
 
 func (c *RuntimeConfig) fromContainerd(all map[string]any) {
-	plugins, _ := all["plugins"].(map[string]any)
 	// Of the versions 1, 2 and 3 of the file.
 	for _, name := range []string{"cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"} {
-		plugin, _ := plugins[name].(map[string]any)
-		cni, _ := plugin["cni"].(map[string]any)
-		if dir, _ := cni["conf_dir"].(string); dir != "" {
+		plugin := at(all, "plugins", name)
+		if dir := text(at(plugin, "cni", "conf_dir")); dir != "" {
 			c.ConfDir = clean(dir)
 		}
 		// The list is the newer way, and counts alone where it is set.
-		dirs := texts(cni["bin_dirs"])
+		dirs := texts(at(plugin, "cni", "bin_dirs"))
 		if len(dirs) == 0 {
-			dirs = texts(cni["bin_dir"])
+			dirs = texts(at(plugin, "cni", "bin_dir"))
 		}
 		c.addBinDirs(dirs)
-		if n, ok := cni["max_conf_num"].(int64); ok {
+		if n, ok := at(plugin, "cni", "max_conf_num").(int64); ok {
 			c.MaxConfNum = &n
 		}
-		containerd, _ := plugin["containerd"].(map[string]any)
-		c.addHandlers(containerd["runtimes"])
-		c.defaultTo(containerd["default_runtime_name"])
+		containerd := at(plugin, "containerd")
+		c.addHandlers(at(containerd, "runtimes"))
+		c.Default = cmp.Or(text(at(containerd, "default_runtime_name")), c.Default)
 		// Two more that have no name of their own, until 1.7.
-		c.addHandlers(map[string]any{"default_runtime": containerd["default_runtime"], "untrusted": containerd["untrusted_workload_runtime"]})
+		c.addHandlers(map[string]any{"default_runtime": at(containerd, "default_runtime"), "untrusted": at(containerd, "untrusted_workload_runtime")})
 	}
-	nri, _ := plugins["io.containerd.nri.v1.nri"].(map[string]any)
-	if off, ok := nri["disable"].(bool); ok {
+	const nri = "io.containerd.nri.v1.nri"
+	if off, ok := at(all, "plugins", nri, "disable").(bool); ok {
 		c.NRI = profiles.Is(!off)
 	}
-	for _, name := range texts(all["disabled_plugins"]) {
-		if name == "io.containerd.nri.v1.nri" {
-			c.NRI = profiles.No
-		}
+	if slices.Contains(texts(all["disabled_plugins"]), nri) {
+		c.NRI = profiles.No
 	}
 }
 
@@ -327,29 +336,19 @@ func (c *RuntimeConfig) fromDockerd(root fs.FS) {
 		return
 	}
 	c.addHandlers(all.Runtimes)
-	c.defaultTo(all.Default)
-}
-
-// defaultTo notes the default handler, if the value names one.
-func (c *RuntimeConfig) defaultTo(name any) {
-	if text, _ := name.(string); text != "" {
-		c.Default = text
-	}
+	c.Default = cmp.Or(all.Default, c.Default)
 }
 
 func (c *RuntimeConfig) fromCRIO(all map[string]any) {
-	crio, _ := all["crio"].(map[string]any)
-	network, _ := crio["network"].(map[string]any)
-	if dir, _ := network["network_dir"].(string); dir != "" {
+	crio := all["crio"]
+	if dir := text(at(crio, "network", "network_dir")); dir != "" {
 		c.ConfDir = clean(dir)
 	}
-	c.addBinDirs(texts(network["plugin_dirs"]))
-	c.Network, _ = network["cni_default_network"].(string)
-	runtime, _ := crio["runtime"].(map[string]any)
-	c.addHandlers(runtime["runtimes"])
-	c.defaultTo(runtime["default_runtime"])
-	nri, _ := crio["nri"].(map[string]any)
-	if on, ok := nri["enable_nri"].(bool); ok {
+	c.addBinDirs(texts(at(crio, "network", "plugin_dirs")))
+	c.Network = text(at(crio, "network", "cni_default_network"))
+	c.addHandlers(at(crio, "runtime", "runtimes"))
+	c.Default = cmp.Or(text(at(crio, "runtime", "default_runtime")), c.Default)
+	if on, ok := at(crio, "nri", "enable_nri").(bool); ok {
 		c.NRI = profiles.Is(on)
 	}
 }

@@ -10,21 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/profiles"
 )
-
-// network is the configuration that decides: the one in force without ours, nil
-// if it is missing or broken.
-func (r *reader) network() *conflist.Network {
-	if r.node.Conf == nil {
-		return nil
-	}
-	if f := r.node.Conf.Original(); f != nil {
-		return f.Network
-	}
-	return nil
-}
 
 func (r *reader) distribution() {
 	n := r.node
@@ -80,7 +67,7 @@ func (r *reader) dataplane(programs []string) {
 
 // chainFacts are those that the chain in force shows.
 func (r *reader) chainFacts() {
-	n := r.network()
+	n := r.node.Conf.Network()
 	if n == nil || len(n.Plugins) == 0 {
 		return
 	}
@@ -103,7 +90,7 @@ func (r *reader) chainFacts() {
 
 // profile finds the profile of the CNI in force.
 func (r *reader) profile() (p *profiles.Profile, assumed bool, why string) {
-	n := r.network()
+	n := r.node.Conf.Network()
 	if n == nil || len(n.Plugins) == 0 {
 		return nil, false, "no network is in force"
 	}

@@ -33,8 +33,8 @@ func (n *Node) OtherShapers() Others {
 		return n.Calico.EnforcesAnnotations()
 	}
 	for _, p := range profiles.All() {
-		if p.Shaper != 0 && n.makesPods(p.Family) {
-			return Others{By: terms.Shaper(p.Shaper), Egress: p.SharesAnnotations, Ingress: p.SharesAnnotations, Why: p.Title + " enforces kubernetes.io/*-bandwidth, too"}
+		if p.Shaper.Is != 0 && n.makesPods(p.Family) {
+			return Others{By: p.Shaper.Is, Egress: p.SharesAnnotations, Ingress: p.SharesAnnotations, Why: p.Title + " enforces kubernetes.io/*-bandwidth, too"}
 		}
 	}
 	return Others{Egress: profiles.No, Ingress: profiles.No}

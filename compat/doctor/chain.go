@@ -33,7 +33,7 @@ func checkOneAgent(f *Facts) Finding {
 
 func checkNetwork(f *Facts) Finding {
 	dir := "/" + f.Node.ConfDir
-	file := f.active()
+	file := f.Node.Conf.Active()
 	switch {
 	case f.Node.Conf == nil:
 		return breaks(dir+" cannot be read", "the directory of conflists", "podweir doctor --root, --cni-conf-dir: say where it is", problems(f)...)
@@ -83,11 +83,11 @@ func problems(f *Facts) []string {
 
 func checkChained(f *Facts) Finding {
 	chain := f.chain()
-	seen := f.active().Name + ": " + strings.Join(chain, " → ")
+	seen := f.Node.Conf.Active().Name + ": " + strings.Join(chain, " → ")
 	expected := conflist.Type + " once, behind the plugin that makes the interface"
 	fix := f.afterOriginal("podweir install --delivery " + string(f.Choice.Delivery))
 	at := slices.Index(chain, conflist.Type)
-	for _, c := range f.Node.Conf.DropIns[f.active().Network.Name] {
+	for _, c := range f.Node.Conf.DropIns[f.Node.Conf.Active().Network.Name] {
 		if at < 0 && hidden(c.Err) && f.Node.Runtime.ReadsDropIns() != profiles.No {
 			return unknown(c.Err.Error())
 		}
@@ -104,7 +104,7 @@ func checkChained(f *Facts) Finding {
 	case at <= 0:
 		return breaks(seen, expected, fix).of(f.inForce())
 	case slices.Contains(chain[at+1:], conflist.Type):
-		return breaks(seen, expected, "keep one delivery and one entry: remove podweir's file or its drop-in, or take out all entries of "+f.active().Name+" but one")
+		return breaks(seen, expected, "keep one delivery and one entry: remove podweir's file or its drop-in, or take out all entries of "+f.Node.Conf.Active().Name+" but one")
 	}
 	var unread error
 	for _, handler := range slices.Sorted(maps.Keys(f.Node.Config.Apart)) {
@@ -159,7 +159,7 @@ func checkDrift(f *Facts) Finding {
 // afterOriginal is a cure that installs podweir, after what the primary CNI's file needs first: podweir install refuses
 // one whose chain makes no interface.
 func (f *Facts) afterOriginal(install string) string {
-	if o := f.original(); o.MakesNone() != nil {
+	if o := f.Node.Conf.Network(); o.MakesNone() != nil {
 		return "put the plugin that makes the interface first in /" + f.Node.ConfDir + "/" + o.File + ", or restart the DaemonSet that writes it; then " + install
 	}
 	return install
@@ -209,7 +209,7 @@ func checkStale(f *Facts) Finding {
 	switch {
 	case len(own) == 0:
 		return skip("podweir has no conflist here")
-	case f.active() == nil || !f.active().Ours():
+	case f.Node.Conf.Active() == nil || !f.Node.Conf.Active().Ours():
 		return skip("podweir's file is not in front: PW208")
 	}
 	action, why := conflist.Decide(conflist.Standing{
@@ -241,11 +241,11 @@ func checkBinary(f *Facts) Finding {
 
 func checkBandwidth(f *Facts) Finding {
 	chain := f.chain()
-	seen := f.active().Name + ": " + strings.Join(chain, " → ")
+	seen := f.Node.Conf.Active().Name + ": " + strings.Join(chain, " → ")
 	both := slices.Contains(chain, "bandwidth") && slices.Contains(chain, conflist.Type)
 	switch {
 	case both:
-		return breaks(seen, "podweir-cni without bandwidth", "take bandwidth out of "+f.active().Name+"'s source, or use the delivery chain").of(f.inForce())
+		return breaks(seen, "podweir-cni without bandwidth", "take bandwidth out of "+f.Node.Conf.Active().Name+"'s source, or use the delivery chain").of(f.inForce())
 	case slices.Contains(chain, "bandwidth"):
 		return warns(seen, "podweir-cni in the place of bandwidth", f.afterOriginal("podweir install --delivery chain: podweir takes its place")).of(f.inForce())
 	}
@@ -255,12 +255,12 @@ func checkBandwidth(f *Facts) Finding {
 func checkEntry(f *Facts) Finding {
 	raw, file := f.ownEntry()
 	switch {
-	case f.parseEntry == nil:
+	case f.Entry == nil:
 		return skip("the plugin's parser is not there in this mode")
 	case file == "":
 		return unknown("podweir's entry cannot be read")
 	}
-	if err := f.parseEntry(raw); err != nil {
+	if err := f.Entry(raw); err != nil {
 		return breaks(strings.ReplaceAll(err.Error(), "\n", "; "), "values that podweir-cni accepts", "correct "+file, file)
 	}
 	if low, pods := f.lowMaximum(); low != "" {
@@ -340,10 +340,10 @@ func (f *Facts) besideFirst() string {
 }
 
 func checkFirst(f *Facts) Finding {
-	if f.Node.Conf == nil || len(f.Node.Conf.Own()) == 0 {
+	if len(f.Node.Conf.Own()) == 0 {
 		return skip("podweir has no conflist here")
 	}
-	if first := f.active(); first == nil {
+	if first := f.Node.Conf.Active(); first == nil {
 		return skip("no network is in force")
 	} else if own := f.called(); own != nil {
 		return warns(first.Name+" calls "+own.Name+": what changes in the primary CNI's file does not reach it", "the primary CNI's own file behind "+first.Name,
@@ -351,5 +351,5 @@ func checkFirst(f *Facts) Finding {
 	} else if !first.Ours() {
 		return breaks(first.Name+" sorts before "+f.Node.Conf.Own()[0].Name, "podweir's file first", "remove it if it is left over; else rename it at its source, or use the delivery "+f.besideFirst(), first.Name).of(f.inForce())
 	}
-	return holds(f.active().Name + " is first")
+	return holds(f.Node.Conf.Active().Name + " is first")
 }

@@ -13,21 +13,13 @@ import (
 	"github.com/podweir/podweir/compat/profiles"
 )
 
-// Fight is a file of podweir's that another program changes back, as the agent noted it.
-type Fight struct {
-	// File is its path on the node, Change what the other program does to it.
-	File, Change string
-	// Since is when the agent stopped writing it.
-	Since time.Time
-}
-
 func checkFought(f *Facts) Finding {
-	if f.fight == nil {
+	if f.Fight == nil {
 		return holds("none is noted")
 	}
-	return breaks(f.fight.File+": another program "+f.fight.Change+"; podweir stopped at "+f.fight.Since.UTC().Format(time.RFC3339), "a file that stays as podweir wrote it",
-		"find who writes there: inotifywait -m "+path.Dir(f.fight.File)+", and the logs of other installers; or another delivery for podweir", f.fight.File).
-		of(append([]string{path.Base(f.fight.File)}, f.inForce()...))
+	return breaks(f.Fight.File+": another program "+f.Fight.Change+"; podweir stopped at "+f.Fight.Since.UTC().Format(time.RFC3339), "a file that stays as podweir wrote it",
+		"find who writes there: inotifywait -m "+path.Dir(f.Fight.File)+", and the logs of other installers; or another delivery for podweir", f.Fight.File).
+		of(append([]string{path.Base(f.Fight.File)}, f.inForce()...))
 }
 
 // waysOut are the delivery that suits the node, where podweir carries it out alone, and
@@ -62,17 +54,17 @@ func (f *Facts) changeHanded() string {
 	if do := f.Profile.Conflist.HandedAgainDo; len(do) > 0 {
 		return strings.Join(do, " && ")
 	}
-	return "change it where " + f.original().File + " comes from"
+	return "change it where " + f.Node.Conf.Network().File + " comes from"
 }
 
 func checkDelivery(f *Facts) Finding {
 	c := f.Choice
 	inPlace, where := f.inPlace()
 	why, certain := conflist.Objection(inPlace, f.Situation)
-	differ := f.original().Otherwise(f.handed)
+	differ := f.Node.Conf.Network().Otherwise(f.handed)
 	switch own := f.called(); {
 	case own != nil:
-		return holds("delivery " + string(c.Delivery) + "; " + f.active().Name + " calls " + own.Name)
+		return holds("delivery " + string(c.Delivery) + "; " + f.Node.Conf.Active().Name + " calls " + own.Name)
 	case len(differ) > 0:
 		return warns(where+" with other settings than this node: "+strings.Join(differ, ", "), "the entry "+f.handed, f.changeHanded()).of(f.inForce())
 	case why == "" && inPlace == c.Delivery:
@@ -94,7 +86,7 @@ func checkDelivery(f *Facts) Finding {
 // inPlace is the delivery that the node's files show, else the one that is
 // chosen, and how to say so.
 func (f *Facts) inPlace() (d profiles.Delivery, where string) {
-	own, original := f.Node.Conf.Own(), f.original()
+	own, original := f.Node.Conf.Own(), f.Node.Conf.Network()
 	switch {
 	case original != nil && original.Index(conflist.Type) >= 0:
 		return profiles.Handed, "podweir is in " + original.File
@@ -112,12 +104,12 @@ func checkDropInRead(f *Facts) Finding {
 		return skip("podweir has no drop-in")
 	}
 	r := f.Node.Runtime
-	if n := f.original(); n != nil && n.OnlyInlined {
+	if n := f.Node.Conf.Network(); n != nil && n.OnlyInlined {
 		return breaks(n.File+" says loadOnlyInlinedPlugins", "a network that reads its drop-ins", "use another delivery: PW210").of(f.inForce())
 	}
 	switch r.ReadsDropIns() {
 	case profiles.Yes:
-		if file := f.active(); file != nil && file.Network != nil {
+		if file := f.Node.Conf.Active(); file != nil && file.Network != nil {
 			left := slices.DeleteFunc(slices.Clone(networks), func(name string) bool { return name == file.Network.Name })
 			if 0 < len(left) && len(left) < len(networks) {
 				return warns("left over for networks that are not in force: "+strings.Join(left, ", "), "one drop-in of podweir's",
@@ -136,12 +128,7 @@ func checkRenamed(f *Facts) Finding {
 	if f.Node.Conf == nil {
 		return skip("needs PW201: the directory of conflists cannot be read")
 	}
-	var renamed []string
-	for _, name := range f.Node.Conf.Backups {
-		if strings.HasPrefix(name, conflist.Prefix) {
-			renamed = append(renamed, name)
-		}
-	}
+	renamed := f.Node.Conf.Renamed()
 	inForce, again := slices.Contains(f.chain(), conflist.Type), len(f.Node.Conf.Own()) > 0 && f.Node.Exclusive != profiles.No
 	switch {
 	case len(renamed) == 0:

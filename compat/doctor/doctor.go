@@ -225,8 +225,8 @@ func (c *Check) outcome(f *Facts, status map[string]Status) Outcome {
 		found.Status = Status(c.Severity)
 	}
 	o := Outcome{
-		Code: c.Code, Title: c.Title, Category: c.Category, Status: found.Status, Seen: terms.Runnable(found.Seen, f.run),
-		Expected: terms.Runnable(found.Expected, f.run), Fix: terms.Runnable(found.Fix, f.run), Evidence: found.Evidence, Page: Page(c.Code),
+		Code: c.Code, Title: c.Title, Category: c.Category, Status: found.Status, Seen: terms.Runnable(found.Seen, f.Run),
+		Expected: terms.Runnable(found.Expected, f.Run), Fix: terms.Runnable(found.Fix, f.Run), Evidence: found.Evidence, Page: Page(c.Code),
 		about: found.about, sight: c.Sight,
 	}
 	if o.Status == Fail || o.Status == Warn {

@@ -41,7 +41,7 @@ type node struct {
 	opts    detect.Options
 	run     string
 	entry   func([]byte) error
-	fight   *doctor.Fight
+	fight   *conflist.Fight
 	// unwritable is [doctor.Options]'s.
 	unwritable error
 	// told is podweir's entry as the node's settings make it, "" if they are not known.
@@ -504,7 +504,7 @@ func TestBadInput(t *testing.T) {
 		says, dropIn string
 	}{
 		"broken":                  {write(`{"name":"n","plugins":[{"type":"x"]}`), "is not JSON", "invalid character ']' after object"},
-		"cut off":                 {write(`{"name":"n","plugins":[`), "ends in the middle of the JSON object", "unexpected end of JSON input"},
+		"cut off":                 {write(`{"name":"n","plugins":[`), "is not JSON", "unexpected end of JSON input"},
 		"empty":                   {write(""), "the file is empty", ""},
 		"huge":                    {write(strings.Repeat(" ", 10<<20)), "has 10485760 bytes, want at most 1048576", ""},
 		"not UTF-8":               {write("{\"name\":\"\xff\"}"), "is not UTF-8", ""},

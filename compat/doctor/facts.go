@@ -141,10 +141,10 @@ type Verdict struct {
 
 // Facts are all that the checks look at.
 type Facts struct {
-	// Version is the operator's program's.
-	Version string
-	Root    fs.FS
-	Node    *detect.Node
+	Options
+
+	Root fs.FS
+	Node *detect.Node
 	// Profile belongs to the CNI in force, or is the one for unknown CNIs.
 	Profile *profiles.Profile
 	// Choice is the delivery that suits the node.
@@ -180,10 +180,6 @@ type Facts struct {
 	// NoExec are directories of plugins on a file system that is mounted noexec.
 	NoExec []string
 
-	run          string
-	parseEntry   func(entry []byte) error
-	unwritable   error
-	fight        *Fight
 	Sandboxes    []Sandbox
 	SandboxesErr error
 }
@@ -204,7 +200,7 @@ type Options struct {
 	// Unwritable says why podweir-cni cannot leave word of pods that it could not limit, nil if it can.
 	Unwritable error
 	// Fight is a file that the agent stopped writing, nil if there is none.
-	Fight *Fight
+	Fight *conflist.Fight
 	// Run is how podweir's program is run where the report is read, as [terms.OnPath]; ""
 	// is that.
 	Run string
@@ -215,7 +211,7 @@ type Options struct {
 
 // Gather collects the facts. What is slow is read once, here.
 func Gather(ctx context.Context, root fs.FS, node *detect.Node, opts Options) *Facts {
-	f := &Facts{Version: opts.Version, Root: root, Node: node, Profile: node.Profile}
+	f := &Facts{Options: opts, Root: root, Node: node, Profile: node.Profile}
 	if f.Profile == nil {
 		f.Profile = profiles.Other()
 	}
@@ -256,7 +252,6 @@ func Gather(ctx context.Context, root fs.FS, node *detect.Node, opts Options) *F
 	}
 	plugin := node.Binary(root, conflist.Type)
 	f.PluginBinary = readBinary(root, plugin)
-	f.parseEntry, f.unwritable, f.fight, f.run = opts.Entry, opts.Unwritable, opts.Fight, opts.Run
 	f.NoExec = mountedWith(root, "noexec", node.BinDirs...)
 	f.Sandboxes, f.SandboxesErr = f.askedFor(ctx, opts.Kernel)
 	k := opts.Kernel
@@ -305,28 +300,9 @@ func onlySettled(attached []Attachment, devices time.Time) {
 	}
 }
 
-// original is the network that podweir joins, nil without one.
-func (f *Facts) original() *conflist.Network {
-	if f.Node.Conf == nil {
-		return nil
-	}
-	if file := f.Node.Conf.Original(); file != nil {
-		return file.Network
-	}
-	return nil
-}
-
-// active is the file in force, nil without one.
-func (f *Facts) active() *conflist.File {
-	if f.Node.Conf == nil {
-		return nil
-	}
-	return f.Node.Conf.Active()
-}
-
 // inForce is the name of the file in force, as findings are about it.
 func (f *Facts) inForce() []string {
-	if file := f.active(); file != nil {
+	if file := f.Node.Conf.Active(); file != nil {
 		return []string{file.Name}
 	}
 	return nil
@@ -335,9 +311,6 @@ func (f *Facts) inForce() []string {
 // chain is the chain in force as the runtime builds it. Where it is not known
 // whether drop-ins are read they are counted: what may be in force matters.
 func (f *Facts) chain() []string {
-	if f.Node.Conf == nil {
-		return nil
-	}
 	if own := f.called(); own != nil {
 		return own.Network.Types()
 	}
@@ -346,7 +319,7 @@ func (f *Facts) chain() []string {
 
 // called is the file of podweir's that the network in force calls by itself, as Multus does; nil if there is none.
 func (f *Facts) called() *conflist.File {
-	first := f.active()
+	first := f.Node.Conf.Active()
 	if first == nil || first.Ours() || first.Network == nil {
 		return nil
 	}
@@ -367,10 +340,10 @@ func (f *Facts) hasFamily(family string) bool {
 // ownDropIns lists the networks whose drop-in directory has podweir in it,
 // among those that have a file in the directory of conflists.
 func (f *Facts) ownDropIns() []string {
-	var out []string
 	if f.Node.Conf == nil {
 		return nil
 	}
+	var out []string
 	for network, list := range f.Node.Conf.DropIns {
 		if slices.ContainsFunc(list, func(c conflist.DropInConf) bool { return c.Type == conflist.Type || c.Name == conflist.DropInFile }) {
 			out = append(out, network)

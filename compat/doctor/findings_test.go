@@ -261,7 +261,7 @@ func chainFindings() []finding {
 		{name: "podweir in those, too", code: "PW202", node: aws, change: func(n *node) {
 			n.files["etc/containerd/config.toml"], n.files["etc/cni/vm.d/1.conflist"] = apart+"'/etc/cni/vm.d'\n", n.files[own]
 		}, want: doctor.OK, seen: "podweir-cni"},
-		{name: "two entries in one file", code: "PW202", node: aws, change: edit(own, "]}", `,{"type":"podweir-cni"}]}`), want: doctor.Fail, seen: "podweir-cni → podweir-cni", fix: "take out all entries of 00-podweir-10-aws.conflist but one"},
+		{name: "two entries in one file", code: "PW202", node: aws, change: edit(own, "\n  ]", `,{"type":"podweir-cni"}]`), want: doctor.Fail, seen: "podweir-cni → podweir-cni", fix: "take out all entries of 00-podweir-10-aws.conflist but one"},
 		{name: "chained twice", code: "PW202", node: aws, change: set(net+"aws-cni/50-podweir.conf", conflist.DefaultEntry), want: doctor.Fail, seen: "podweir-cni → podweir-cni", fix: "keep one"},
 		{name: "chained first", code: "PW202", node: aws, change: set(own, `{"name":"aws-cni","plugins":[`+conflist.DefaultEntry+`,{"type":"aws-cni"}]}`), want: doctor.Fail, seen: "podweir-cni → aws-cni"},
 		{name: "drop-in unread", code: "PW202", node: cilium, change: func(n *node) { n.opts.Runtime = "containerd://1.7.2" }, want: doctor.Fail, seen: "the drop-in is not read", fix: "handed"},
@@ -322,7 +322,7 @@ func chainFindings() []finding {
 			n.kernel.attached[0].Asked, n.kernel.attached[0].Rate, n.kernel.attached[0].DecidedBy = 50_000_000, 200_000, "maxRate"
 		}, want: doctor.OK, seen: "accepts all"},
 		{name: "good values", code: "PW218", node: aws, change: func(n *node) { n.entry = func([]byte) error { return nil } }, want: doctor.OK, seen: "accepts all"},
-		{name: "two shapers", code: "PW206", node: aws, change: edit(own, "]}", bottled), want: doctor.Fail, seen: "podweir-cni → bandwidth", fix: "take bandwidth out"},
+		{name: "two shapers", code: "PW206", node: aws, change: edit(own, "\n  ]", strings.TrimSuffix(bottled, "}")), want: doctor.Fail, seen: "podweir-cni → bandwidth", fix: "take bandwidth out"},
 		{name: "only bandwidth", code: "PW206", node: aws, change: func(n *node) {
 			delete(n.files, own)
 			edit(net+"10-aws.conflist", "]}", bottled)(n)
@@ -355,7 +355,7 @@ func deliveryFindings() []finding {
 		}, want: doctor.Warn, seen: "whether unknown runtime reads drop-in directories is not known", fix: "podweir doctor --runtime NAME://VERSION"},
 		{name: "drop-in, where chain would do", code: "PW210", node: cilium, change: func(n *node) { n.settings("cni-exclusive", "false") }, want: doctor.OK, seen: "delivery drop-in: containerd 2.1.3 reads drop-ins"},
 		{name: "another program undoes it", code: "PW221", node: aws, change: func(n *node) {
-			n.fight = &doctor.Fight{File: "/" + own, Change: "removes or renames it", Since: time.Unix(1, 0)}
+			n.fight = &conflist.Fight{File: "/" + own, Change: "removes or renames it", Since: time.Unix(1, 0)}
 			delete(n.files, own)
 		}, want: doctor.Fail, seen: "/" + own + ": another program removes or renames it; podweir stopped at 1970-01-01T00:00:01Z", fix: "inotifywait -m /etc/cni/net.d"},
 		{name: "nobody undoes it", code: "PW221", node: aws, change: func(*node) {}, want: doctor.OK, seen: "none is noted"},
@@ -404,9 +404,11 @@ func deliveryFindings() []finding {
 
 func neighbourFindings() []finding {
 	return []finding{
-		{name: "policy and bandwidth", code: "PW301", node: aws, change: func(n *node) { n.files[own] = strings.Replace(n.files[own], "]}", bottled, 1) }, want: doctor.Fail, seen: "bandwidth is in the chain", fix: "ENABLE_BANDWIDTH_PLUGIN=false"},
+		{name: "policy and bandwidth", code: "PW301", node: aws, change: func(n *node) {
+			n.files[own] = strings.Replace(n.files[own], "\n  ]", strings.TrimSuffix(bottled, "}"), 1)
+		}, want: doctor.Fail, seen: "bandwidth is in the chain", fix: "ENABLE_BANDWIDTH_PLUGIN=false"},
 		{name: "no policy, bandwidth", code: "PW301", node: aws, change: func(n *node) {
-			n.files[own] = strings.Replace(n.files[own], "]}", bottled, 1)
+			n.files[own] = strings.Replace(n.files[own], "\n  ]", strings.TrimSuffix(bottled, "}"), 1)
 			n.files["proc/4/cmdline"] = "/controller\x00--enable-network-policy=false\x00"
 		}, want: doctor.Skip, seen: "does not enforce"},
 		{name: "Kata", code: "PW117", node: aws, change: sandboxed("kata-qemu", "io.containerd.kata.v2"), want: doctor.Fail, seen: "pods of kata-qemu (Kata) do not start", fix: "leave podHook at auto"},

@@ -124,10 +124,10 @@ func checkNPABandwidth(f *Facts) Finding {
 	if enforces != "yes" {
 		enforces = profiles.Unknown.String()
 	}
-	original := f.original()
+	original := f.Node.Conf.Network()
 	switch {
 	case slices.Contains(f.chain(), "bandwidth"):
-		return breaks("bandwidth is in the chain, and the Network Policy Agent enforces: "+enforces, expected, fix, f.active().Name)
+		return breaks("bandwidth is in the chain, and the Network Policy Agent enforces: "+enforces, expected, fix, f.Node.Conf.Active().Name)
 	case original != nil && original.Index("bandwidth") >= 0:
 		return warns("bandwidth is in "+original.File+", and podweir's file replaces it: once podweir is uninstalled, pods with an egress limit do not start", expected, fix, original.File)
 	}
@@ -157,7 +157,7 @@ func shorten(list []string) string {
 
 // entry reads keys of a plugin's entry in the network to join.
 func (f *Facts) entry(pluginType string, into any) bool {
-	n := f.original()
+	n := f.Node.Conf.Network()
 	if n == nil {
 		return false
 	}

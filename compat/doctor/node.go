@@ -139,7 +139,7 @@ func checkQueues(f *Facts) Finding {
 
 func checkMaxConfNum(f *Facts) Finding {
 	n := f.Node.Networks()
-	own := f.Node.Conf != nil && len(f.Node.Conf.Own()) > 0
+	own := len(f.Node.Conf.Own()) > 0
 	const fix = "set max_conf_num = 1 (of a handler: cni_max_conf_num), and restart containerd"
 	switch {
 	case n == 1:

@@ -153,12 +153,12 @@ func checkFailures(f *Facts) Finding {
 		if len(bad) > 0 {
 			return breaks("unshaped: "+shorten(bad), "no pod with a limit unshaped", f.adviceFor(reasons), bad...)
 		}
-		if f.unwritable != nil {
+		if f.Unwritable != nil {
 			fix := "mend the file system"
 			if f.agentRuns() {
 				fix += "; the agent limits running pods by itself"
 			}
-			return warns("pods that podweir-cni could not limit may be missing: "+f.unwritable.Error(), "word of them", fix)
+			return warns("pods that podweir-cni could not limit may be missing: "+f.Unwritable.Error(), "word of them", fix)
 		}
 		if n := observed(list); n > 0 {
 			return holds(fmt.Sprintf("%d limits, and %d that are observed only, as is wanted (enforce: observe)", len(list)-n, n))

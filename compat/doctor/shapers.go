@@ -21,7 +21,7 @@ import (
 // ownEntry is podweir's entry in the chain in force, with its file; "" if there is
 // none, or none that can be read.
 func (f *Facts) ownEntry() (raw []byte, file string) {
-	active := f.active()
+	active := f.Node.Conf.Active()
 	if active == nil || active.Network == nil {
 		return nil, ""
 	}

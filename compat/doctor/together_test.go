@@ -53,7 +53,7 @@ func TestOneProblemIsOneFinding(t *testing.T) {
 		"a limit that is taken away and holds":    {aws, tampered(true), map[string][]string{"PW612": {"PW611"}, "PW602": nil}},
 		"packets past the queue, without a probe": {aws, func(n *node) { n.kernel.attached[0].PastQueue = 3 }, map[string][]string{"PW611": nil}},
 		"another program undoes podweir's file": {aws, func(n *node) {
-			n.fight = &doctor.Fight{File: "/" + own, Change: "removes or renames it"}
+			n.fight = &conflist.Fight{File: "/" + own, Change: "removes or renames it"}
 			delete(n.files, own)
 		}, map[string][]string{"PW221": {"PW202"}}},
 		"a foreign file is in force": {aws, func(n *node) {

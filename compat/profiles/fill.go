@@ -31,7 +31,12 @@ func Fill(p *Profile, r Runtimes, keys map[string]any) (notes []string) {
 		return nil
 	}
 	out := r.outOfPod(p, keys)
-	notes = p.fill(keys)
+	if p.NoHostFilter() && keys["hostHook"] == nil {
+		keys["hostHook"] = hookTCX
+	}
+	if p.Ingress.Place.Is == terms.PlaceIFB {
+		notes = p.besidePast(keys)
+	}
 	if out {
 		delete(keys, "ingressPlace")
 		keys["ingressMode"], keys["ingressQueue"] = terms.ModeTCXHostSide.String(), terms.QueueNone.String()
@@ -54,7 +59,7 @@ func (r Runtimes) besideRedirects(keys map[string]any) {
 // ahead of a limit in the pod, the CNI owns the root qdisc of the host side, and nothing
 // goes past that side. Where the CNI leaves the root qdisc alone the queue is there anyway.
 func (r Runtimes) outOfPod(p *Profile, keys map[string]any) bool {
-	if !r.GVisor || p.Bypass != No || p.Ingress.Place != terms.PlaceIFB || r.TCX != Yes {
+	if !r.GVisor || p.Bypass != No || p.Ingress.Place.Is != terms.PlaceIFB || r.TCX != Yes {
 		return false
 	}
 	return !slices.ContainsFunc([]string{"ingressMode", "mode", "ingressQueue", "queue", "ingressPlace"}, func(key string) bool {
@@ -77,17 +82,6 @@ func InPod(p *Profile, keys map[string]any) bool {
 	}
 	// Policing by auto is at the pod's own hook.
 	return Chosen(keys, "ingressQueue", "queue") == terms.QueueNone.String() || p != nil && p.Device == terms.DeviceNetkit
-}
-
-// fill adds the keys that the profile demands.
-func (p *Profile) fill(keys map[string]any) (notes []string) {
-	if p.NoHostFilter() && keys["hostHook"] == nil {
-		keys["hostHook"] = hookTCX
-	}
-	if p.Ingress.Place == terms.PlaceIFB {
-		notes = p.besidePast(keys)
-	}
-	return notes
 }
 
 // hookTCX keeps podweir's clsact filters off a side, podHook is the key for the pod side.
@@ -170,10 +164,10 @@ func (p *Profile) BesideFelix() *Profile {
 		return p
 	}
 	out := *p
-	if out.Ingress.Place != terms.PlaceIFB {
+	if out.Ingress.Place.Is != terms.PlaceIFB {
 		out.Ingress.Place, out.Ingress.Why = felix.Ingress.Place, felix.Ingress.Why
 	}
-	for attach, more := range map[*Attach]map[terms.Mode]string{&out.Egress: felix.Egress.Refused, &out.Ingress: felix.Ingress.Refused} {
+	for attach, more := range map[*Attach]map[terms.Named[terms.Mode]]string{&out.Egress: felix.Egress.Refused, &out.Ingress: felix.Ingress.Refused} {
 		all := maps.Clone(more)
 		maps.Copy(all, attach.Refused)
 		attach.Refused = all

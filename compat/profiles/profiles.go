@@ -13,9 +13,7 @@ package profiles
 import (
 	"bytes"
 	_ "embed"
-	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,9 +50,13 @@ func (a Answer) String() string {
 func (a Answer) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
 // UnmarshalText reads yes, no or unknown.
-func (a *Answer) UnmarshalText(text []byte) (err error) {
-	*a, err = word(string(text), Unknown, No)
-	return err
+func (a *Answer) UnmarshalText(text []byte) error {
+	for *a = range No + 1 {
+		if a.String() == string(text) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is not known", text)
 }
 
 // Is turns a known truth into an answer.
@@ -80,8 +82,8 @@ func AtLeast(version string, major, minor int) Answer {
 
 // HookUse is a hook of the host-side device that the CNI holds.
 type HookUse struct {
-	Kind      terms.HookKind
-	Direction terms.Hook
+	Kind      terms.Named[terms.HookKind]
+	Direction terms.Named[terms.Hook] `yaml:"hook"`
 	// Programs are the names of its programs, as the kernel reports them: 15
 	// characters at most. A * at the end matches any rest. A filter that is no BPF
 	// program has its kind here: "u32 filter".
@@ -105,16 +107,22 @@ type QdiscUse struct {
 // the operator does not say otherwise.
 type Attach struct {
 	// Place is for ingress.
-	Place terms.Place
+	Place terms.Named[terms.Place]
 	// Refused are the modes that must not be used beside this CNI, each with
 	// its reason.
-	Refused map[terms.Mode]string
+	Refused map[terms.Named[terms.Mode]]string
 	// Why says why here, for ingress.
 	Why string
 }
 
 // Rules are what it rules out, for the judge.
-func (a *Attach) Rules() judge.Rules { return judge.Rules{Refused: a.Refused} }
+func (a *Attach) Rules() judge.Rules {
+	refused := map[terms.Mode]string{}
+	for mode, why := range a.Refused {
+		refused[mode.Is] = why
+	}
+	return judge.Rules{Refused: refused}
+}
 
 // NoHostFilter says that another program wants the clsact qdisc of the host side for
 // itself, or removes filters there.
@@ -251,7 +259,7 @@ type Profile struct {
 	SharesAnnotations Answer `yaml:"sharesAnnotations"`
 	// Shaper is set if it enforces them by itself and not by a chained plugin, which
 	// podweir would take the place of.
-	Shaper Shaper
+	Shaper terms.Named[terms.Shaper]
 
 	Egress, Ingress Attach
 	Conflist        ConflistPolicy
@@ -292,7 +300,7 @@ func (p *Profile) Careful() *Profile {
 func (p *Profile) Owns(hook terms.Hook, other *judge.Program) bool {
 	return slices.ContainsFunc(p.Hooks, func(h HookUse) bool {
 		if other.Name == "" {
-			return h.Direction == hook && h.Names(other.FilterKind+" filter")
+			return h.Direction.Is == hook && h.Names(other.FilterKind+" filter")
 		}
 		return h.Names(other.Name)
 	})
@@ -301,30 +309,17 @@ func (p *Profile) Owns(hook terms.Hook, other *judge.Program) bool {
 // EndsChain says whether a program with this name is known to end the chain on a hook
 // of the host side.
 func (p *Profile) EndsChain(hook terms.Hook, name string) bool {
-	for _, h := range p.Hooks {
-		if h.Direction == hook && h.EndsChain == Yes && h.Names(name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.Hooks, func(h HookUse) bool {
+		return h.Direction.Is == hook && h.EndsChain == Yes && h.Names(name)
+	})
 }
 
 // Names says whether a program with this name is one of those on the hook.
 func (h HookUse) Names(name string) bool {
-	for _, pattern := range h.Programs {
-		if match(pattern, name) {
-			return true
-		}
-	}
-	return false
-}
-
-func match(pattern, name string) bool {
-	n := len(pattern)
-	if n > 0 && pattern[n-1] == '*' {
-		return len(name) >= n-1 && name[:n-1] == pattern[:n-1]
-	}
-	return pattern == name
+	return slices.ContainsFunc(h.Programs, func(pattern string) bool {
+		begin, open := strings.CutSuffix(pattern, "*")
+		return pattern == name || open && strings.HasPrefix(name, begin)
+	})
 }
 
 //go:embed profiles.yaml
@@ -359,78 +354,4 @@ func Other() *Profile {
 	all := read()
 	p := all[len(all)-1]
 	return &p
-}
-
-// Shaper is a [terms.Shaper] that is read by its name.
-type Shaper terms.Shaper
-
-// word reads one of the words of a vocabulary, by what its values are called.
-func word[T interface {
-	~uint8
-	fmt.Stringer
-}](text string, first, last T) (T, error) {
-	for v := first; v <= last; v++ {
-		if v.String() == text {
-			return v, nil
-		}
-	}
-	return 0, fmt.Errorf("%q is not known", text)
-}
-
-// unknown refuses keys that nothing reads: the decoder does so for no type with an UnmarshalYAML.
-func unknown(keys map[string]any) error {
-	if len(keys) > 0 {
-		return fmt.Errorf("keys that are not known: %v", slices.Sorted(maps.Keys(keys)))
-	}
-	return nil
-}
-
-// UnmarshalText reads the name of a shaper.
-func (s *Shaper) UnmarshalText(text []byte) error {
-	is, err := terms.ParseShaper(string(text))
-	*s = Shaper(is)
-	return err
-}
-
-// UnmarshalYAML reads a hook by the names of package terms.
-func (h *HookUse) UnmarshalYAML(n *yaml.Node) error {
-	var raw struct {
-		Kind, Hook, Note string
-		Programs         []string
-		EndsChain        Answer         `yaml:"endsChain"`
-		Other            map[string]any `yaml:",inline"`
-	}
-	if err := n.Decode(&raw); err != nil {
-		return err
-	}
-	h.Programs, h.EndsChain, h.Note = raw.Programs, raw.EndsChain, raw.Note
-	var kind, hook error
-	h.Kind, kind = word(raw.Kind, terms.HookKindAuto, terms.HookKindOVS)
-	h.Direction, hook = word(raw.Hook, terms.HookEgress, terms.HookIngress)
-	return errors.Join(unknown(raw.Other), kind, hook)
-}
-
-// UnmarshalYAML reads a place by the names of package terms.
-func (a *Attach) UnmarshalYAML(n *yaml.Node) (err error) {
-	var raw struct {
-		Place, Why string
-		Refused    map[string]string
-		Other      map[string]any `yaml:",inline"`
-	}
-	if err := n.Decode(&raw); err != nil {
-		return err
-	}
-	a.Why = raw.Why
-	if raw.Place != "" {
-		a.Place, err = terms.ParsePlace(raw.Place)
-	}
-	for name, why := range raw.Refused {
-		mode, bad := terms.ParseMode(name)
-		err = errors.Join(err, bad)
-		if a.Refused == nil {
-			a.Refused = map[terms.Mode]string{}
-		}
-		a.Refused[mode] = why
-	}
-	return errors.Join(unknown(raw.Other), err)
 }

@@ -90,20 +90,20 @@ func TestPlacesAreSafe(t *testing.T) {
 		if p.Bypass == profiles.No && !felix(p) && p.Family != "ovn" {
 			want = terms.PlaceHost
 		}
-		if p.Ingress.Place != want {
+		if p.Ingress.Place.Is != want {
 			t.Errorf("%s: bypass %v, ingress queue on %s, want %s", p.Name, p.Bypass, p.Ingress.Place, want)
 		}
 		for name, a := range map[string]profiles.Attach{"egress": p.Egress, "ingress": p.Ingress} {
-			if a.Refused[terms.ModeQdisc] != "" || name == "ingress" && a.Why == "" {
+			if a.Refused[terms.Name(terms.ModeQdisc)] != "" || name == "ingress" && a.Why == "" {
 				t.Errorf("%s %s: because %q, refused %v", p.Name, name, a.Why, a.Refused)
 			}
 			for mode, why := range a.Refused {
-				if !slices.Contains(modes, mode) || why == "" {
+				if !slices.Contains(modes, mode.Is) || why == "" {
 					t.Errorf("%s %s: refuses %q because %q", p.Name, name, mode, why)
 				}
 			}
 			legacy := holdsClsact(p, terms.HookIngress) || holdsClsact(p, terms.HookEgress)
-			if legacy && a.Refused[terms.ModeClsactHostSide] == "" {
+			if legacy && a.Refused[terms.Name(terms.ModeClsactHostSide)] == "" {
 				t.Errorf("%s %s: clsact is held by the CNI and not refused to us", p.Name, name)
 			}
 		}
@@ -135,7 +135,7 @@ func TestFamiliesHaveOneFallback(t *testing.T) {
 			continue
 		}
 		// Whether Felix runs is not known only where nothing at all can be seen.
-		if p.Ingress.Place == terms.PlaceIFB && f.Ingress.Place != terms.PlaceIFB && !felix(p) {
+		if p.Ingress.Place.Is == terms.PlaceIFB && f.Ingress.Place.Is != terms.PlaceIFB && !felix(p) {
 			t.Errorf("%s needs the ifb, and the fallback %s has not got it", p.Name, f.Name)
 		}
 	}
@@ -150,7 +150,7 @@ func TestFamiliesHaveOneFallback(t *testing.T) {
 // direction.
 func holdsClsact(p *profiles.Profile, direction terms.Hook) bool {
 	return slices.ContainsFunc(p.Hooks, func(h profiles.HookUse) bool {
-		return h.Kind == terms.HookKindClsact && h.Direction == direction
+		return h.Kind.Is == terms.HookKindClsact && h.Direction.Is == direction
 	})
 }
 
@@ -376,7 +376,7 @@ func refused(p *profiles.Profile) []string {
 	var out []string
 	for _, a := range []profiles.Attach{p.Egress, p.Ingress} {
 		for _, mode := range modes {
-			if why := a.Refused[mode]; why != "" {
+			if why := a.Refused[terms.Name(mode)]; why != "" {
 				out = append(out, fmt.Sprintf("`%s`: %s", mode, why))
 			}
 		}

@@ -221,8 +221,8 @@ func (k *kase) row(t *testing.T, order string) {
 
 // refused says that the neighbour's profile rules the mode out.
 func (k *kase) refused() bool {
-	return k.profile.Egress.Refused[k.mode.profile] != "" || k.profile.Ingress.Refused[k.mode.profile] != "" ||
-		k.profile.Ingress.Place == terms.PlaceIFB && k.mode.ingressHost
+	return k.profile.Egress.Refused[terms.Name(k.mode.profile)] != "" || k.profile.Ingress.Refused[terms.Name(k.mode.profile)] != "" ||
+		k.profile.Ingress.Place.Is == terms.PlaceIFB && k.mode.ingressHost
 }
 
 func yesNo(b bool) string {

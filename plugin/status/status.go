@@ -294,46 +294,6 @@ func of(node *engine.Node, queues *engine.Queues, id attach.ID) []Attachment {
 // differs says that something of it is not as it should be, or could not be looked at.
 func (a *Attachment) differs() bool { return a.Error != "" || a.Released != "" || len(a.Drift) > 0 }
 
-// Runnable has the texts for people name podweir's commands as they are run where they are
-// read; see [terms.Runnable]. It returns the report.
-func (r *Report) Runnable(run string) *Report {
-	name := func(texts ...*string) {
-		for _, text := range texts {
-			*text = terms.Runnable(*text, run)
-		}
-	}
-	list := func(texts []string) []string {
-		out := slices.Clone(texts)
-		for i := range out {
-			name(&out[i])
-		}
-		return out
-	}
-	for i := range r.Attachments {
-		a := &r.Attachments[i]
-		name(&a.Error, &a.Left)
-		a.Notes, a.Drift = list(a.Notes), list(a.Drift)
-		for j := range a.Directions {
-			d := &a.Directions[j]
-			name(&d.Bypassed, &d.Starved, &d.Blocked)
-			d.Notes = list(d.Notes)
-			d.Degraded = slices.Clone(d.Degraded)
-			for k := range d.Degraded {
-				name(&d.Degraded[k].Reason)
-			}
-		}
-	}
-	for i := range r.Failures {
-		name(&r.Failures[i].Error)
-	}
-	for _, all := range [][]mailbox.Unshaped{r.Unshaped, r.Overdue} {
-		for i := range all {
-			name(&all[i].Error)
-		}
-	}
-	return r
-}
-
 // Keep leaves only what is of the pods of which keep says yes, by their names.
 func (r *Report) Keep(keep func(pod string) bool) {
 	r.Failures = slices.DeleteFunc(r.Failures, func(f mailbox.Failure) bool { return !keep(r.name(f.Pod, f.ID)) })

@@ -4,12 +4,12 @@
 package delivery
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"time"
 
@@ -30,8 +30,6 @@ func cause(err error) error {
 		err = next
 	}
 }
-
-func equal(a, b *Decision) bool { return reflect.DeepEqual(a, b) }
 
 // pass looks at the node, decides, and takes the steps that are missing if act
 // is set and check, which may be nil, has nothing against it. With a check, which is
@@ -82,7 +80,7 @@ func (m *Manager) decide(p *pass) error {
 		return err
 	}
 	p.network = m.Decision().Network
-	if n := p.view.original(); n != nil {
+	if n := p.view.conf.Network(); n != nil {
 		p.network = n.Name
 	} else if f := m.found(p.view); p.view.node.Profile == nil && f.delivery != "" {
 		// Whoever was there when podweir's files were written these alone can tell.
@@ -94,7 +92,7 @@ func (m *Manager) decide(p *pass) error {
 	if err := m.plan(p); err != nil {
 		return err
 	}
-	if p.view.original() != nil && !p.held {
+	if p.view.conf.Network() != nil && !p.held {
 		m.chosen = choice
 	}
 	return nil
@@ -136,7 +134,7 @@ func (m *Manager) decided(p *pass, err error) Decision {
 		d.Problem = err.Error()
 	case d.Fight != nil:
 		// It was written once more; whether it stays is not known yet.
-		d.Problem = d.Fight.problem()
+		d.Problem = problem(d.Fight)
 	case !p.held && p.wait == 0 && (p.upkeep == profiles.Chain || p.upkeep == profiles.DropIn) && !d.InForce:
 		d.Problem = "podweir is not in the chain in force: " + after.why()
 	}
@@ -222,14 +220,19 @@ func (m *Manager) take(r *record, s *Step) error {
 		return err
 	}
 	// A conflist may hold secrets, and only root has to read it.
-	return replace(s.Path, 0o600, write(s.content))
+	return replace(s.Path, 0o600, bytes.NewReader(s.content))
 }
 
 func (m *Manager) placeBinary(r *record, s *Step) error {
 	if err := r.claim(s.Path, m.source.hash); err != nil {
 		return err
 	}
-	if err := replace(s.Path, 0o755, copyFrom(m.config.Binary)); err != nil {
+	from, err := os.Open(m.config.Binary)
+	if err != nil {
+		return fileError("read", m.config.Binary, err)
+	}
+	defer func() { _ = from.Close() }()
+	if err := replace(s.Path, 0o755, from); err != nil {
 		return err
 	}
 	m.placed = stampOf(s.Path)

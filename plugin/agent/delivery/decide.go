@@ -19,7 +19,7 @@ import (
 // decide by, and the last choice holds: a CNI may be writing its file just now. An
 // agent that has just started takes the last choice from what is on the node.
 func (m *Manager) choice(v *view) (conflist.Choice, error) {
-	if v.original() != nil {
+	if v.conf.Network() != nil {
 		// A disk with errors is mounted read-only: what is in force then stays so.
 		if f := m.found(v); (m.config.Delivery == Auto || m.config.Delivery == f.delivery) && v.situation.Writable == profiles.No && f.delivery != "" && v.inForce() {
 			return conflist.Choice{
@@ -46,9 +46,6 @@ type found struct {
 }
 
 func (m *Manager) found(v *view) found {
-	if v.conf == nil {
-		return found{}
-	}
 	for _, f := range v.conf.Own() {
 		if !machineMade(&f) {
 			continue
@@ -67,7 +64,7 @@ func (m *Manager) found(v *view) found {
 }
 
 // choose picks the delivery. What the operator asks for wins where it can work;
-// a [*SettingError] says why it cannot.
+// the error says why it cannot.
 func choose(asked profiles.Delivery, s conflist.Situation) (conflist.Choice, error) {
 	best := conflist.Choose(s)
 	if asked == Auto || asked == best.Delivery {
@@ -101,10 +98,7 @@ func choose(asked profiles.Delivery, s conflist.Situation) (conflist.Choice, err
 }
 
 func refused(asked profiles.Delivery, why string, best conflist.Choice) error {
-	return &SettingError{
-		Setting: "delivery", Value: string(asked),
-		Accepted: "auto or " + string(best.Delivery) + " on this node", Why: why,
-	}
+	return settingError("delivery", string(asked), "auto or "+string(best.Delivery)+" on this node", why)
 }
 
 // handable returns an error if the delivery is handed and the CNI cannot take a
@@ -113,17 +107,14 @@ func handable(asked profiles.Delivery, c conflist.Choice, s conflist.Situation) 
 	if c.Delivery != profiles.Handed || len(c.Do) > 0 || s.Original != nil && s.Original.Index(conflist.Type) >= 0 {
 		return nil
 	}
-	return &SettingError{
-		Setting: "delivery", Value: string(asked), Accepted: strings.Join(names(Deliveries, profiles.Handed), ", "),
-		Why: s.Profile.Title + " does not take a chain from others",
-	}
+	return settingError("delivery", string(asked), strings.Join(names(Deliveries, profiles.Handed), ", "), s.Profile.Title+" does not take a chain from others")
 }
 
 // compareHanded warns if the primary CNI's own chain has podweir with other settings than
 // the node's. A pod starts with those, and what the agent does afterwards may be too late,
 // as for onError.
 func (p *pass) compareHanded() {
-	n := p.view.original()
+	n := p.view.conf.Network()
 	differ := n.Otherwise(p.view.handed)
 	if len(differ) == 0 {
 		return
@@ -136,7 +127,7 @@ func (p *pass) compareHanded() {
 
 // warnRepeated warns if a chain that another party wrote has podweir more than once.
 func (p *pass) warnRepeated() {
-	n := p.view.original()
+	n := p.view.conf.Network()
 	if n == nil {
 		return
 	}
@@ -160,11 +151,11 @@ func names(all []profiles.Delivery, without profiles.Delivery) []string {
 // checkConfig checks what can be checked without the node.
 func checkConfig(c *Config) error {
 	if !slices.Contains(Deliveries, c.Delivery) {
-		return &SettingError{Setting: "delivery", Value: string(c.Delivery), Accepted: "one of " + strings.Join(names(Deliveries, ""), ", ")}
+		return settingError("delivery", string(c.Delivery), "one of "+strings.Join(names(Deliveries, ""), ", "), "")
 	}
 	if c.Runtime != "" {
 		if _, err := conflist.ParseRuntime(c.Runtime); err != nil {
-			return &SettingError{Setting: "runtime", Value: c.Runtime, Accepted: "NAME://VERSION, as containerd://2.1.3"}
+			return settingError("runtime", c.Runtime, "NAME://VERSION, as containerd://2.1.3", "")
 		}
 	}
 	_, _, err := new(beside).entry(merge(nil, c.Defaults))

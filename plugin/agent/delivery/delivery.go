@@ -18,6 +18,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"sync"
 	"time"
 
@@ -100,7 +101,7 @@ type Decision struct {
 	// InForce says whether the chain that the runtime uses now has podweir in it.
 	InForce bool `json:"inForce"`
 	// Fight is a file that another program changes back, nil without one.
-	Fight *Fight `json:"fight,omitempty"`
+	Fight *conflist.Fight `json:"fight,omitempty"`
 	// Problem says what stands against it, "" if nothing does.
 	Problem string `json:"problem,omitempty"`
 }
@@ -153,8 +154,7 @@ type Manager struct {
 	neededBy error
 }
 
-// New checks the configuration; it touches no file. An error is of type
-// [*SettingError].
+// New checks the configuration; it touches no file. An error is of a setting.
 func New(config Config) (*Manager, error) {
 	if config.Root == "" {
 		config.Root = "/"
@@ -201,7 +201,7 @@ func (m *Manager) Decision() Decision {
 // returned to nobody.
 func (m *Manager) publish(d Decision, logged bool) {
 	m.mu.Lock()
-	same := equal(&m.decision, &d)
+	same := reflect.DeepEqual(m.decision, d)
 	m.decision = d
 	m.mu.Unlock()
 	if same {
@@ -238,9 +238,7 @@ func (m *Manager) logDecision(d *Decision) {
 
 // Install brings the node's files to what is decided, once, and returns the
 // steps that it took. Settings that it is not given are those of the installation
-// before. It fails with [ErrRunning] while an agent manages the node, and with an
-// error that wraps [*FileError] where something cannot be written; then everything
-// is as it was.
+// before. It fails with [ErrRunning] while an agent manages the node.
 func (m *Manager) Install(ctx context.Context) ([]Step, error) {
 	if err := m.remember(); err != nil {
 		return nil, err
@@ -308,25 +306,20 @@ func (m *Manager) installable(p *pass) error {
 		return nil
 	case p.choice.Delivery.ByAgent():
 		return p.view.obstacle
-	case p.view.original() != nil:
+	case p.view.conf.Network() != nil:
 		return nil
 	}
-	if f := p.view.originalFile(); f != nil {
+	if f := p.view.conf.Original(); f != nil {
 		return fmt.Errorf("the network in %s: %w", m.hostPath(p.view.confDir), f.Err)
 	}
-	return &FileError{
-		Op: "find a network in", Path: m.hostPath(p.view.confDir), Err: errors.New(p.view.why()),
-		Want: "the conflist of the primary CNI; podweir joins its chain",
-	}
+	return unusable("find a network in", m.hostPath(p.view.confDir), errors.New(p.view.why()), "the conflist of the primary CNI; podweir joins its chain")
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-t.C:
+	case <-time.After(d):
 		return nil
 	}
 }

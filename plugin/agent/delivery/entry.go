@@ -30,7 +30,7 @@ type beside struct {
 // entry returns podweir's entry in the chain beside a CNI: what its profile
 // demands, who else shapes, and what the operator wants for all pods. The
 // operator's word wins, except that a mode which the profile refuses is a
-// [*SettingError]. Without a profile the entry says nothing of where to attach:
+// an error. Without a profile the entry says nothing of where to attach:
 // podweir decides for each interface.
 //
 // The same node and defaults give the same bytes.
@@ -38,9 +38,7 @@ func (b *beside) entry(defaults map[string]any) (raw []byte, notes []string, err
 	keys := map[string]any{}
 	for key, value := range defaults {
 		if !slices.Contains(netconf.Keys(), key) {
-			return nil, nil, &SettingError{
-				Setting: "default", Value: key, Accepted: "a key of the plugin's configuration: " + strings.Join(netconf.Keys(), ", "),
-			}
+			return nil, nil, settingError("default", key, "a key of the plugin's configuration: "+strings.Join(netconf.Keys(), ", "), "")
 		}
 		keys[key] = value
 	}
@@ -100,7 +98,7 @@ func checkModes(p *profiles.Profile, keys map[string]any) error {
 		}
 		rules := d.at.Rules()
 		if err := rules.Mode(mode); err != nil {
-			return &SettingError{Setting: "default", Value: d.key + "=" + named, Accepted: "another mode beside " + p.Title, Why: err.Error()}
+			return settingError("default", d.key+"="+named, "another mode beside "+p.Title, err.Error())
 		}
 	}
 	return nil

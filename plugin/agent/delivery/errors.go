@@ -21,46 +21,23 @@ var (
 	ErrCalled = fmt.Errorf("%w", ErrInUse)
 )
 
-// SettingError says which setting cannot be used and why.
-type SettingError struct {
-	// Setting is its name as a flag, without the dashes.
-	Setting string
-	// Value is what was given, Accepted what may be given.
-	Value, Accepted string
-	// Why says what stands against the value on this node, or is empty.
-	Why string
-}
-
-func (e *SettingError) Error() string {
-	text := fmt.Sprintf("%s %q is not accepted, want %s", e.Setting, e.Value, e.Accepted)
-	if e.Why != "" {
-		text += ": " + e.Why
+// settingError says which setting, by the name of its flag, cannot be used, what is accepted,
+// and what stands against the value on this node, "" for nothing.
+func settingError(setting, value, accepted, why string) error {
+	if why != "" {
+		accepted += ": " + why
 	}
-	return text
+	return fmt.Errorf("%s %q is not accepted, want %s", setting, value, accepted)
 }
 
-// FileError says which file or directory of the node cannot be used.
-type FileError struct {
-	// Op is what was to be done, Path where, in our own file system.
-	Op, Path string
-	Err      error
-	// Want says what is needed instead, or is empty.
-	Want string
+// unusable says which file or directory, in our own file system, cannot be used for what, and
+// what is needed instead.
+func unusable(op, path string, err error, want string) error {
+	return fmt.Errorf("%s %s: %w, want %s", op, path, err, want)
 }
 
-func (e *FileError) Error() string {
-	text := fmt.Sprintf("%s %s: %v", e.Op, e.Path, e.Err)
-	if e.Want != "" {
-		text += ", want " + e.Want
-	}
-	return text
-}
-
-// Unwrap returns the cause.
-func (e *FileError) Unwrap() error { return e.Err }
-
-// fileError makes a [*FileError] of what the os package returned, with the
-// remedy where the cause tells one.
+// fileError makes an error of what the os package returned, with the remedy where the
+// cause tells one.
 func fileError(op, path string, err error) error {
 	if err == nil {
 		return nil
@@ -69,16 +46,15 @@ func fileError(op, path string, err error) error {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		cause = p.Err
 	}
-	e := &FileError{Op: op, Path: path, Err: cause}
 	switch {
 	case errors.Is(cause, unix.EROFS):
-		e.Want = "a file system that is mounted writable; or the agent with the delivery nri or watch, which write nothing"
+		return unusable(op, path, cause, "a file system that is mounted writable; or the agent with the delivery nri or watch, which write nothing")
 	case errors.Is(cause, fs.ErrPermission):
-		e.Want = "root, and no policy (SELinux, AppArmor) against it"
+		return unusable(op, path, cause, "root, and no policy (SELinux, AppArmor) against it")
 	case errors.Is(cause, unix.ENOSPC), errors.Is(cause, unix.EDQUOT):
-		e.Want = "free space there"
+		return unusable(op, path, cause, "free space there")
 	case errors.Is(cause, unix.EISDIR), errors.Is(cause, unix.ENOTDIR):
-		e.Want = "a file in a directory"
+		return unusable(op, path, cause, "a file in a directory")
 	}
-	return e
+	return fmt.Errorf("%s %s: %w", op, path, cause)
 }

@@ -26,20 +26,11 @@ const (
 	fightRest = 10 * time.Minute
 )
 
-// Fight is a file that another program changes back whenever podweir writes it.
-type Fight struct {
-	// File is its path on the node, Change what the other program does to it.
-	File   string `json:"file"`
-	Change string `json:"change"`
-	// Since is when podweir stopped.
-	Since time.Time `json:"since"`
-}
-
 // problem returns the text which says that podweir stopped writing the file.
-func (e *Fight) problem() string {
+func problem(f *conflist.Fight) string {
 	return fmt.Sprintf("another program changes %s back whenever podweir writes it: it %s. podweir wrote it %d times in a minute and stopped at %s; "+
 		"it tries once more every %v. Find the program that writes there, or take another delivery",
-		e.File, e.Change, maxRewrites+1, e.Since.UTC().Format(time.RFC3339), fightRest)
+		f.File, f.Change, maxRewrites+1, f.Since.UTC().Format(time.RFC3339), fightRest)
 }
 
 // fight is what the manager remembers of whoever undoes what it writes.
@@ -50,7 +41,7 @@ type fight struct {
 	rewrites []time.Time
 	// on is the fight that podweir has stopped, nil without one; about is what was wanted
 	// then, and until the time before which it is not tried again.
-	on    *Fight
+	on    *conflist.Fight
 	about string
 	until time.Time
 }
@@ -75,7 +66,7 @@ func (m *Manager) peace(p *pass) error {
 		return nil
 	}
 	about := fmt.Sprint(p.choice.Delivery, string(p.entry), s.Path)
-	if original := p.view.originalFile(); original != nil {
+	if original := p.view.conf.Original(); original != nil {
 		about += conflist.Hash(original.Raw)
 	}
 	switch {
@@ -86,11 +77,11 @@ func (m *Manager) peace(p *pass) error {
 	case f.on == nil && len(f.rewrites) < maxRewrites:
 		return nil
 	case f.on == nil:
-		f.on, f.about, f.until = &Fight{File: m.onNode(s.Path), Change: change, Since: now}, about, now.Add(fightRest)
+		f.on, f.about, f.until = &conflist.Fight{File: m.onNode(s.Path), Change: change, Since: now}, about, now.Add(fightRest)
 		m.note(f.on)
 	}
 	p.steps = nil
-	return errors.New(f.on.problem())
+	return errors.New(problem(f.on))
 }
 
 // took remembers the steps that were taken.
@@ -154,7 +145,7 @@ func lost(path string, before []byte) string {
 }
 
 // note keeps a fight in the record, where the doctor finds it; nil ends it.
-func (m *Manager) note(f *Fight) {
+func (m *Manager) note(f *conflist.Fight) {
 	r, err := m.loadRecord()
 	if err == nil && len(r.Items) > 0 {
 		r.Fight = f

@@ -49,6 +49,10 @@ func TestFight(t *testing.T) {
 				h.tick = 2 * time.Second // a look reads a hundred files, and the test lasts a quarter of an hour
 				m, _ := h.run(t, tc.config)
 				h.eventually(t, "podweir is in the chain", func() bool { return h.shaped() && m.Decision().Problem == "" })
+				noted := func() *conflist.Fight {
+					told, _ := delivery.Told(h.root)
+					return told.Fight
+				}
 				var undone atomic.Int64
 				undo := func() {
 					if !h.shaped() {
@@ -71,7 +75,7 @@ func TestFight(t *testing.T) {
 					!strings.Contains(d.Problem, "/"+tc.file) || !strings.Contains(d.Problem, tc.change) || d.InForce {
 					t.Errorf("decision %+v, want a fight over %s: %s", d, tc.file, tc.change)
 				}
-				if told := delivery.ToldFight(h.root); told == nil || told.File != "/"+tc.file {
+				if told := noted(); told == nil || told.File != "/"+tc.file {
 					t.Errorf("the record has the fight %+v", told)
 				}
 				// Another situation is tried once, and no more often.
@@ -87,8 +91,8 @@ func TestFight(t *testing.T) {
 				for range 14 * 60 {
 					pause(time.Second)
 				}
-				if d := m.Decision(); d.Problem != "" || d.Fight != nil || !d.InForce || delivery.ToldFight(h.root) != nil {
-					t.Errorf("without the other: decision %+v, record %+v", d, delivery.ToldFight(h.root))
+				if d := m.Decision(); d.Problem != "" || d.Fight != nil || !d.InForce || noted() != nil {
+					t.Errorf("without the other: decision %+v, record %+v", d, noted())
 				}
 			})
 		})

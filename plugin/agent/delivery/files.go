@@ -27,8 +27,8 @@ const (
 
 // replace puts a file in the place of whatever has its name, at once: a reader
 // sees the old one or the new one. After a crash it is one of them too, and
-// perhaps a temporary file beside it. Errors are of type [*FileError].
-func replace(path string, mode fs.FileMode, fill func(io.Writer) error) error {
+// perhaps a temporary file beside it.
+func replace(path string, mode fs.FileMode, content io.Reader) error {
 	if info, err := os.Lstat(path); err == nil && info.IsDir() {
 		return fileError("write", path, unix.EISDIR)
 	}
@@ -36,7 +36,7 @@ func replace(path string, mode fs.FileMode, fill func(io.Writer) error) error {
 	if err != nil {
 		return missingDir(path, err)
 	}
-	err = fill(f)
+	_, err = io.Copy(f, content)
 	if err == nil {
 		err = f.Chmod(mode)
 	}
@@ -59,13 +59,6 @@ func missingDir(path string, err error) error {
 		return fileError("write to", filepath.Dir(path), fs.ErrNotExist)
 	}
 	return fileError("write", path, err)
-}
-
-func write(data []byte) func(io.Writer) error {
-	return func(w io.Writer) error {
-		_, err := w.Write(data)
-		return err
-	}
 }
 
 // remove removes a file; that it is gone already is not an error.
@@ -154,25 +147,10 @@ func (s *source) read(path string) error {
 	}
 	hash, err := hashFile(path)
 	if err != nil {
-		e := fileError("read", path, err).(*FileError) //nolint:errorlint // made on this line
-		e.Want = "the plugin's binary that is to be installed (--binary)"
-		return e
+		return unusable("read", path, cause(err), "the plugin's binary that is to be installed (--binary)")
 	}
 	*s = source{now, hash}
 	return nil
-}
-
-// copyFrom fills a file with another one's content.
-func copyFrom(path string) func(io.Writer) error {
-	return func(w io.Writer) error {
-		f, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = f.Close() }()
-		_, err = io.Copy(w, f)
-		return err
-	}
 }
 
 // unwritable says why a directory cannot be written, nil if it can, without
@@ -196,18 +174,11 @@ func (m *Manager) lock(ctx context.Context) (unlock func(), err error) {
 	if !m.busy.TryLock() {
 		return nil, ErrRunning
 	}
-	release, err := m.lockNode(ctx)
-	if err != nil {
-		m.busy.Unlock()
-		return nil, err
-	}
-	return func() {
-		release()
-		m.busy.Unlock()
-	}, nil
-}
-
-func (m *Manager) lockNode(ctx context.Context) (release func(), err error) {
+	defer func() {
+		if err != nil {
+			m.busy.Unlock()
+		}
+	}()
 	if m.node == nil {
 		m.detect(ctx, nil)
 	}
@@ -230,8 +201,10 @@ func (m *Manager) lockNode(ctx context.Context) (release func(), err error) {
 		}
 		return nil, fileError("lock", dir, err)
 	}
-	// Closing releases it.
-	return func() { _ = f.Close() }, nil
+	return func() {
+		_ = f.Close() // which releases it
+		m.busy.Unlock()
+	}, nil
 }
 
 // waitLock waits until the one that has the lock ends: the agent that this one

@@ -524,7 +524,7 @@ func TestInstallRefuses(t *testing.T) {
 		"no directory of plugins":   {missing: binDir, want: []string{binDir, "does not exist", "--cni-bin-dir"}},
 		"no directory of conflists": {missing: confDir, want: []string{confDir, "is not there yet"}},
 		"no conflist":               {missing: confDir + "/" + original, want: []string{confDir, "has no network"}},
-		"a broken conflist":         {files: map[string]string{confDir + "/" + original: "{"}, want: []string{original, "ends in the middle"}},
+		"a broken conflist":         {files: map[string]string{confDir + "/" + original: "{"}, want: []string{original, "unexpected end of JSON"}},
 		"a directory as conflist":   {files: map[string]string{confDir + "/" + ours + "/x": ""}, want: []string{ours, "is a directory"}},
 		"a directory as binary":     {files: map[string]string{plugin + "/x": ""}, want: []string{plugin, "is a directory"}},
 		"no binary to install":      {config: func(c *delivery.Config) { c.Binary += "-not" }, want: []string{"podweir-cni-not", "--binary"}},

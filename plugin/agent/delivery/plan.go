@@ -92,7 +92,7 @@ func (m *Manager) plan(p *pass) error {
 	keep := ""
 	switch p.upkeep {
 	case profiles.Chain:
-		keep, err = m.planChain(p, p.view.originalFile(), p.entry)
+		keep, err = m.planChain(p, p.view.conf.Original(), p.entry)
 	case profiles.DropIn:
 		keep, err = m.planDropIn(p)
 	default:
@@ -110,11 +110,8 @@ func (m *Manager) plan(p *pass) error {
 // wants it, and whether another one is to go. A drop-in of a network that cannot
 // be read now does nothing, and is right again when the network is back.
 func (m *Manager) standing(p *pass) (stays, goes bool) {
-	if p.view.conf == nil {
-		return false, false
-	}
 	source, network := "", ""
-	if n := p.view.original(); n != nil && n.Index(conflist.Type) < 0 {
+	if n := p.view.conf.Network(); n != nil && n.Index(conflist.Type) < 0 {
 		source, network = n.File, n.Name
 	}
 	for _, f := range p.view.conf.Own() {
@@ -125,7 +122,7 @@ func (m *Manager) standing(p *pass) (stays, goes bool) {
 		stays, goes = stays || right, goes || !right
 	}
 	for _, dir := range m.dropIns(p.view) {
-		if p.view.original() == nil && !p.upkeep.ByAgent() {
+		if p.view.conf.Network() == nil && !p.upkeep.ByAgent() {
 			continue
 		}
 		right := p.upkeep == profiles.DropIn && dir == network
@@ -185,13 +182,13 @@ func (m *Manager) chooseUpkeep(p *pass) {
 			until = "the runtime calls the agent"
 		}
 	case profiles.Handed:
-		if n := p.view.original(); n != nil && n.Index(conflist.Type) < 0 {
+		if n := p.view.conf.Network(); n != nil && n.Index(conflist.Type) < 0 {
 			until = n.File + " has podweir in it"
 		}
 	default:
 	}
 	// A file in a chain that podweir-cni cannot be called in is worse than none.
-	if until == "" || p.view.conf == nil || p.view.original().Refused() != "" {
+	if until == "" || p.view.conf == nil || p.view.conf.Network().Refused() != "" {
 		return
 	}
 	former := profiles.DropIn
@@ -213,9 +210,14 @@ func (m *Manager) chooseUpkeep(p *pass) {
 
 // planNothing removes every file of podweir's: those of a former delivery.
 func (m *Manager) planNothing(p *pass) error {
-	steps, err := m.planRemove(p.view)
-	if err != nil || len(steps) == 0 {
+	r, err := m.loadRecord()
+	if err != nil {
 		return err
+	}
+	configurations, rest := m.planRemove(p.view, r, "podweir is removed")
+	steps := append(configurations, rest...)
+	if len(steps) == 0 {
+		return nil
 	}
 	if err := m.heldBy(p.view, "podweir's goes by itself then"); err != nil {
 		return err
@@ -348,7 +350,7 @@ func machineMade(f *conflist.File) bool { return f.Network != nil && f.Network.M
 
 // planDropIn returns the name of the directory that holds podweir's drop-in.
 func (m *Manager) planDropIn(p *pass) (keep string, err error) {
-	network := p.view.original()
+	network := p.view.conf.Network()
 	if network == nil || network.Index(conflist.Type) >= 0 {
 		return "", nil
 	}
@@ -377,11 +379,8 @@ func (m *Manager) planDropIn(p *pass) (keep string, err error) {
 // (daemon/cmd/cni/config.go, v1.20.2).
 func (m *Manager) renamed(v *view) []string {
 	var out []string
-	for _, name := range v.conf.Backups {
+	for _, name := range v.conf.Renamed() {
 		was := strings.TrimSuffix(name, conflist.BackupSuffix)
-		if !strings.HasPrefix(name, conflist.Prefix) {
-			continue
-		}
 		path := filepath.Join(m.real(v.confDir), name)
 		raw, err := os.ReadFile(path)
 		if err != nil {
@@ -425,13 +424,13 @@ func (m *Manager) planLeftovers(p *pass, keep string) {
 		reason := why
 		if p.upkeep == profiles.Chain {
 			_, reason = conflist.Decide(conflist.Standing{
-				Delivery: profiles.Chain, Original: p.view.originalFile(), Own: &f,
+				Delivery: profiles.Chain, Original: p.view.conf.Original(), Own: &f,
 			})
 			if keep != "" {
 				reason = "podweir's file is " + keep
 			}
 		}
-		if n := p.view.original(); n != nil && f.Network != nil && keep != "" && p.upkeep != profiles.Chain {
+		if n := p.view.conf.Network(); n != nil && f.Network != nil && keep != "" && p.upkeep != profiles.Chain {
 			if foreign := f.Network.Foreign(n); len(foreign) > 0 {
 				reason += "; who put " + strings.Join(foreign, ", ") + " into it finds " + n.File + " in force now"
 			}
@@ -444,11 +443,11 @@ func (m *Manager) planLeftovers(p *pass, keep string) {
 		}
 	}
 	for _, network := range m.dropIns(p.view) {
-		if p.view.original() == nil || network == keep && p.upkeep == profiles.DropIn {
+		if p.view.conf.Network() == nil || network == keep && p.upkeep == profiles.DropIn {
 			continue
 		}
 		reason := why
-		if n := p.view.original(); n != nil && p.upkeep == profiles.DropIn {
+		if n := p.view.conf.Network(); n != nil && p.upkeep == profiles.DropIn {
 			reason = fmt.Sprintf("the network in force is %s", n.Name)
 			if n.Index(conflist.Type) >= 0 {
 				reason = n.File + " has podweir in it already"

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/detect"
 )
 
@@ -24,17 +25,22 @@ const recordVersion = 1
 // recordFile is in the state directory.
 const recordFile = "installed.json"
 
-// record is what podweir put where: all that the files themselves do not tell and
-// that leaving no trace needs. It is written before the file that it tells of.
-type record struct {
-	Version int `json:"version"`
+// Noted is what podweir notes of a node beside its files.
+type Noted struct {
 	// Runtime is the container runtime that the operator named, "" if podweir
 	// found out by itself.
 	Runtime string `json:"runtime,omitempty"`
 	// Defaults are what the operator wants for all pods of the node.
 	Defaults map[string]any `json:"defaults,omitempty"`
 	// Fight is a file that another program changes back, nil without one.
-	Fight *Fight `json:"fight,omitempty"`
+	Fight *conflist.Fight `json:"fight,omitempty"`
+}
+
+// record is what podweir put where: all that the files themselves do not tell and
+// that leaving no trace needs. It is written before the file that it tells of.
+type record struct {
+	Version int `json:"version"`
+	Noted
 	// Items are by path, in the order in which they were made.
 	Items []*item `json:"items"`
 
@@ -55,6 +61,9 @@ type item struct {
 	SHA256 []string `json:"sha256,omitempty"`
 }
 
+// binary says that it is the plugin's binary.
+func (i *item) binary() bool { return !i.Directory && filepath.Base(i.Path) == conflist.Type }
+
 // loadRecord reads the record in a directory; one that is not there is empty.
 func loadRecord(root, dir string) (*record, error) {
 	r := &record{Version: recordVersion, root: root, dir: dir}
@@ -67,51 +76,27 @@ func loadRecord(root, dir string) (*record, error) {
 		return nil, fileError("read", path, err)
 	}
 	if err := json.Unmarshal(raw, r); err != nil {
-		return nil, &FileError{Op: "read", Path: path, Err: err, Want: "podweir's record; move it away to begin a new one"}
+		return nil, unusable("read", path, err, "podweir's record; move it away to begin a new one")
 	}
 	if r.Version != recordVersion {
-		return nil, &FileError{
-			Op: "read", Path: path, Err: fmt.Errorf("version %d", r.Version),
-			Want: fmt.Sprintf("version %d, or the release of podweir that wrote it", recordVersion),
-		}
+		return nil, unusable("read", path, fmt.Errorf("version %d", r.Version), fmt.Sprintf("version %d, or the release of podweir that wrote it", recordVersion))
 	}
 	return r, nil
 }
 
-// ToldRuntime returns the container runtime that the operator named when podweir
-// was installed on the node below root, "" if he did not: what judges afterwards
-// is to judge the same node.
-func ToldRuntime(root string) string {
-	r, _ := told(root)
-	return r.Runtime
-}
-
-// ToldDefaults returns the defaults with which podweir was installed on the node below
-// root; known is false if it is not installed there, or leaves no files.
-func ToldDefaults(root string) (defaults map[string]any, known bool) {
-	r, known := told(root)
-	return r.Defaults, known
-}
-
-// ToldFight returns the file that an agent on the node below root stopped writing, because
-// another program changes it back; nil if there is none.
-func ToldFight(root string) *Fight {
-	r, _ := told(root)
-	return r.Fight
-}
-
-// told is the record of the node below root. It is empty and not known where nothing is
-// installed, or the record cannot be read.
-func told(root string) (r *record, known bool) {
+// Told returns what was noted on the node below root, so that who judges afterwards judges the
+// same node. It is empty and not known where nothing is installed or no files were left, or
+// the record cannot be read.
+func Told(root string) (is Noted, known bool) {
 	full, err := detect.Resolve(root, DefaultState)
 	if err != nil {
-		return &record{}, false
+		return Noted{}, false
 	}
-	r, err = loadRecord(root, full)
+	r, err := loadRecord(root, full)
 	if err != nil {
-		return &record{}, false
+		return Noted{}, false
 	}
-	return r, len(r.Items) > 0
+	return r.Noted, len(r.Items) > 0
 }
 
 // find returns the item of a path in our own file system, nil if there is none.
@@ -151,7 +136,7 @@ func (r *record) save() error {
 	if err != nil {
 		return fmt.Errorf("encode record: %w", err)
 	}
-	if err := replace(filepath.Join(r.dir, recordFile), 0o600, write(append(raw, '\n'))); err != nil {
+	if err := replace(filepath.Join(r.dir, recordFile), 0o600, bytes.NewReader(append(raw, '\n'))); err != nil {
 		_ = os.Remove(r.dir) // it stays unless it is empty
 		return err
 	}

@@ -30,12 +30,8 @@ func (m *Manager) Remove(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
-	m.detect(ctx, nil)
-	v, err := m.look(ctx)
+	v, err := m.removable(ctx)
 	if err != nil {
-		return err
-	}
-	if err := m.heldBy(v, uninstallAgain); err != nil {
 		return err
 	}
 	if err := m.removeFiles(ctx, v, "podweir is removed"); err != nil {
@@ -48,8 +44,7 @@ func (m *Manager) Remove(ctx context.Context) error {
 	return nil
 }
 
-// removeFiles removes every file of podweir's. The
-// binary goes after a pause: a runtime that has read the chain calls it once the primary
+// removeFiles removes every file of podweir's. The binary goes after a pause: a runtime that has read the chain calls it once the primary
 // CNI's ADD is done, and CRI-O notes only then that it needs it for DEL.
 func (m *Manager) removeFiles(ctx context.Context, v *view, why string) error {
 	r, err := m.loadRecord()
@@ -58,20 +53,8 @@ func (m *Manager) removeFiles(ctx context.Context, v *view, why string) error {
 	}
 	if v.conf != nil {
 		m.sweep(&pass{view: v})
-		// Another installer may write again what it had read before: the next look finds that.
-		for removed := true; removed && v.conf != nil; {
-			if removed, err = m.removeConfigurations(v, r, why); err != nil {
-				return err
-			}
-			if !removed {
-				break
-			}
-			if err := sleep(ctx, settle); err != nil {
-				return errors.Join(err, r.close())
-			}
-			if v.conf, err = v.node.ReadConf(m.root); err != nil && !isMissing(err) {
-				return errors.Join(err, r.close())
-			}
+		if err := m.removeConfigurations(ctx, v, r, why); err != nil {
+			return errors.Join(err, r.close())
 		}
 	}
 	if err := m.stillNamed(v); err != nil {
@@ -84,47 +67,42 @@ func (m *Manager) removeFiles(ctx context.Context, v *view, why string) error {
 	return r.close()
 }
 
-// removeConfigurations removes podweir's conflist and drop-ins, and what became
-// of them, and says whether there was one.
-func (m *Manager) removeConfigurations(v *view, r *record, why string) (removed bool, err error) {
-	dir := m.real(v.confDir)
+// removeConfigurations removes podweir's conflist and drop-ins, and what became of them.
+func (m *Manager) removeConfigurations(ctx context.Context, v *view, r *record, why string) error {
 	for _, f := range v.conf.Own() {
-		path := filepath.Join(dir, f.Name)
-		switch {
-		case r.find(path) != nil:
-		case machineMade(&f):
-			if err := remove(path); err != nil {
-				return removed, err
-			}
-			removed = true
-		default:
+		if path := filepath.Join(m.real(v.confDir), f.Name); r.find(path) == nil && !machineMade(&f) {
 			m.log.Warn("left: podweir has no record of having made it", "path", path)
 		}
 	}
-	for _, path := range m.renamed(v) {
-		if err := remove(path); err != nil {
-			return removed, err
+	for {
+		steps, _ := m.planRemove(v, r, why)
+		for _, s := range steps {
+			if err := remove(s.Path); err != nil {
+				return err
+			}
+			m.log.Info("files of podweir changed", "do", doRemove, "path", s.Path, "why", why)
+		}
+		if len(steps) == 0 {
+			break
+		}
+		if slices.ContainsFunc(steps, func(s Step) bool { return isDropIn(s.Path) }) {
+			// Before the binary goes: a runtime that still has the drop-in would fail
+			// every pod for the lack of it.
+			if err := m.nudge(v); err != nil {
+				return err
+			}
+		}
+		// Another installer may write again what it had read before: the next look finds that.
+		if err := sleep(ctx, settle); err != nil {
+			return err
+		}
+		var err error
+		if v.conf, err = v.node.ReadConf(m.root); err != nil && !isMissing(err) {
+			return err
 		}
 	}
-	dropIn := false
-	for _, i := range slices.Clone(r.Items) {
-		if i.Directory || filepath.Base(i.Path) == conflist.Type {
-			continue
-		}
-		dropIn = dropIn || isDropIn(i.Path)
-		if err := remove(r.at(i)); err != nil {
-			return removed, err
-		}
-		r.forget(i)
-		removed = true
-		m.log.Info("files of podweir changed", "do", doRemove, "path", r.at(i), "why", why)
-	}
-	if dropIn {
-		// Before the binary goes: a runtime that still has the drop-in would fail
-		// every pod for the lack of it.
-		return removed, m.nudge(v)
-	}
-	return removed, nil
+	r.Items = slices.DeleteFunc(r.Items, func(i *item) bool { return !i.Directory && !i.binary() })
+	return nil
 }
 
 // heldBy returns an [ErrCalled] if plugins of another party call a file of podweir's by
@@ -137,14 +115,22 @@ func (m *Manager) heldBy(v *view, then string) error {
 		return nil
 	}
 	return fmt.Errorf("%w: %s calls %s by itself, with what was in it at the last change; have it call the file that this one was made from "+
-		"(Multus: multusMasterCNI or --multus-master-cni-file-name), %s", ErrCalled, v.original().File, names[0], then)
+		"(Multus: multusMasterCNI or --multus-master-cni-file-name), %s", ErrCalled, v.conf.Network().File, names[0], then)
 }
 
-const uninstallAgain = "then run podweir uninstall again"
+// removable looks at the node, and returns an [ErrCalled] if podweir cannot be removed.
+func (m *Manager) removable(ctx context.Context) (*view, error) {
+	m.detect(ctx, nil)
+	v, err := m.look(ctx)
+	if err == nil {
+		err = m.heldBy(v, "then run podweir uninstall again")
+	}
+	return v, err
+}
 
 // called are the files of podweir's that plugins of another party call by themselves.
 func (m *Manager) called(v *view) (names []string) {
-	n := v.original()
+	n := v.conf.Network()
 	if n == nil {
 		return nil
 	}
@@ -223,7 +209,7 @@ func (m *Manager) cached(v *view) error {
 // put there.
 func (m *Manager) removeBinaries(r *record, why string) error {
 	for _, i := range slices.Clone(r.Items) {
-		if i.Directory || filepath.Base(i.Path) != conflist.Type {
+		if !i.binary() {
 			continue
 		}
 		path := r.at(i)
@@ -253,45 +239,44 @@ func (m *Manager) PlanRemove(ctx context.Context) ([]Step, error) {
 		return nil, ErrRunning
 	}
 	defer m.busy.Unlock()
-	m.detect(ctx, nil)
-	v, err := m.look(ctx)
+	v, err := m.removable(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := m.heldBy(v, uninstallAgain); err != nil {
-		return nil, err
-	}
-	return m.planRemove(v)
-}
-
-// planRemove lists podweir's files on the node.
-func (m *Manager) planRemove(v *view) ([]Step, error) {
 	r, err := m.loadRecord()
 	if err != nil {
 		return nil, err
 	}
-	var out []Step
-	const why = "podweir is removed"
+	configurations, rest := m.planRemove(v, r, "podweir is removed")
+	return append(configurations, rest...), nil
+}
+
+// planRemove lists podweir's files on the node: those that the runtime reads, and the rest.
+func (m *Manager) planRemove(v *view, r *record, why string) (configurations, rest []Step) {
 	for _, i := range r.Items {
 		s := Step{Do: doRemove, Path: r.at(i), Why: why}
 		if _, err := os.Lstat(s.Path); isMissing(err) {
 			continue
 		}
-		out = append(out, s)
+		if i.Directory || i.binary() {
+			rest = append(rest, s)
+		} else {
+			configurations = append(configurations, s)
+		}
 	}
 	if v.conf == nil {
-		return out, nil
+		return configurations, rest
 	}
-	for _, path := range m.renamed(v) {
-		if r.find(path) == nil {
-			out = append(out, Step{Do: doRemove, Path: path, Why: why})
-		}
-	}
+	others := m.renamed(v)
 	for _, f := range v.conf.Own() {
-		path := filepath.Join(m.real(v.confDir), f.Name)
-		if r.find(path) == nil && machineMade(&f) {
-			out = append(out, Step{Do: doRemove, Path: path, Why: why})
+		if machineMade(&f) {
+			others = append(others, filepath.Join(m.real(v.confDir), f.Name))
 		}
 	}
-	return out, nil
+	for _, path := range others {
+		if r.find(path) == nil {
+			configurations = append(configurations, Step{Do: doRemove, Path: path, Why: why})
+		}
+	}
+	return configurations, rest
 }

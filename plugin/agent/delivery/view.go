@@ -72,7 +72,7 @@ func (m *Manager) look(ctx context.Context) (*view, error) {
 // outdated says whether the whole node is to be looked at again. A network that
 // was there and cannot be read is no reason: it may be half written.
 func (m *Manager) outdated(conf *conflist.Dir, err error) bool {
-	torn := joinable(m.node.Conf) && !joinable(conf)
+	torn := m.node.Conf.Network() != nil && conf.Network() == nil
 	every := redetect
 	if m.startedSince(redetect) {
 		every = redetectSoon
@@ -96,11 +96,6 @@ func (m *Manager) startedSince(span time.Duration) bool {
 	return time.Since(m.started) <= span
 }
 
-// joinable says whether a directory has a network that podweir can join.
-func joinable(conf *conflist.Dir) bool {
-	return conf != nil && conf.Original() != nil && conf.Original().Network != nil
-}
-
 // detect looks at the whole node; conf is what was read of the directory of
 // conflists, nil if nothing was. It is false if the node stays what it was found to
 // be, because the network that podweir joined cannot be read now: without it this
@@ -115,7 +110,7 @@ func (m *Manager) detect(ctx context.Context, conf *conflist.Dir) bool {
 	}
 	node := detect.Read(ctx, m.root, o)
 	m.detected = time.Now()
-	if before != nil && joinable(before.Conf) && !joinable(node.Conf) {
+	if before != nil && before.Conf.Network() != nil && node.Conf.Network() == nil {
 		return false
 	}
 	m.node = node
@@ -151,29 +146,7 @@ func fingerprint(conf *conflist.Dir, err error) string {
 	} else {
 		b.WriteString("no network")
 	}
-	for _, name := range conf.Backups {
-		if strings.HasPrefix(name, conflist.Prefix) {
-			b.WriteString(" " + name)
-		}
-	}
-	return b.String()
-}
-
-// originalFile is the file that podweir chains to, nil without one.
-func (v *view) originalFile() *conflist.File {
-	if v.conf == nil {
-		return nil
-	}
-	return v.conf.Original()
-}
-
-// original is the network that podweir joins, nil if there is none or it is
-// broken.
-func (v *view) original() *conflist.Network {
-	if f := v.originalFile(); f != nil {
-		return f.Network
-	}
-	return nil
+	return b.String() + " " + strings.Join(conf.Renamed(), " ")
 }
 
 // inForce says whether the chain that the runtime uses has podweir in it.
@@ -213,7 +186,7 @@ func (v *view) why() string {
 // primary CNI's own plugin is, else the first that is there.
 func (m *Manager) pluginDir(v *view) (string, error) {
 	dirs := v.node.BinDirs
-	if n := v.original(); n != nil && len(n.Plugins) > 0 {
+	if n := v.conf.Network(); n != nil && len(n.Plugins) > 0 {
 		if found := v.node.Binary(m.root, n.Plugins[0].Type); found != "" {
 			dirs = []string{path.Dir(found)}
 		}
@@ -224,15 +197,13 @@ func (m *Manager) pluginDir(v *view) (string, error) {
 			return "/" + dir, nil
 		}
 	}
-	return "/" + dirs[0], &FileError{
-		Op: "look at", Path: m.hostPath(dirs[0]), Err: fs.ErrNotExist,
-		Want: "the directory of plugins that the container runtime is configured with (--cni-bin-dir)",
-	}
+	return "/" + dirs[0], unusable("look at", m.hostPath(dirs[0]), fs.ErrNotExist,
+		"the directory of plugins that the container runtime is configured with (--cni-bin-dir)")
 }
 
 func (m *Manager) situation(v *view) conflist.Situation {
 	s := v.node.Situation()
-	s.Original = v.original() // as it is now
+	s.Original = v.conf.Network() // as it is now
 	if v.handed != "" {
 		s.Profile = s.Profile.WithEntry(v.handed)
 	}

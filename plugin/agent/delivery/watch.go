@@ -76,8 +76,8 @@ func (m *Manager) watched() []string {
 	d := m.decision
 	m.mu.Unlock()
 	if d.Delivery == profiles.DropIn {
-		if v := (&view{node: m.node, conf: m.node.Conf}); v.original() != nil {
-			out = append(out, filepath.Join(conf, v.original().Name))
+		if n := m.node.Conf.Network(); n != nil {
+			out = append(out, filepath.Join(conf, n.Name))
 		}
 	}
 	if d.BinDir != "" {
@@ -198,12 +198,10 @@ func (w *watcher) wait(ctx context.Context, limit time.Duration) {
 	if limit > 0 {
 		d = min(d, limit)
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
 	case <-ctx.Done():
 	case <-w.changed:
-	case <-t.C:
+	case <-time.After(d):
 	}
 }
 

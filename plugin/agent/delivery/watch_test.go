@@ -263,7 +263,7 @@ func TestPrimaryIsGone(t *testing.T) {
 		h.eventually(t, "podweir is back", func() bool { return h.inForce() == 2 })
 		h.write(t, confDir+"/"+original, "{")
 		h.eventually(t, "podweir's file is gone from the broken one's front", func() bool { return h.read(confDir+"/"+ours) == "" })
-		h.eventually(t, "the agent says that it is broken", problem("the runtime takes "+original+": ends in the middle of the JSON object, after 1 bytes"))
+		h.eventually(t, "the agent says that it is broken", problem("the runtime takes "+original+": is not JSON: unexpected end of JSON input at byte 1"))
 		h.write(t, confDir+"/"+original, network("n", 3, "ptp"))
 		h.eventually(t, "podweir is back again", func() bool { return h.inForce() == 3 })
 		must.OK(t, os.Rename(h.path(confDir+"/"+original), h.path(confDir+"/20-y.conflist")))

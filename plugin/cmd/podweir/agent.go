@@ -79,9 +79,8 @@ func agentFlags(f *pflag.FlagSet) {
 
 // The least that the intervals may be: more often than that is only load.
 const (
-	minPass              = time.Second
-	minDoctorInterval    = 10 * time.Second
-	minNamespaceInterval = 10 * time.Second
+	minPass     = time.Second
+	minInterval = 10 * time.Second
 )
 
 // memoryLimit is what the garbage collector aims at. Beside 250 pods the agent
@@ -173,11 +172,10 @@ func checkAgent(o *options) error {
 	if d := o.v.GetDuration("pass"); d < minPass {
 		fail("--pass %v is not accepted, want %v or more", d, minPass)
 	}
-	if d := o.v.GetDuration("doctor-interval"); d != 0 && d < minDoctorInterval {
-		fail("--doctor-interval %v is not accepted, want 0 or %v or more", d, minDoctorInterval)
-	}
-	if d := o.v.GetDuration("namespace-interval"); d != 0 && d < minNamespaceInterval {
-		fail("--namespace-interval %v is not accepted, want 0 or %v or more", d, minNamespaceInterval)
+	for _, flag := range []string{"doctor-interval", "namespace-interval"} {
+		if d := o.v.GetDuration(flag); d != 0 && d < minInterval {
+			fail("--%s %v is not accepted, want 0 or %v or more", flag, d, minInterval)
+		}
 	}
 	if name := o.v.GetString("daemonset"); name != "" {
 		if _, _, err := uninstall.ParseName(name); err != nil {

@@ -248,9 +248,10 @@ func (n *nodeCheck) look(ctx context.Context) {
 	defer cancel()
 	node := n.o.examined()
 	node.Young = status.Young
+	told, _ := delivery.Told(n.o.v.GetString("root"))
 	rep := node.Doctor(limited, detect.Options{
 		ConfDir: n.o.v.GetString("cni-conf-dir"), BinDir: n.o.v.GetString("cni-bin-dir"), Runtime: n.o.v.GetString("runtime"),
-	}, doctor.Options{Delivery: n.manager.Decision().Delivery, Run: n.o.runByOthers(), Fight: fought(n.o.v.GetString("root")), Handed: func(found *detect.Node) string {
+	}, doctor.Options{Delivery: n.manager.Decision().Delivery, Run: n.o.runByOthers(), Fight: told.Fight, Handed: func(found *detect.Node) string {
 		return delivery.HandedEntry(found, n.manager.Decision().Defaults)
 	}})
 	if ctx.Err() != nil {

@@ -107,25 +107,13 @@ func newParts(cmd *cobra.Command, o *options, log *slog.Logger) (*agentParts, er
 }
 
 func (a *agentParts) makeDelivery(cmd *cobra.Command) error {
-	root := a.o.v.GetString("root")
-	if err := checkRoot(root); err != nil {
-		return err
-	}
-	given, err := cmd.Flags().GetStringArray("default")
+	config, err := deliveryConfig(a.o, cmd)
 	if err != nil {
 		return err
 	}
-	defaults, err := parseKeys("--default", given)
-	if err != nil {
-		return err
-	}
-	a.manager, err = delivery.New(delivery.Config{
-		Root: root, ConfDir: a.o.v.GetString("cni-conf-dir"), BinDir: a.o.v.GetString("cni-bin-dir"),
-		State: a.o.v.GetString("state"), Run: a.o.paths().Run, Runtime: a.o.v.GetString("runtime"), Binary: a.o.v.GetString("binary"),
-		Delivery: profiles.Delivery(a.o.v.GetString("delivery")), Defaults: defaults,
-		Live: a.o.examined(), Log: a.log, OnDecision: a.decided,
-		Hooked: func() bool { return a.plugin.Err() == nil },
-	})
+	config.Run, config.Log, config.OnDecision = a.o.paths().Run, a.log, a.decided
+	config.Hooked = func() bool { return a.plugin.Err() == nil }
+	a.manager, err = delivery.New(config)
 	return err
 }
 
@@ -199,13 +187,11 @@ const decisionTime = 10 * time.Second
 
 // reconcile begins when it is known what pods get by default.
 func (a *agentParts) reconcile(ctx context.Context) error {
-	timer := time.NewTimer(decisionTime)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return nil
 	case <-a.entry:
-	case <-timer.C:
+	case <-time.After(decisionTime):
 	}
 	return a.reconciler.Run(ctx)
 }

@@ -468,13 +468,9 @@ func printStates(o *options, w io.Writer, states []*attach.Desired) error {
 		if l.Observed() {
 			queue = "observed only"
 		}
-		if _, err := fmt.Fprintf(w, "%s %s: %v, %s, policy %s\n", l.Interface, l.Direction, l.Rate, queue, l.Policy); err != nil {
-			return err
-		}
+		fmt.Fprintf(w, "%s %s: %v, %s, policy %s\n", l.Interface, l.Direction, l.Rate, queue, l.Policy)
 		for _, n := range l.Notes {
-			if _, err := fmt.Fprintf(w, "  note: %s\n", terms.Runnable(n, runBy())); err != nil {
-				return err
-			}
+			fmt.Fprintf(runnableWriter{w}, "  note: %s\n", n)
 		}
 	}
 	return nil

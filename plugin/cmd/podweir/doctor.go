@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 
 	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/compat/doctor"
@@ -51,11 +51,7 @@ func newDoctor(o *options) *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runDoctor(cmd, o) },
 	}
 	f := cmd.Flags()
-	f.String("root", "/", "root directory of the node")
-	f.String("cni-conf-dir", "", "directory of conflists below the root; looked for if empty")
-	f.String("cni-bin-dir", "", "directory of plugins below the root; looked for if empty")
-	f.String("runtime", "", "container runtime and version, as containerd://2.1.3; looked for if empty")
-	f.String("cri-socket", "", "socket of the container runtime; the kubelet's, or looked for below the root, if empty")
+	cniFlags(f)
 	f.String("delivery", "", "how podweir gets into the set-up of pods, where it was requested: a node does not show nri and watch")
 	f.String("health-address", serve.DefaultHealthAddress, "loopback address on which the agent answers /readyz")
 	f.BoolP("verbose", "v", false, "list also what is in order, and what was skipped")
@@ -85,10 +81,15 @@ func runDoctor(cmd *cobra.Command, o *options) error {
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), time.Duration(patience)*doctorTimeout)
 	defer cancel()
+	told, installed := delivery.Told(root)
+	var handed func(*detect.Node) string // without an installation its defaults are not known
+	if installed {
+		handed = func(node *detect.Node) string { return delivery.HandedEntry(node, told.Defaults) }
+	}
 	rep := o.asking().Doctor(ctx, detect.Options{
 		ConfDir: o.v.GetString("cni-conf-dir"), BinDir: o.v.GetString("cni-bin-dir"), Runtime: o.v.GetString("runtime"),
-		ToldRuntime: delivery.ToldRuntime(root),
-	}, doctor.Options{Delivery: profiles.Delivery(o.v.GetString("delivery")), Handed: handed(root), Fight: fought(root), Run: runBy()})
+		ToldRuntime: told.Runtime,
+	}, doctor.Options{Delivery: profiles.Delivery(o.v.GetString("delivery")), Handed: handed, Fight: told.Fight, Run: runBy()})
 	out := cmd.OutOrStdout()
 	format := doctor.Format{Short: !o.v.GetBool("verbose"), Color: isTerminal(out) && os.Getenv("NO_COLOR") == "", Explain: terms.Runnable("podweir explain", runBy())}
 	var err error
@@ -104,25 +105,6 @@ func runDoctor(cmd *cobra.Command, o *options) error {
 		return &exitError{status, "doctor: " + rep.Summary()}
 	}
 	return nil
-}
-
-// handed makes podweir's entry for a chain that the primary CNI writes itself. It returns
-// nil if podweir is not installed on the node: its defaults are not known then.
-func handed(root string) func(*detect.Node) string {
-	defaults, known := delivery.ToldDefaults(root)
-	if !known {
-		return nil
-	}
-	return func(node *detect.Node) string { return delivery.HandedEntry(node, defaults) }
-}
-
-// fought is the file that an agent stopped writing, nil if there is none.
-func fought(root string) *doctor.Fight {
-	f := delivery.ToldFight(root)
-	if f == nil {
-		return nil
-	}
-	return &doctor.Fight{File: f.File, Change: f.Change, Since: f.Since}
 }
 
 // envRunBy says how this program is run from where its output is read: the chart sets it in
@@ -149,9 +131,5 @@ func (o *options) examined() *examine.Node {
 
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return err == nil
+	return ok && term.IsTerminal(int(f.Fd()))
 }

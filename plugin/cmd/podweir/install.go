@@ -30,10 +30,15 @@ import (
 
 // deliveryFlags are those that say where on the node things are.
 func deliveryFlags(f *pflag.FlagSet) {
+	cniFlags(f)
+	f.String("state", delivery.DefaultState, "directory of the record of what was installed, below the root")
+}
+
+// cniFlags are those that say where the node, its CNI and its runtime are.
+func cniFlags(f *pflag.FlagSet) {
 	f.String("root", "/", "root directory of the node")
 	f.String("cni-conf-dir", "", "directory of conflists below the root; looked for if empty")
 	f.String("cni-bin-dir", "", "directory of plugins below the root; looked for if empty")
-	f.String("state", delivery.DefaultState, "directory of the record of what was installed, below the root")
 	f.String("runtime", "", "container runtime and version, as containerd://2.1.3; looked for if empty")
 	f.String("cri-socket", "", "socket of the container runtime; the kubelet's, or looked for below the root, if empty")
 }
@@ -43,29 +48,31 @@ func checkRoot(root string) error {
 	return checkDir("root", root, "the root directory of the node")
 }
 
+// deliveryConfig reads the flags. The log is that of a command.
+func deliveryConfig(o *options, cmd *cobra.Command) (c delivery.Config, err error) {
+	c = delivery.Config{
+		Root: o.v.GetString("root"), ConfDir: o.v.GetString("cni-conf-dir"), BinDir: o.v.GetString("cni-bin-dir"),
+		State: o.v.GetString("state"), Runtime: o.v.GetString("runtime"), Binary: o.v.GetString("binary"),
+		Delivery: profiles.Delivery(o.v.GetString("delivery")), Live: o.examined(),
+		Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn})),
+	}
+	if err := checkRoot(c.Root); err != nil || cmd.Flags().Lookup("default") == nil {
+		return c, err
+	}
+	given, err := cmd.Flags().GetStringArray("default")
+	if err == nil {
+		c.Defaults, err = parseKeys("--default", given)
+	}
+	return c, err
+}
+
 // newManager makes a manager of the flags.
 func newManager(o *options, cmd *cobra.Command) (*delivery.Manager, error) {
-	root := o.v.GetString("root")
-	if err := checkRoot(root); err != nil {
+	config, err := deliveryConfig(o, cmd)
+	if err != nil {
 		return nil, err
 	}
-	var defaults map[string]any
-	if f := cmd.Flags(); f.Lookup("default") != nil {
-		given, err := f.GetStringArray("default")
-		if err != nil {
-			return nil, err
-		}
-		if defaults, err = parseKeys("--default", given); err != nil {
-			return nil, err
-		}
-	}
-	return delivery.New(delivery.Config{
-		Root: root, ConfDir: o.v.GetString("cni-conf-dir"), BinDir: o.v.GetString("cni-bin-dir"),
-		State: o.v.GetString("state"), Runtime: o.v.GetString("runtime"), Binary: o.v.GetString("binary"),
-		Delivery: profiles.Delivery(o.v.GetString("delivery")), Defaults: defaults,
-		Live: o.examined(),
-		Log:  slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn})),
-	})
+	return delivery.New(config)
 }
 
 // parseKeys reads KEY=VALUE, as a flag gives it. A value that is JSON and no number is taken as
@@ -300,23 +307,13 @@ func detachAll(ctx context.Context, o *options) (done *uninstalled, err error) {
 	return done, errors.Join(done.removeDir(paths.Pins), done.removeDir(paths.Run))
 }
 
-// removeDir is [removeDir] of a directory that is podweir's own.
-func (u *uninstalled) removeDir(dir string) error {
-	_, before := os.Lstat(dir)
-	err := removeDir(dir)
-	if before == nil && err == nil {
-		u.remove(dir, whyRemoved)
-	}
-	return err
-}
-
 // whyRemoved is the reason of the steps of an uninstallation.
 const whyRemoved = "podweir is removed"
 
-// removeDir removes a directory of podweir's with all that is in it. First what is
+// removeDir removes a directory of podweir's own with all that is in it. First what is
 // in it: in a container the directory itself is a mount, or lies in a root that is
 // read-only.
-func removeDir(dir string) error {
+func (u *uninstalled) removeDir(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -327,6 +324,7 @@ func removeDir(dir string) error {
 	if err = errors.Join(err, os.Remove(dir)); err != nil {
 		return fmt.Errorf("remove in %s: %w", dir, err)
 	}
+	u.remove(dir, whyRemoved)
 	return nil
 }
 

@@ -12,20 +12,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/podweir/podweir/plugin/cmd/show"
+	"github.com/podweir/podweir/plugin/terms"
 )
-
-// formatsKey is the annotation of a command that accepts other formats than most do.
-const formatsKey = "formats"
-
-// formats says which values of --output a command accepts.
-func (o *options) formats(cmd *cobra.Command, all ...string) {
-	cmd.Annotations = map[string]string{formatsKey: strings.Join(all, " ")}
-}
 
 // formatsOf are the values of --output that a command accepts.
 func formatsOf(cmd *cobra.Command) []string {
-	if text := cmd.Annotations[formatsKey]; text != "" {
-		return strings.Fields(text)
+	if cmd.Name() == "status" {
+		return []string{"table", "wide", "json"}
 	}
 	return []string{"table", "json"}
 }
@@ -43,5 +36,14 @@ func (o *options) output() string { return o.v.GetString("output") }
 // machine says that a program reads the output.
 func (o *options) machine() bool { return show.Machine(o.output()) }
 
-// print writes a value for programs.
-func (o *options) print(w io.Writer, v any) error { return show.Print(w, v) }
+// print writes a value for programs. Its texts name podweir's commands as they are run here.
+func (o *options) print(w io.Writer, v any) error { return show.Print(runnableWriter{w}, v) }
+
+// runnableWriter names podweir's commands in texts as they are run here; see [terms.Runnable].
+// It takes a text in one piece.
+type runnableWriter struct{ io.Writer }
+
+func (w runnableWriter) Write(text []byte) (int, error) {
+	_, err := io.WriteString(w.Writer, terms.Runnable(string(text), runBy()))
+	return len(text), err
+}

@@ -16,7 +16,6 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/status"
-	"github.com/podweir/podweir/plugin/terms"
 )
 
 // repaired is one interface as repair prints it.
@@ -205,8 +204,8 @@ func steps(plan []attach.Action) []string {
 	return all
 }
 
-func (r *repair) print(w io.Writer) error {
-	mended, did := 0, "repaired"
+func (r *repair) print(out io.Writer) error {
+	w, mended, did := runnableWriter{out}, 0, "repaired"
 	if r.dry {
 		did = "would repair"
 	}
@@ -215,26 +214,20 @@ func (r *repair) print(w io.Writer) error {
 		if len(l.Steps)+len(l.Degraded) == 0 && l.Error == "" && !l.Gone {
 			continue
 		}
-		if _, err := fmt.Fprintf(w, "%s  %s in %s\n", l.Pod, l.Interface, l.NetNS); err != nil {
-			return err
-		}
+		fmt.Fprintf(w, "%s  %s in %s\n", l.Pod, l.Interface, l.NetNS)
 		switch {
 		case l.Gone:
-			_, _ = fmt.Fprintln(w, terms.Runnable("  the pod is gone; DEL, GC or `podweir gc` removes the rest", runBy()))
+			fmt.Fprintln(w, "  the pod is gone; DEL, GC or `podweir gc` removes the rest")
 		case l.Error != "":
-			_, _ = fmt.Fprintf(w, "  error: %s\n", terms.Runnable(l.Error, runBy()))
+			fmt.Fprintf(w, "  error: %s\n", l.Error)
 		case len(l.Steps) > 0:
 			mended++
 		}
 		for _, s := range l.Steps {
-			if _, err := fmt.Fprintf(w, "  %s %s\n", did, s); err != nil {
-				return err
-			}
+			fmt.Fprintf(w, "  %s %s\n", did, s)
 		}
 		for _, d := range l.Degraded {
-			if _, err := fmt.Fprintf(w, "  degraded %s\n", d); err != nil {
-				return err
-			}
+			fmt.Fprintf(w, "  degraded %s\n", d)
 		}
 	}
 	_, err := fmt.Fprintf(w, "%d interfaces looked at, %d with differences, %d errors.\n", len(r.all), mended, r.failed)

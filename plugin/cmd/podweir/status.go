@@ -43,7 +43,6 @@ func newStatus(o *options) *cobra.Command {
 	cmd.Flags().String("health-address", serve.DefaultHealthAddress, "loopback address on which the agent answers /readyz")
 	cmd.Flags().Bool("broken", false, "show only pods that are not limited as they should be")
 	cmd.Flags().String("pod", "", "show only this pod, NAMESPACE/NAME, in the wide form")
-	o.formats(cmd, "table", "wide", "json")
 	return cmd
 }
 
@@ -141,7 +140,7 @@ func looked(ctx context.Context, o *options) (*status.Report, *view.Status, erro
 		return nil, nil, err
 	}
 	if o.machine() || len(rep.Attachments)+len(rep.Others) == 0 {
-		return rep.Runnable(runBy()), node.Runnable(runBy()), nil
+		return rep, node.Runnable(runBy()), nil
 	}
 	if err := wait(ctx, statusInterval); err != nil {
 		return nil, nil, err
@@ -151,7 +150,7 @@ func looked(ctx context.Context, o *options) (*status.Report, *view.Status, erro
 		return nil, nil, err
 	}
 	node.Looked(before)
-	return rep.Runnable(runBy()), node.Runnable(runBy()), nil
+	return rep, node.Runnable(runBy()), nil
 }
 
 func collect(o *options) (*status.Report, error) {
@@ -165,7 +164,7 @@ func collect(o *options) (*status.Report, error) {
 
 // printWide writes all that is known of each pod, after what is wrong with it.
 func printWide(out io.Writer, rep *status.Report, node *view.Status) error {
-	w := tabwriter.NewWriter(out, 2, 8, 2, ' ', 0)
+	w := tabwriter.NewWriter(runnableWriter{out}, 2, 8, 2, ' ', 0)
 	broken := node.Broken()
 	if len(broken) > 0 || len(node.Pods) != 1 || len(rep.Attachments) == 0 {
 		fmt.Fprintln(w, node.Head("this node"))

@@ -302,14 +302,14 @@ func TestPrivilegedRemoveDirOfReadOnlyRoot(t *testing.T) {
 	record := filepath.Join(dir, "failures", "x.json")
 	must.OK(t, errors.Join(os.Mkdir(filepath.Dir(record), 0o755), os.WriteFile(record, []byte("{}"), 0o600)))
 	paths := engine.Paths{Run: dir, Pins: filepath.Join(root, "none")}
-	if err := unlessMounted(paths, removeDir(dir)); err != nil {
+	if err := unlessMounted(paths, new(uninstalled).removeDir(dir)); err != nil {
 		t.Errorf("remove: %v", err)
 	}
 	left, err := os.ReadDir(dir)
 	if err != nil || len(left) != 0 {
 		t.Errorf("%v is left (%v), want an empty directory", left, err)
 	}
-	if err := removeDir(paths.Pins); err != nil {
+	if err := new(uninstalled).removeDir(paths.Pins); err != nil {
 		t.Errorf("remove what is not there: %v", err)
 	}
 }
