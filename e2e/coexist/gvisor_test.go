@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
 	"github.com/podweir/podweir/plugin/testutil/must"
@@ -73,7 +72,7 @@ func TestPrivilegedGVisor(t *testing.T) {
 			r := newRig(t)
 			p := r.newPod(t, "veth1")
 			if tc.mode != nil {
-				if tc.mode.keys["hostHook"] == "tcx" && !datapath.HaveTCX() {
+				if tc.mode.keys["hostHook"] == "tcx" && !testutil.HaveTCX() {
 					testutil.SkipFeature(t, "tcx")
 				}
 				p.must(t, "ADD", tc.mode)

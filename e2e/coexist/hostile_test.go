@@ -13,7 +13,6 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 
-	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
@@ -71,7 +70,7 @@ func TestPrivilegedHostile(t *testing.T) {
 	r := newRig(t)
 	bpffs := testutil.BPFFS(t)
 	for _, filters := range []bool{false, true} {
-		if !filters && !datapath.HaveTCX() {
+		if !filters && !testutil.HaveTCX() {
 			continue
 		}
 		for _, m := range modes() {
@@ -105,7 +104,7 @@ func (k *hostileCase) run(t *testing.T, podweirFirst bool) {
 	m := k.mode
 	// Behind another's filter or TCX program podweir's filter is not asked, and its redirect
 	// comes last by design; without TCX it polices by a filter.
-	refused := strings.HasPrefix(m.egress, "clsact") || m.keys["ingressPlace"] == "ifb" || m.keys["queue"] == "none" && !datapath.HaveTCX()
+	refused := strings.HasPrefix(m.egress, "clsact") || m.keys["ingressPlace"] == "ifb" || m.keys["queue"] == "none" && !testutil.HaveTCX()
 	if !podweirFirst {
 		k.other.arrive(t)
 		if k.mayAdd(t, "podweir second", refused) {
@@ -135,7 +134,7 @@ func (k *hostileCase) row(t *testing.T, order string, mended bool) {
 	egress, ingress, check := k.look(t, order)
 	m := k.mode
 	queues := m.profile == terms.ModeQdisc && m.ingressHost
-	same := k.filters && (m.tcx || m.keys["policy"] == "flat" || m.egress == "auto" && !datapath.HaveTCX())
+	same := k.filters && (m.tcx || m.keys["policy"] == "flat" || m.egress == "auto" && !testutil.HaveTCX())
 	if (mended || queues) && (!egress || !ingress) || (check == nil) != (mended || same) {
 		t.Errorf("%s: egress shaped %t, ingress shaped %t, CHECK = %s", order, egress, ingress, describe(check))
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/podweir/podweir/compat/profiles"
-	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
@@ -145,7 +145,7 @@ const noTCX = "the kernel has no TCX"
 // is there.
 func (k *kase) cannot(t *testing.T, podweirFirst bool) bool {
 	t.Helper()
-	if !k.mode.tcx || datapath.HaveTCX() {
+	if !k.mode.tcx || testutil.HaveTCX() {
 		return false
 	}
 	if !podweirFirst {

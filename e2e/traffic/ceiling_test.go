@@ -62,7 +62,7 @@ func TestPrivilegedCeiling(t *testing.T) {
 			if tt.variant {
 				mark.Nightly(t, "it differs from other cases by one setting")
 			}
-			if tt.keys["hostHook"] == "tcx" && !datapath.HaveTCX() {
+			if tt.keys["hostHook"] == "tcx" && !testutil.HaveTCX() {
 				testutil.SkipFeature(t, "tcx")
 			}
 			beside(t, capacity)

@@ -18,7 +18,6 @@ import (
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
 	"github.com/podweir/podweir/plugin/attach"
-	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
@@ -207,7 +206,7 @@ func TestPrivilegedIngressByIFBHoldsTheCap(t *testing.T) {
 			r := newRig(t)
 			pod := shaped(t, r, capacity, map[string]any{"ingressPlace": "ifb"})
 			var before *wiremeter.Meter
-			if datapath.HaveTCX() { // else no meter is ahead of the redirect
+			if testutil.HaveTCX() { // else no meter is ahead of the redirect
 				var err error
 				before, err = wiremeter.Attach(pod.Netns, pod.IfName, wiremeter.Received)
 				must.OK(t, err)

@@ -46,7 +46,7 @@ func TestPrivilegedKilledAtEveryStep(t *testing.T) {
 	for _, s := range scenarios {
 		t.Run(s.name, func(t *testing.T) {
 			if strings.Contains(s.name, "TCX") {
-				requireTCX(t)
+				testutil.RequireQdisc(t, "tcx")
 			}
 			n := newNode(t)
 			p := n.newPod(t)

@@ -106,7 +106,7 @@ func TestPrivilegedSharedBlock(t *testing.T) {
 			for _, tcx := range []bool{true, false} {
 				t.Run(fmt.Sprintf("%s, %s, TCX %v", side, name, tcx), func(t *testing.T) {
 					if tcx {
-						requireTCX(t)
+						testutil.RequireQdisc(t, "tcx")
 					}
 					n := newNode(t)
 					n.rewrite(t, map[string]any{"tcx": tcx})
@@ -185,7 +185,7 @@ func TestPrivilegedForeignQueueDuringADD(t *testing.T) {
 // is not that of their coming, so it stays away. A mode by name gives way to auto
 // first, and a queue on the host side to an ifb.
 func (m *mode) shares(g gate, auto *mode) bool {
-	return !datapath.HaveTCX() && g.side == "pod" && g.filter(withoutTCX(m.want)) != "" && g.filter(withoutTCX(auto.want)) != ""
+	return !testutil.HaveTCX() && g.side == "pod" && g.filter(withoutTCX(m.want)) != "" && g.filter(withoutTCX(auto.want)) != ""
 }
 
 // filter returns podweir's filter among the parts of a state that needs the hook of the
@@ -277,7 +277,7 @@ func (p *pod) gates(drops *counter, pin string) []gate {
 	}{{p.ns, p.dev, "pod"}, {p.node.NetNS, p.host, "host"}} {
 		for _, hook := range []string{"ingress", "egress"} {
 			toPod := (d.side == "pod") == (hook == "ingress")
-			if datapath.HaveTCX() {
+			if testutil.HaveTCX() {
 				all = append(all, gate{
 					name: fmt.Sprintf("TCX program at %s %s", d.side, hook), kind: "tcx", side: d.side, hook: hook, toPod: toPod, drops: drops,
 					close: func(t *testing.T) func() { t.Helper(); return drops.onTCX(t, d.ns, d.dev.Index, hook) },
@@ -306,8 +306,7 @@ func (p *pod) gates(drops *counter, pin string) []gate {
 // A program of another party's that is named as podweir's are is another party's: it
 // stays, it decides, and podweir keeps away from its hook as from any other's.
 func TestPrivilegedNamesakeIsSomebodyElses(t *testing.T) {
-	testutil.RequireQdisc(t, "tbf", "pfifo_fast", "clsact")
-	requireTCX(t)
+	testutil.RequireQdisc(t, "tbf", "pfifo_fast", "clsact", "tcx")
 	p := newNode(t).newPod(t)
 	namesake := newCounter(t, "pw_ceiling", -1)
 	pin := namesake.pinned(t)

@@ -21,7 +21,6 @@ import (
 
 	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/datapath"
-	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
 	"github.com/podweir/podweir/plugin/testutil/must"
@@ -90,7 +89,7 @@ func modes(t *testing.T) []mode {
 func (m *mode) require(t *testing.T) {
 	t.Helper()
 	if strings.HasPrefix(m.name, "tcx") {
-		requireTCX(t)
+		testutil.RequireQdisc(t, "tcx")
 	}
 }
 
@@ -182,8 +181,7 @@ func (p *pod) crosses(t *testing.T) {
 // A program that another party puts ahead of podweir's on the host side could
 // end the chain: CHECK says who it is, and ADD goes back to the head.
 func TestPrivilegedHeadOfTheHostSide(t *testing.T) {
-	testutil.RequireRoot(t)
-	requireTCX(t)
+	testutil.RequireQdisc(t, "tcx")
 	p := newNode(t).newPod(t)
 	c := p.conf(conf{"ingressRate": "10M", "ingressMode": "tcx-hostside"})
 	p.must(t, "ADD", c)
@@ -296,14 +294,6 @@ type trees struct{ prio bool }
 func treesHere(t *testing.T) trees {
 	t.Helper()
 	return trees{testutil.HasQdisc(t, "prio")}
-}
-
-// classifier is the program that chooses between the bands.
-func (k trees) classifier() shaping.Program {
-	if k.prio {
-		return shaping.ProgramClass
-	}
-	return shaping.ProgramBand
 }
 
 // programs are those that attachments with such queues in both directions share.
@@ -463,7 +453,7 @@ func withCeiling(want []string) []string {
 // withoutTCX is what a kernel without TCX has instead of the programs that have
 // TCX as their second choice: filters on clsact.
 func withoutTCX(want []string) []string {
-	if datapath.HaveTCX() {
+	if testutil.HaveTCX() {
 		return want
 	}
 	out := []string{}
@@ -479,11 +469,4 @@ func withoutTCX(want []string) []string {
 	}
 	slices.Sort(out)
 	return out
-}
-
-func requireTCX(t *testing.T) {
-	t.Helper()
-	if !datapath.HaveTCX() {
-		testutil.SkipFeature(t, "tcx")
-	}
 }

@@ -45,7 +45,7 @@ func TestPrivilegedOtherBuildIsReplaced(t *testing.T) {
 	for name, with := range shapes {
 		t.Run(name, func(t *testing.T) {
 			if strings.Contains(name, "TCX") {
-				requireTCX(t)
+				testutil.RequireQdisc(t, "tcx")
 			}
 			p := newNode(t).newPod(t)
 			c := p.conf(with)

@@ -17,7 +17,6 @@ import (
 	"github.com/cilium/ebpf/asm"
 
 	"github.com/podweir/podweir/plugin/attach"
-	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/status"
@@ -188,7 +187,7 @@ func TestPrivilegedRedirectPeer(t *testing.T) {
 	} {
 		t.Run(m.name, func(t *testing.T) {
 			if strings.HasPrefix(m.name, "tcx") {
-				requireTCX(t)
+				testutil.RequireQdisc(t, "tcx")
 			}
 			n := newNode(t)
 			pastTheHostSide(t, n.newPod(t), n.newPod(t), m.with, m.holds)
@@ -320,7 +319,7 @@ func TestPrivilegedLaterProgramsComeBeforeTheRedirect(t *testing.T) {
 	testutil.RequireQdisc(t, "tbf", "ifb", "clsact")
 	const packets = 20
 	prefs := []string{"1", "50000", "65534"}
-	if datapath.HaveTCX() {
+	if testutil.HaveTCX() {
 		prefs = append(prefs, "")
 	}
 	for _, pref := range prefs {

@@ -19,7 +19,6 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/queue"
-	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
@@ -245,7 +244,6 @@ func (p *pod) unpin(t *testing.T, pin string) {
 func TestPrivilegedCheckNamesTheDifference(t *testing.T) {
 	mark.NightlyKernels(t, "it takes an emulated processor minutes")
 	testutil.RequireQdisc(t, "tbf", "pfifo_fast", "ifb", "htb")
-	k := treesHere(t)
 	onHost, guarded := both(conf{"ingressMode": "tcx-hostside"}), conf{"egressRate": "100M", "unshapedSubnets": []string{"10.99.0.0/16"}}
 	tests := []struct {
 		name   string
@@ -268,10 +266,6 @@ func TestPrivilegedCheckNamesTheDifference(t *testing.T) {
 			}
 			must.OK(t, err)
 		}, []string{"ingress attach: pw_band is not on the egress hook of veth1"}},
-		{"slot given back", both(nil), func(t *testing.T, p *pod) {
-			t.Helper()
-			must.OK(t, p.node.slab(t).GiveBack(p.dir(), terms.Egress, nil, 0))
-		}, []string{"egress load: no slot for " + k.classifier().String()}},
 		{"guard's link removed", both(conf{"egressRate": "100M", "unshapedSubnets": []string{"10.99.0.0/16"}, "podHook": "tcx"}), func(t *testing.T, p *pod) {
 			t.Helper()
 			p.unpin(t, "egress-guard-link")
@@ -283,15 +277,6 @@ func TestPrivilegedCheckNamesTheDifference(t *testing.T) {
 			t.Helper()
 			p.ns.Run(t, "tc", "filter", "del", "dev", "eth0", "egress")
 		}, []string{"egress attach-guard: pw_guard is not on the egress hook of eth0"}},
-		{"limits in the maps changed", both(nil), func(t *testing.T, p *pod) {
-			t.Helper()
-			slab := p.node.slab(t)
-			dp, err := slab.Observe(p.dir(), terms.Egress)
-			must.OK(t, err)
-			dp.Datapath.HoldTicks++
-			other := &shaping.Params{Direction: terms.Egress, Program: k.classifier(), Datapath: dp.Datapath}
-			must.OK(t, slab.Configure(p.dir(), other, nil, 0))
-		}, []string{"egress update: bursts, classes or thresholds of flows differ"}},
 		{"classifier of the host's bands", both(nil), func(t *testing.T, p *pod) {
 			t.Helper()
 			p.node.Run(t, "tc", "filter", "del", "dev", p.host.Name, "parent", handle(t, p.node.NetNS, p.host.Name, "prio"))
@@ -304,7 +289,7 @@ func TestPrivilegedCheckNamesTheDifference(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			if strings.Contains(tt.name, "link") {
-				requireTCX(t)
+				testutil.RequireQdisc(t, "tcx")
 			}
 			if strings.Contains(tt.name, "bands") {
 				testutil.RequireQdisc(t, "prio")

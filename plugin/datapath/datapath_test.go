@@ -286,10 +286,7 @@ func TestPrivilegedRecord(t *testing.T) {
 }
 
 func TestPrivilegedTCX(t *testing.T) {
-	testutil.RequireRoot(t)
-	if !datapath.HaveTCX() {
-		testutil.SkipFeature(t, "tcx")
-	}
+	testutil.RequireQdisc(t, "tcx")
 	ns := testutil.NewNetNS(t)
 	n, dir := openNode(t)
 	lo := ns.Interface(t, "lo").Index

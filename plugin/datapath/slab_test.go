@@ -577,10 +577,7 @@ func TestLoadEither(t *testing.T) {
 
 // A direction's own link, met behind a program that has left since, stays attached.
 func TestPrivilegedPinLinkKeepsItsOwn(t *testing.T) {
-	testutil.RequireRoot(t)
-	if !HaveTCX() {
-		testutil.SkipFeature(t, "tcx")
-	}
+	testutil.RequireQdisc(t, "tcx")
 	root := testutil.BPFFS(t)
 	n, ns := OpenSlab(root, filepath.Join(root, "node")), testutil.NewNetNS(t)
 	defer n.Close()

@@ -371,15 +371,8 @@ func tcxProgram(h terms.Hook, id uint32) attach.HookProgram {
 	}
 }
 
-// HaveTCX says whether the kernel has TCX, by asking it about the loopback
-// device of the caller's network namespace.
-func HaveTCX() bool {
-	has, err := ProbeTCX()
-	return has && err == nil
-}
-
-// ProbeTCX is HaveTCX for whoever keeps the answer: an error means that the kernel
-// could not be asked.
+// ProbeTCX says whether the kernel has TCX, by asking it about the loopback device of the caller's
+// network namespace. An error means that the kernel could not be asked.
 func ProbeTCX() (bool, error) {
 	_, err := bpfcall.QueryTCX(1, bpfcall.TCXEgress)
 	if errors.Is(err, unix.EINVAL) { // the kernel does not know the kind of hook

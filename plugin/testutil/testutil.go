@@ -6,6 +6,7 @@
 package testutil
 
 import (
+	"errors"
 	"os"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
 
 	"github.com/podweir/podweir/plugin/queue"
 	"github.com/podweir/podweir/plugin/testutil/must"
@@ -43,7 +45,7 @@ func SkipFeature(tb testing.TB, feature string) {
 var features = sync.OnceValues(queue.Probe)
 
 // RequireQdisc skips the test without root, or if the kernel lacks a qdisc, a tc object
-// or a device kind: tbf, prio, htb, fq, bfifo, pfifo_fast, clsact, bpf, mirred
+// or a device kind: tbf, prio, htb, fq, bfifo, pfifo_fast, clsact, bpf, mirred, tcx
 // or ifb.
 func RequireQdisc(tb testing.TB, kinds ...string) {
 	tb.Helper()
@@ -65,12 +67,18 @@ func HasQdisc(tb testing.TB, kind string) bool {
 	has, known := map[string]bool{
 		"tbf": f.TBF, "prio": f.Prio, "htb": f.HTB, "fq": f.FQ, "bfifo": f.Bfifo,
 		"pfifo_fast": f.PfifoFast, "clsact": f.Clsact, "bpf": f.ClsBPF,
-		"mirred": f.Mirred, "ifb": f.IFB,
+		"mirred": f.Mirred, "ifb": f.IFB, "tcx": HaveTCX(),
 	}[kind]
 	if !known {
 		tb.Fatalf("%q is not a feature that is probed", kind)
 	}
 	return has
+}
+
+// HaveTCX reports whether the kernel has TCX, by asking it about the loopback device.
+func HaveTCX() bool {
+	_, err := link.QueryPrograms(link.QueryOptions{Target: 1, Attach: ebpf.AttachTCXEgress})
+	return err == nil || errors.Is(err, os.ErrNotExist) // none is there
 }
 
 // pollPause is how often Eventually looks: much shorter than what tests wait

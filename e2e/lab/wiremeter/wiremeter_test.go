@@ -9,7 +9,6 @@ import (
 
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
-	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
 	"github.com/podweir/podweir/plugin/testutil/must"
@@ -49,7 +48,7 @@ func attach(tb testing.TB, h *lab.Host) map[string]*wiremeter.Meter {
 	tb.Helper()
 	meters := map[string]*wiremeter.Meter{}
 	for name, dir := range map[string]wiremeter.Direction{"received": wiremeter.Received, "delivered": wiremeter.Delivered} {
-		if dir == wiremeter.Received && !datapath.HaveTCX() {
+		if dir == wiremeter.Received && !testutil.HaveTCX() {
 			continue
 		}
 		m, err := wiremeter.Attach(h.Netns, h.IfName, dir)

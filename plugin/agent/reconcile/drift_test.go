@@ -21,7 +21,6 @@ import (
 	"github.com/podweir/podweir/plugin/agent/cri"
 	"github.com/podweir/podweir/plugin/agent/kube/apitest"
 	"github.com/podweir/podweir/plugin/agent/reconcile"
-	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
@@ -215,7 +214,7 @@ func TestPrivilegedStarvedRedirect(t *testing.T) {
 			n := newNode(t)
 			if !tcx {
 				n.withoutTCX(t)
-			} else if !datapath.HaveTCX() {
+			} else if !testutil.HaveTCX() {
 				testutil.SkipFeature(t, "TCX")
 			}
 			n.configure("ingressPlace", "ifb")

@@ -190,11 +190,11 @@ func TestPrivilegedNotices(t *testing.T) {
 			for _, what := range s.needs {
 				if what != "tcx" {
 					testutil.RequireQdisc(t, what)
-				} else if !datapath.HaveTCX() {
+				} else if !testutil.HaveTCX() {
 					testutil.SkipFeature(t, what)
 				}
 			}
-			if s.noTCX != "" && !datapath.HaveTCX() {
+			if s.noTCX != "" && !testutil.HaveTCX() {
 				s.doctor = s.noTCX
 			}
 			n := newNoticed(t, s.conf)

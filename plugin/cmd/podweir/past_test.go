@@ -15,7 +15,6 @@ import (
 
 	"github.com/podweir/podweir/plugin/agent/enforce"
 	"github.com/podweir/podweir/plugin/agent/reconcile"
-	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/status"
@@ -68,9 +67,7 @@ func TestPrivilegedStatusCountsWhatIsTakenAhead(t *testing.T) {
 	}
 	program := func(t *testing.T, c *cli) {
 		t.Helper()
-		if !datapath.HaveTCX() {
-			testutil.SkipFeature(t, "tcx")
-		}
+		testutil.RequireQdisc(t, "tcx")
 		c.tcx(t, testutil.LargeProgram(t, "large", 1000))
 	}
 	for name, ahead := range map[string]struct {
