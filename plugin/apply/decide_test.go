@@ -17,14 +17,7 @@ import (
 )
 
 // decide asks for one direction in a world.
-func decide(t *testing.T, w *world, d terms.Direction, l *shaping.Limit, replace bool,
-) (*attach.DirectionState, attach.Choice, error) {
-	t.Helper()
-	return decideAs(t, w, d, l, func(r *attach.Request) { r.ReplaceQdisc = replace })
-}
-
-func decideAs(t *testing.T, w *world, d terms.Direction, l *shaping.Limit, change func(*attach.Request),
-) (*attach.DirectionState, attach.Choice, error) {
+func decide(t *testing.T, w *world, d terms.Direction, l *shaping.Limit) (*attach.DirectionState, attach.Choice, error) {
 	t.Helper()
 	cfg := &shaping.Config{Egress: l}
 	if d == terms.Ingress {
@@ -33,12 +26,10 @@ func decideAs(t *testing.T, w *world, d terms.Direction, l *shaping.Limit, chang
 	obs, err := w.Observe(&apply.Record{})
 	must.OK(t, err)
 	major := uint16(0x200)
-	req := &attach.Request{
+	want, choices, err := attach.Decide(&attach.Request{
 		Interface: w.iface, Config: cfg, Facts: w.facts, TCX: w.tcx,
 		Random: func() uint16 { major++; return major },
-	}
-	change(req)
-	want, choices, err := attach.Decide(req, obs)
+	}, obs)
 	if err != nil {
 		return nil, attach.Choice{}, err
 	}
@@ -59,7 +50,7 @@ func TestDecideRootOnTheIFB(t *testing.T) {
 	foreignRoot(w, terms.SideIFB)
 	l := limit(10_000_000)
 	l.Place, l.Queue = terms.PlaceIFB, terms.QueueTBF
-	if s, choice, err := decide(t, w, terms.Ingress, l, false); err != nil || s.Params.Side != terms.SideIFB || choice.Settled {
+	if s, choice, err := decide(t, w, terms.Ingress, l); err != nil || s.Params.Side != terms.SideIFB || choice.Settled {
 		t.Errorf("Decide = %+v, %v, want the ifb taken over", s, err)
 	}
 }
@@ -86,7 +77,7 @@ func TestDecideCeiling(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w, l := newWorld(), limit(10_000_000)
 			tt.change(w, l)
-			state, _, err := decide(t, w, terms.Egress, l, false)
+			state, _, err := decide(t, w, terms.Egress, l)
 			must.OK(t, err)
 			if state.CeilingKind != tt.want || state.Params.Ceiling != (tt.want != 0) {
 				t.Errorf("a ceiling: %v by %v, want %v", state.Params.Ceiling, state.CeilingKind, tt.want)
@@ -175,7 +166,7 @@ func TestDecideAroundATakenHook(t *testing.T) {
 	}
 	for noIFB, want := range map[bool]terms.Side{false: terms.SideIFB, true: terms.SidePod} {
 		w.facts.IFB = !noIFB
-		s, choice, err := decide(t, w, terms.Ingress, limit(10_000_000), false)
+		s, choice, err := decide(t, w, terms.Ingress, limit(10_000_000))
 		must.OK(t, err)
 		if s.Params.Side != want || !strings.Contains(choice.Note, "handle_ingress") {
 			t.Errorf("without an ifb %v: ingress on the %v side, %q, want the %v side and who is on the hook", noIFB, s.Params.Side, choice.Note, want)

@@ -118,24 +118,6 @@ func TestPlanOfOneDifference(t *testing.T) {
 			[]string{"egress attach-guard"},
 			"pw_guard is not on the egress hook of eth0",
 		},
-	})
-}
-
-// Without prio the program is on a hook of the ifb.
-func TestPlanOfOneDifferenceOfAHook(t *testing.T) {
-	w, cfg := newWorld(), both(100_000_000)
-	cfg.Ingress.Place = terms.PlaceIFB
-	ensure(t, w, cfg)
-	w.devices[terms.SideIFB].Hooks[0].Slot++
-	plan, err := drift(w, cfg, record(t, w))
-	must.OK(t, err)
-	if got := kinds(plan); !slices.Equal(got, []string{"ingress attach"}) || !strings.Contains(plan[0].Reason, "on the egress hook of podweir5 pw_band") {
-		t.Errorf("plan %v, want ingress attach because of another slot", plan)
-	}
-}
-
-func TestPlanOfOneDifferenceOfTheCeiling(t *testing.T) {
-	plansOfOne(t, []difference{
 		{
 			"another party comes to the ceiling's hook", func(w *world) {
 				dev := w.devices[terms.SideHost]
@@ -168,6 +150,19 @@ func TestPlanOfOneDifferenceOfTheCeiling(t *testing.T) {
 			"pw_ceiling is on the ingress hook of veth1 twice",
 		},
 	})
+}
+
+// Without prio the program is on a hook of the ifb.
+func TestPlanOfOneDifferenceOfAHook(t *testing.T) {
+	w, cfg := newWorld(), both(100_000_000)
+	cfg.Ingress.Place = terms.PlaceIFB
+	ensure(t, w, cfg)
+	w.devices[terms.SideIFB].Hooks[0].Slot++
+	plan, err := drift(w, cfg, record(t, w))
+	must.OK(t, err)
+	if got := kinds(plan); !slices.Equal(got, []string{"ingress attach"}) || !strings.Contains(plan[0].Reason, "on the egress hook of podweir5 pw_band") {
+		t.Errorf("plan %v, want ingress attach because of another slot", plan)
+	}
 }
 
 // outdate makes all programs of podweir's ones of another build.
@@ -463,23 +458,18 @@ var (
 	ownPacing    = shaping.Pacing{RTTLog: 0, MinSegments: 12}
 )
 
-// pacedWorld is a node whose kernel has the sysctls.
-func pacedWorld(now shaping.Pacing) *world {
-	w := newWorld()
-	w.pacing = &now
-	return w
-}
-
 // An author may have chosen what podweir would. It stays when the limit goes, unless podweir's
 // queue without a record says that it was podweir.
 func TestPacingOfTheAuthorAsPodweirs(t *testing.T) {
-	w := pacedWorld(ownPacing)
+	w := newWorld()
+	w.pacing = new(ownPacing)
 	ensure(t, w, &shaping.Config{Egress: limit(100_000_000)})
 	must.OK(t, w.executor().Remove(t.Context(), podID))
 	if *w.pacing != ownPacing {
 		t.Errorf("the author's %v became %v", ownPacing, w.pacing)
 	}
-	w = pacedWorld(kernelPacing)
+	w = newWorld()
+	w.pacing = new(kernelPacing)
 	ensure(t, w, &shaping.Config{Egress: limit(100_000_000)})
 	clear(w.records)
 	clear(w.dataplanes)

@@ -15,7 +15,6 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/hostif"
-	"github.com/podweir/podweir/plugin/pins"
 	"github.com/podweir/podweir/plugin/queue"
 	"github.com/podweir/podweir/plugin/rtnl"
 	"github.com/podweir/podweir/plugin/shaping"
@@ -207,7 +206,7 @@ func (k *kernel) Observe(r *apply.Record) (*attach.Observed, error) {
 	if err != nil || !unlikeSlots(r, obs) {
 		return obs, err
 	}
-	turn, err := k.store.pins.Turn(pins.Key(r.ID))
+	turn, err := k.store.pins.Turn(r.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -467,14 +466,4 @@ func (k *kernel) hookProgram(f *queue.Filter) *attach.HookProgram {
 		h.Slot = uint32(f.ClassID) & minor
 	}
 	return h
-}
-
-var errGone = errors.New("device is gone")
-
-func (k *kernel) mustPlace(r *apply.Record, s terms.Side) (*place, error) {
-	p, err := k.recordedPlace(r, s)
-	if err == nil && p == nil {
-		err = fmt.Errorf("%v side of %s in %s: %w", s, r.Interface.PodName, r.Interface.NetNSPath, errGone)
-	}
-	return p, err
 }

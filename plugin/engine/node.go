@@ -15,6 +15,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/podweir/podweir/plugin/act"
 	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
@@ -72,6 +74,14 @@ func (n *Node) Survey() (*Node, error) {
 	return &Node{Executor: apply.New(&k, n.store, &k, shaping.RandomMajor), Paths: n.Paths, store: n.store, kernel: &k}, nil
 }
 
+// Writable returns an error if no limit can be made, as nothing can be pinned.
+func (n *Node) Writable() error {
+	if n.store.pins.ReadOnly {
+		return fmt.Errorf("pin directory %s: %w", n.store.pins.Root(), unix.EROFS)
+	}
+	return nil
+}
+
 // Close releases what Open took; attachments stay.
 func (n *Node) Close() { n.kernel.close() }
 
@@ -84,7 +94,7 @@ func (n *Node) LeaveIFB() { n.kernel.leaveIFB = true }
 func (n *Node) Single() { n.kernel.host.Single = true }
 
 // List returns every attachment of the node, of all networks.
-func (n *Node) List() ([]attach.ID, error) { return n.store.list() }
+func (n *Node) List() ([]attach.ID, error) { return n.store.pins.List() }
 
 // Known returns every attachment, and those that have a failure record only: what
 // could not be shaped. With an error about the records the attachments come too.
@@ -211,9 +221,10 @@ func (n *Node) Dataplane(r *apply.Record, d terms.Direction) (*attach.Dataplane,
 }
 
 // CollectSlots gives back the slots of attachments that are gone, and returns how
-// many those were. A process that was killed may have left them.
+// many those were. A process that was killed may have left them. It removes what is noted of such attachments, too.
 func (n *Node) CollectSlots() (int, error) {
-	return n.kernel.slab.Collect(n.store.dirs)
+	slots, err := n.kernel.slab.Collect(n.store.dirs)
+	return slots, errors.Join(err, n.store.pins.RemoveLeftHolders())
 }
 
 // LeftSlots is how many slots CollectSlots would give back now.
@@ -282,7 +293,10 @@ func (n *Node) Queues() *Queues { return &Queues{kernel: n.kernel} }
 
 // Statistics returns the counters of the root qdisc of one side.
 func (q *Queues) Statistics(r *apply.Record, s terms.Side) (*QueueStatistics, error) {
-	at, err := q.kernel.mustPlace(r, s)
+	at, err := q.kernel.recordedPlace(r, s)
+	if err == nil && at == nil {
+		err = fmt.Errorf("%v side of %s in %s: %w", s, r.Interface.PodName, r.Interface.NetNSPath, apply.ErrGone)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -163,7 +163,7 @@ func (n *Node) share(r *apply.Record, in *attach.Inspection, p *shaping.Params) 
 	if err := at.handle.Quiet(); err != nil {
 		return nil, err
 	}
-	turn, err := n.store.pins.Turn(pins.Key(r.ID))
+	turn, err := n.store.pins.Turn(r.ID)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"time"
@@ -58,14 +59,14 @@ func (p Paths) Attached(id attach.ID) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	_, found, err := s.pins.Find(pins.Key(id))
+	_, found, err := s.pins.Find(id)
 	return found, err
 }
 
 // Kept implements [apply.Store].
 func (s *store) Kept(id attach.ID) (attach.ID, error) {
-	found, _, err := s.pins.Find(pins.Key(id))
-	return attach.ID(found), err
+	found, _, err := s.pins.Find(id)
+	return found, err
 }
 
 // Recorded returns the attachments that have a record, without those that are known: one
@@ -78,7 +79,7 @@ func (p Paths) Recorded(known func(attach.ID) bool) ([]attach.ID, error) {
 	if err != nil {
 		return nil, err
 	}
-	ids, err := s.list()
+	ids, err := s.pins.List()
 	return slices.DeleteFunc(ids, func(id attach.ID) bool {
 		if known(id) {
 			return true
@@ -90,12 +91,12 @@ func (p Paths) Recorded(known func(attach.ID) bool) ([]attach.ID, error) {
 
 // Lock implements [apply.Store].
 func (s *store) Lock(ctx context.Context, id attach.ID) (func(), error) {
-	return s.pins.Lock(ctx, pins.Key(id))
+	return s.pins.Lock(ctx, id)
 }
 
 // Records implements [apply.Store].
 func (s *store) Records(id attach.ID) ([]*apply.Record, error) {
-	devices, err := s.pins.Devices(pins.Key(id))
+	devices, err := s.pins.Devices(id)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +117,7 @@ func (s *store) Records(id attach.ID) ([]*apply.Record, error) {
 }
 
 func (s *store) read(id attach.ID, name string) (*apply.Record, error) {
-	dir, err := s.pins.DevicePath(pins.Key(id), name)
+	dir, err := s.pins.DevicePath(id, name)
 	if err != nil {
 		return nil, err
 	}
@@ -143,12 +144,12 @@ func (n *Node) Marks() (map[attach.ID]uint64, error) {
 	}
 	all, err := n.index.Devices()
 	marks := make(map[attach.ID]uint64, len(all))
-	for key, devices := range all {
+	for id, devices := range all {
 		mark := uint64(0)
 		for _, dir := range devices {
 			mark = mark*31 + datapath.RecordMark(dir)
 		}
-		marks[attach.ID(key)] = mark
+		marks[id] = mark
 	}
 	return marks, err
 }
@@ -160,7 +161,7 @@ func (s *store) Write(r *apply.Record) error {
 	if err != nil {
 		return err
 	}
-	dir, err := s.pins.MakeDevice(pins.Key(r.ID), r.Interface.PodName)
+	dir, err := s.pins.MakeDevice(r.ID, r.Interface.PodName)
 	if err != nil {
 		return err
 	}
@@ -172,13 +173,12 @@ func (s *store) Write(r *apply.Record) error {
 
 // Hold implements [apply.Store].
 func (s *store) Hold(r *apply.Record) error {
-	return s.pins.Hold(holdName(&r.Interface), pins.Key(r.ID))
+	return s.pins.Hold(holdName(&r.Interface), r.ID)
 }
 
 // Another implements [apply.Store].
 func (s *store) Another(than attach.ID, i *attach.Interface) (*apply.Record, error) {
-	key, found, err := s.pins.Holder(holdName(i))
-	id := attach.ID(key)
+	id, found, err := s.pins.Holder(holdName(i))
 	if err != nil || !found || id.Same(than) {
 		return nil, err
 	}
@@ -200,50 +200,21 @@ func holdName(i *attach.Interface) string {
 // Remove implements [apply.Store].
 func (s *store) Remove(id attach.ID, i *attach.Interface) error {
 	if i == nil {
-		return s.pins.Remove(pins.Key(id))
+		return s.pins.Remove(id)
 	}
-	if err := s.pins.LetGo(holdName(i), pins.Key(id)); err != nil {
+	if err := s.pins.LetGo(holdName(i), id); err != nil {
 		return err
 	}
-	return s.pins.RemoveDevice(pins.Key(id), i.PodName)
-}
-
-func (s *store) list() ([]attach.ID, error) {
-	keys, err := s.pins.List()
-	if err != nil {
-		return nil, err
-	}
-	ids := make([]attach.ID, len(keys))
-	for i, k := range keys {
-		ids[i] = attach.ID(k)
-	}
-	return ids, nil
+	return s.pins.RemoveDevice(id, i.PodName)
 }
 
 // dirs are the pin directories of all interfaces, also of those that are just being
 // made.
 func (s *store) dirs() ([]string, error) {
-	keys, err := s.pins.List()
-	if err != nil {
-		return nil, err
-	}
-	var all []string
-	for _, k := range keys {
-		devices, err := s.pins.Devices(k)
-		if err != nil {
-			return nil, err
-		}
-		for _, device := range devices {
-			dir, err := s.pins.DevicePath(k, device)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, dir)
-		}
-	}
-	return all, nil
+	all, err := s.pins.Index().Devices()
+	return slices.Concat(slices.Collect(maps.Values(all))...), err
 }
 
 func (s *store) dir(r *apply.Record) (string, error) {
-	return s.pins.DevicePath(pins.Key(r.ID), r.Interface.PodName)
+	return s.pins.DevicePath(r.ID, r.Interface.PodName)
 }

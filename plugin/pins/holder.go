@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/podweir/podweir/plugin/attach"
 )
 
 // holdersName is the directory of the links of [Store.Hold]. No network can have its name.
@@ -20,8 +22,8 @@ const nextHolder = "-next"
 // Hold notes that an attachment has a device, in place of the one that had it. The name of the device has only letters,
 // digits, '-' and '_', and no other device gets it before the next boot. The note is a link to the attachment's directory,
 // so that nobody reads the records of a whole node to find out whose a device is.
-func (s *Store) Hold(device string, k Key) error {
-	target, err := holding(k)
+func (s *Store) Hold(device string, id attach.ID) error {
+	target, err := holding(id)
 	if err != nil {
 		return err
 	}
@@ -64,35 +66,48 @@ func replaceLink(path, target string) error {
 }
 
 // Holder returns the attachment that has a device, and whether one is noted.
-func (s *Store) Holder(device string) (k Key, found bool, err error) {
+func (s *Store) Holder(device string) (id attach.ID, found bool, err error) {
 	target, err := os.Readlink(s.holderPath(device))
 	if errors.Is(err, os.ErrNotExist) {
-		return Key{}, false, nil
+		return attach.ID{}, false, nil
 	}
 	if err != nil {
-		return Key{}, false, noted(err)
+		return attach.ID{}, false, noted(err)
 	}
 	dir, base := filepath.Split(target)
-	if k, err = decodeAttachment(base); err == nil {
-		k.Network, err = Decode(filepath.Base(dir))
+	if id, err = decodeAttachment(base); err == nil {
+		id.Network, err = Decode(filepath.Base(dir))
 	}
-	return k, err == nil, nil
+	return id, err == nil, nil
 }
 
 // LetGo takes the note back, unless another attachment has the device by now.
-func (s *Store) LetGo(device string, k Key) error {
-	if now, found, err := s.Holder(device); err != nil || !found || now != k {
+func (s *Store) LetGo(device string, id attach.ID) error {
+	if now, found, err := s.Holder(device); err != nil || !found || now != id {
 		return err
 	}
 	path := s.holderPath(device)
 	return noted(errors.Join(unlink(path), unlink(path+nextHolder))) // an interrupted run may have left the second
 }
 
+// RemoveLeftHolders removes the notes of attachments that have no directory any more: one whose record could not be read,
+// or that an older release removed, which knew of no notes.
+func (s *Store) RemoveLeftHolders() error {
+	names, err := readNames(filepath.Join(s.root, holdersName))
+	for _, name := range names {
+		path := s.holderPath(name)
+		if _, led := os.Stat(path); errors.Is(led, os.ErrNotExist) {
+			err = errors.Join(err, unlink(path))
+		}
+	}
+	return noted(err)
+}
+
 func (s *Store) holderPath(device string) string { return filepath.Join(s.root, holdersName, device) }
 
 // holding is the target of the links to an attachment.
-func holding(k Key) (string, error) {
-	path, err := (&Store{root: ".."}).Path(k)
+func holding(id attach.ID) (string, error) {
+	path, err := (&Store{root: ".."}).Path(id)
 	return strings.TrimSuffix(path, "/"), err
 }
 

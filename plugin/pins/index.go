@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/plugin/attach"
 )
 
 // settled is how old the last change of a directory must be before what was read is trusted:
@@ -20,7 +22,7 @@ const settled = 100 * time.Millisecond
 type Index struct {
 	store   *Store
 	read    map[string]listing
-	devices map[Key][]string
+	devices map[attach.ID][]string
 }
 
 // listing is what was in a directory that was changed last at a time, in ns since 1970.
@@ -35,7 +37,7 @@ func (s *Store) Index() *Index { return &Index{store: s} }
 
 // Devices returns the directories of all interfaces that have one, sorted, by their attachments. The
 // caller must not change the map. An error leaves the next call to read what is missing.
-func (x *Index) Devices() (map[Key][]string, error) {
+func (x *Index) Devices() (map[attach.ID][]string, error) {
 	now, stale := time.Now(), x.devices == nil
 	for dir, l := range x.read {
 		if l.stale = l.stale || changedAt(dir) != l.changed; l.stale {
@@ -46,7 +48,7 @@ func (x *Index) Devices() (map[Key][]string, error) {
 		return x.devices, nil
 	}
 	w := walk{before: x.read, read: make(map[string]listing, len(x.read)), now: now}
-	devices := make(map[Key][]string, len(x.devices))
+	devices := make(map[attach.ID][]string, len(x.devices))
 	for _, network := range w.names(x.store.root) {
 		name, err := Decode(network)
 		if err != nil {
@@ -54,18 +56,18 @@ func (x *Index) Devices() (map[Key][]string, error) {
 		}
 		parent := filepath.Join(x.store.root, network)
 		for _, file := range w.names(parent) {
-			k, err := decodeAttachment(file)
+			id, err := decodeAttachment(file)
 			if err != nil {
 				continue
 			}
-			k.Network = name
+			id.Network = name
 			dir := filepath.Join(parent, file)
 			for _, device := range w.names(dir) {
 				if _, err := Decode(device); err == nil {
-					devices[k] = append(devices[k], filepath.Join(dir, device))
+					devices[id] = append(devices[id], filepath.Join(dir, device))
 				}
 			}
-			slices.Sort(devices[k])
+			slices.Sort(devices[id])
 		}
 	}
 	if w.err != nil {

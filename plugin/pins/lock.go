@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/plugin/attach"
 )
 
 // The pause between two attempts at a lock that is held: at first a fraction
@@ -26,8 +28,8 @@ const (
 // unlock removes it if it is empty.
 //
 // Returns an error wrapping ctx's if that ends first.
-func (s *Store) Lock(ctx context.Context, k Key) (unlock func(), err error) {
-	dir, err := s.Path(k)
+func (s *Store) Lock(ctx context.Context, id attach.ID) (unlock func(), err error) {
+	dir, err := s.Path(id)
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +37,7 @@ func (s *Store) Lock(ctx context.Context, k Key) (unlock func(), err error) {
 	for {
 		fd, err := s.tryLock(dir)
 		if err != nil {
-			return nil, fmt.Errorf("lock %v: %w", k, err)
+			return nil, fmt.Errorf("lock %v: %w", id, err)
 		}
 		if fd >= 0 {
 			return func() {
@@ -47,7 +49,7 @@ func (s *Store) Lock(ctx context.Context, k Key) (unlock func(), err error) {
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("lock %v, held by another process: %w", k, context.Cause(ctx))
+			return nil, fmt.Errorf("lock %v, held by another process: %w", id, context.Cause(ctx))
 		case <-time.After(pause):
 		}
 		pause = min(2*pause, lockPauseMax)
@@ -83,14 +85,14 @@ func (s *Store) tryLock(dir string) (fd int, err error) {
 type Turn struct{ fd int }
 
 // Turn opens the lock of an attachment, which has a directory. Close it.
-func (s *Store) Turn(k Key) (*Turn, error) {
-	dir, err := s.Path(k)
+func (s *Store) Turn(id attach.ID) (*Turn, error) {
+	dir, err := s.Path(id)
 	if err != nil {
 		return nil, err
 	}
 	fd, err := openDir(dir)
 	if err != nil {
-		return nil, fmt.Errorf("lock %v: %w", k, err)
+		return nil, fmt.Errorf("lock %v: %w", id, err)
 	}
 	return &Turn{fd}, nil
 }

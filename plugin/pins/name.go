@@ -7,6 +7,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
+
+	"github.com/podweir/podweir/plugin/attach"
 )
 
 // nameMax is NAME_MAX of linux/limits.h in bytes.
@@ -70,36 +72,36 @@ func plain(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_'
 }
 
-func encodeAttachment(k Key) (string, error) {
-	container, err := Encode(k.ContainerID)
+func encodeAttachment(id attach.ID) (string, error) {
+	container, err := Encode(id.ContainerID)
 	if err != nil {
 		return "", fmt.Errorf("container ID: %w", err)
 	}
-	ifname, err := Encode(k.IfName)
+	ifname, err := Encode(id.IfName)
 	if err != nil {
 		return "", fmt.Errorf("interface name: %w", err)
 	}
 	base := container + separator + ifname
 	if len(base) > nameMax {
 		return "", fmt.Errorf("container ID %q with interface %q takes %d of %d bytes and %w",
-			k.ContainerID, k.IfName, len(base), nameMax, ErrName)
+			id.ContainerID, id.IfName, len(base), nameMax, ErrName)
 	}
 	return base, nil
 }
 
 // decodeAttachment leaves the network empty.
-func decodeAttachment(file string) (Key, error) {
+func decodeAttachment(file string) (attach.ID, error) {
 	c, i, ok := strings.Cut(file, separator)
 	if !ok {
-		return Key{}, fmt.Errorf("%q is not a name of podweir's: %w", file, ErrName)
+		return attach.ID{}, fmt.Errorf("%q is not a name of podweir's: %w", file, ErrName)
 	}
 	container, err := Decode(c)
 	if err != nil {
-		return Key{}, err
+		return attach.ID{}, err
 	}
 	ifname, err := Decode(i)
 	if err != nil {
-		return Key{}, err
+		return attach.ID{}, err
 	}
-	return Key{ContainerID: container, IfName: ifname}, nil
+	return attach.ID{ContainerID: container, IfName: ifname}, nil
 }

@@ -16,6 +16,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/plugin/attach"
 )
 
 // DefaultRoot is where podweir pins.
@@ -29,20 +31,6 @@ var (
 	ErrName = errors.New("cannot be a file name")
 )
 
-// Key names one attachment.
-type Key struct {
-	Network, ContainerID, IfName string
-}
-
-func (k Key) String() string {
-	return fmt.Sprintf("network %q container %q interface %q", k.Network, k.ContainerID, k.IfName)
-}
-
-func (k Key) compare(other Key) int {
-	return cmp.Or(strings.Compare(k.Network, other.Network),
-		strings.Compare(k.ContainerID, other.ContainerID), strings.Compare(k.IfName, other.IfName))
-}
-
 // Store is podweir's directory on bpffs:
 //
 //	<root>/<network>/<container>,<interface>/<device>/<pin>
@@ -53,6 +41,8 @@ func (k Key) compare(other Key) int {
 // attachment is guarded by [Store.Lock].
 type Store struct {
 	root string
+	// ReadOnly says that nothing can be pinned, as the file system is mounted.
+	ReadOnly bool
 }
 
 // Open returns the store at root, which need not exist. It makes nothing and
@@ -76,7 +66,7 @@ func Open(root string) (*Store, error) {
 	if uint32(st.Type) != unix.BPF_FS_MAGIC {
 		return nil, fmt.Errorf("pin directory %s: %s is %w", root, dir, ErrNotBPFFS)
 	}
-	return &Store{root: root}, nil
+	return &Store{root: root, ReadOnly: st.Flags&unix.ST_RDONLY != 0}, nil
 }
 
 // Root returns the directory of the store.
@@ -111,12 +101,12 @@ func (s *Store) OtherNodeDirs(abi int) ([]string, error) {
 
 // Path returns the directory of an attachment, which need not exist. Returns
 // an error wrapping [ErrName] if the key cannot be made into file names.
-func (s *Store) Path(k Key) (string, error) {
-	network, err := Encode(k.Network)
+func (s *Store) Path(id attach.ID) (string, error) {
+	network, err := Encode(id.Network)
 	if err != nil {
 		return "", fmt.Errorf("network name: %w", err)
 	}
-	base, err := encodeAttachment(k)
+	base, err := encodeAttachment(id)
 	if err != nil {
 		return "", err
 	}
@@ -126,8 +116,8 @@ func (s *Store) Path(k Key) (string, error) {
 // DevicePath returns the directory of one interface of an attachment, where
 // its pins are. The attachment has an interface of its own name and may have
 // more.
-func (s *Store) DevicePath(k Key, device string) (string, error) {
-	dir, err := s.Path(k)
+func (s *Store) DevicePath(id attach.ID, device string) (string, error) {
+	dir, err := s.Path(id)
 	if err != nil {
 		return "", err
 	}
@@ -140,8 +130,8 @@ func (s *Store) DevicePath(k Key, device string) (string, error) {
 
 // MakeDevice makes the directory of one interface and returns its path. The
 // caller holds the lock of the attachment.
-func (s *Store) MakeDevice(k Key, device string) (string, error) {
-	dir, err := s.DevicePath(k, device)
+func (s *Store) MakeDevice(id attach.ID, device string) (string, error) {
+	dir, err := s.DevicePath(id, device)
 	if err != nil {
 		return "", err
 	}
@@ -174,8 +164,8 @@ func mkdirAll(dir string) error {
 
 // Devices returns the names of the interfaces that an attachment has
 // directories for, sorted; none is not an error.
-func (s *Store) Devices(k Key) ([]string, error) {
-	dir, err := s.Path(k)
+func (s *Store) Devices(id attach.ID) ([]string, error) {
+	dir, err := s.Path(id)
 	if err != nil {
 		return nil, err
 	}
@@ -196,12 +186,12 @@ func (s *Store) Devices(k Key) ([]string, error) {
 // List returns all attachments in the order of their names, also those that
 // are locked and have nothing yet or no longer. A directory whose name podweir
 // cannot have given is left out.
-func (s *Store) List() ([]Key, error) {
+func (s *Store) List() ([]attach.ID, error) {
 	networks, err := readNames(s.root)
 	if err != nil {
 		return nil, err
 	}
-	var out []Key
+	var out []attach.ID
 	for _, n := range networks {
 		network, err := Decode(n)
 		if err != nil {
@@ -212,27 +202,29 @@ func (s *Store) List() ([]Key, error) {
 			return nil, err
 		}
 		for _, name := range names {
-			k, err := decodeAttachment(name)
-			k.Network = network
+			id, err := decodeAttachment(name)
+			id.Network = network
 			if err == nil {
-				out = append(out, k)
+				out = append(out, id)
 			}
 		}
 	}
-	slices.SortFunc(out, Key.compare)
+	slices.SortFunc(out, func(a, b attach.ID) int {
+		return cmp.Or(strings.Compare(a.Network, b.Network), strings.Compare(a.ContainerID, b.ContainerID), strings.Compare(a.IfName, b.IfName))
+	})
 	return out, nil
 }
 
 // Find returns the attachment of a container's interface that has something pinned,
 // whatever network it was made for, and whether there is one: within a container no two
 // interfaces have one name, and a network may be renamed while the container runs.
-func (s *Store) Find(k Key) (found Key, ok bool, err error) {
+func (s *Store) Find(id attach.ID) (found attach.ID, ok bool, err error) {
 	networks, err := readNames(s.root)
 	if err != nil {
-		return k, false, err
+		return id, false, err
 	}
 	for _, file := range networks {
-		one := k
+		one := id
 		if one.Network, err = Decode(file); err != nil {
 			continue
 		}
@@ -240,7 +232,7 @@ func (s *Store) Find(k Key) (found Key, ok bool, err error) {
 			return one, err == nil, err
 		}
 	}
-	return k, false, nil
+	return id, false, nil
 }
 
 // readNames lists a directory; one that is not there is empty. A file where a
@@ -293,8 +285,8 @@ func openDir(dir string) (fd int, err error) {
 //
 // The caller holds the lock of the attachment, and the attachment's directory
 // stays until it is unlocked: the lock is on it.
-func (s *Store) RemoveDevice(k Key, device string) error {
-	dir, err := s.DevicePath(k, device)
+func (s *Store) RemoveDevice(id attach.ID, device string) error {
+	dir, err := s.DevicePath(id, device)
 	if err != nil {
 		return err
 	}
@@ -302,8 +294,8 @@ func (s *Store) RemoveDevice(k Key, device string) error {
 }
 
 // Remove is [Store.RemoveDevice] for all that an attachment has.
-func (s *Store) Remove(k Key) error {
-	dir, err := s.Path(k)
+func (s *Store) Remove(id attach.ID) error {
+	dir, err := s.Path(id)
 	if err != nil {
 		return err
 	}

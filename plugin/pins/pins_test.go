@@ -21,6 +21,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/pins"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/must"
@@ -97,7 +98,7 @@ func TestPrivilegedListAndRemove(t *testing.T) {
 		t.Errorf("List of an empty store = %v, %v", got, err)
 	}
 	id := strings.Repeat("0123456789abcdef", 4)
-	keys := []pins.Key{
+	keys := []attach.ID{
 		{Network: "cbr0", ContainerID: id, IfName: "eth0"},
 		{Network: "cbr0", ContainerID: id, IfName: "eth0.1"},
 		{Network: "cbr0", ContainerID: id[1:], IfName: "eth0"},
@@ -149,10 +150,10 @@ func TestPrivilegedListAndRemove(t *testing.T) {
 	if err != nil || len(entries) != 1 {
 		t.Errorf("the root has %v, %v, want only the network with the foreign directory", entries, err)
 	}
-	if _, err := s.Path(pins.Key{Network: "n", ContainerID: strings.Repeat("f", 252), IfName: "eth0"}); !errors.Is(err, pins.ErrName) {
+	if _, err := s.Path(attach.ID{Network: "n", ContainerID: strings.Repeat("f", 252), IfName: "eth0"}); !errors.Is(err, pins.ErrName) {
 		t.Errorf("Path(too long) = %v, want ErrName", err)
 	}
-	if _, err := s.Path(pins.Key{Network: "n", IfName: "eth0"}); !errors.Is(err, pins.ErrName) {
+	if _, err := s.Path(attach.ID{Network: "n", IfName: "eth0"}); !errors.Is(err, pins.ErrName) {
 		t.Errorf("Path(no container ID) = %v, want ErrName", err)
 	}
 }
@@ -162,9 +163,9 @@ func TestPrivilegedListAndRemove(t *testing.T) {
 func TestPrivilegedIndex(t *testing.T) {
 	s := newStore(t)
 	x := s.Index()
-	same := func(what string) map[pins.Key][]string {
+	same := func(what string) map[attach.ID][]string {
 		t.Helper()
-		want := make(map[pins.Key][]string)
+		want := make(map[attach.ID][]string)
 		keys, err := s.List()
 		must.OK(t, err)
 		for _, k := range keys {
@@ -185,8 +186,8 @@ func TestPrivilegedIndex(t *testing.T) {
 	}
 	same("nothing is there")
 	random := rand.New(rand.NewPCG(1, 2))
-	key := func(i int) pins.Key {
-		return pins.Key{Network: fmt.Sprint("net.", i%3), ContainerID: fmt.Sprint("c", i%7), IfName: "eth0"}
+	key := func(i int) attach.ID {
+		return attach.ID{Network: fmt.Sprint("net.", i%3), ContainerID: fmt.Sprint("c", i%7), IfName: "eth0"}
 	}
 	for i := range 300 {
 		k := key(random.IntN(21))
@@ -217,69 +218,54 @@ func TestPrivilegedIndex(t *testing.T) {
 	same("it changed")
 }
 
+// The lock excludes everybody else from one attachment, and leaves nothing behind. A turn is the same lock, and does not
+// wait for it.
 func TestPrivilegedLockExcludes(t *testing.T) {
 	s := newStore(t)
-	a, b := pins.Key{Network: "n", ContainerID: "a", IfName: "eth0"}, pins.Key{Network: "n", ContainerID: "b", IfName: "eth0"}
-	unlock, err := s.Lock(t.Context(), a)
-	must.OK(t, err)
-	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if _, err := s.Lock(short, a); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Lock of what is locked = %v, want DeadlineExceeded", err)
-	}
-	other, err := s.Lock(t.Context(), b)
-	if err != nil {
-		t.Errorf("Lock of another attachment = %v", err)
-	}
-	other()
-	unlock()
-	if unlock, err = s.Lock(t.Context(), a); err != nil {
-		t.Errorf("Lock after unlock = %v", err)
-	}
-	unlock()
-	// Locks alone leave nothing behind.
-	if got, err := s.List(); err != nil || len(got) != 0 {
-		t.Errorf("List after Lock and unlock = %v, %v", got, err)
-	}
-}
-
-// A turn is the same lock, and does not wait for it.
-func TestPrivilegedTurnIsTheLock(t *testing.T) {
-	s := newStore(t)
-	k := pins.Key{Network: "net", ContainerID: "c1", IfName: "eth0"}
-	if _, err := s.Turn(k); err == nil {
+	a, b := attach.ID{Network: "n", ContainerID: "a", IfName: "eth0"}, attach.ID{Network: "n", ContainerID: "b", IfName: "eth0"}
+	if _, err := s.Turn(a); err == nil {
 		t.Error("Turn of what has no directory = nil, want an error")
 	}
-	_, err := s.MakeDevice(k, "eth0")
+	_, err := s.MakeDevice(a, "eth0")
 	must.OK(t, err)
-	turn, err := s.Turn(k)
+	turn, err := s.Turn(a)
 	must.OK(t, err)
 	defer turn.Close()
-	unlock, err := s.Lock(t.Context(), k)
-	must.OK(t, err)
-	if turn.Take() {
-		t.Error("the turn was taken while another one had the lock")
+	locked := func(while string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if _, err := s.Lock(ctx, a); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Lock while %s = %v, want DeadlineExceeded", while, err)
+		}
 	}
-	unlock()
-	if !turn.Take() {
-		t.Fatal("the turn was not taken while nobody had the lock")
+	for range 2 {
+		unlock, err := s.Lock(t.Context(), a)
+		must.OK(t, err)
+		locked("another one has the lock")
+		if turn.Take() {
+			t.Error("the turn was taken while another one had the lock")
+		}
+		other, err := s.Lock(t.Context(), b)
+		must.OK(t, err)
+		other()
+		unlock()
+		if !turn.Take() {
+			t.Fatal("the turn was not taken while nobody had the lock")
+		}
+		locked("another one has its turn")
+		turn.Give()
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if _, err := s.Lock(ctx, k); err == nil {
-		t.Error("the lock was taken during the turn")
+	if got, err := s.List(); err != nil || !cmp.Equal(got, []attach.ID{a}) {
+		t.Errorf("List after Lock and unlock = %v, %v, want what has an interface", got, err)
 	}
-	turn.Give()
-	unlock, err = s.Lock(t.Context(), k)
-	must.OK(t, err)
-	unlock()
 }
 
 // Holders make and remove the directory under each other's feet; never do two
 // hold the lock at once.
 func TestPrivilegedLockOfWhatComesAndGoes(t *testing.T) {
 	s := newStore(t)
-	k := pins.Key{Network: "n", ContainerID: "a", IfName: "eth0"}
+	k := attach.ID{Network: "n", ContainerID: "a", IfName: "eth0"}
 	var holders, entries atomic.Int32
 	var wg sync.WaitGroup
 	for w := range 8 {
@@ -321,7 +307,7 @@ const lockHelper = "PODWEIR_TEST_LOCK_ROOT"
 // A process that dies lets go of the lock.
 func TestPrivilegedLockEndsWithItsProcess(t *testing.T) {
 	testutil.RequireRoot(t)
-	k := pins.Key{Network: "n", ContainerID: "a", IfName: "eth0"}
+	k := attach.ID{Network: "n", ContainerID: "a", IfName: "eth0"}
 	if root := os.Getenv(lockHelper); root != "" {
 		holdForever(t, root, k)
 		return
@@ -349,7 +335,7 @@ func TestPrivilegedLockEndsWithItsProcess(t *testing.T) {
 	unlock()
 }
 
-func holdForever(t *testing.T, root string, k pins.Key) {
+func holdForever(t *testing.T, root string, k attach.ID) {
 	t.Helper()
 	s, err := pins.Open(root)
 	must.OK(t, err)
@@ -365,7 +351,7 @@ func holdForever(t *testing.T, root string, k pins.Key) {
 // A device that one attachment takes over from another is noted at every moment, and a half made note is no obstacle.
 func TestPrivilegedHoldWithoutAGap(t *testing.T) {
 	s := newStore(t)
-	keys := []pins.Key{{Network: "n", ContainerID: "a", IfName: "eth0"}, {Network: "n", ContainerID: "b", IfName: "eth0"}}
+	keys := []attach.ID{{Network: "n", ContainerID: "a", IfName: "eth0"}, {Network: "n", ContainerID: "b", IfName: "eth0"}}
 	must.OK(t, s.Hold("1-2", keys[0]))
 	must.OK(t, os.Symlink("left", filepath.Join(s.Root(), "holders,", "1-2-next")))
 	ended := make(chan struct{})
@@ -396,5 +382,11 @@ func TestPrivilegedHoldWithoutAGap(t *testing.T) {
 	must.OK(t, s.LetGo("1-2", keys[1]))
 	if left, err := os.ReadDir(filepath.Join(s.Root(), "holders,")); err != nil || len(left) > 0 {
 		t.Errorf("left of a device that nobody has: %v, %v", left, err)
+	}
+	// An older release knows of no notes: what it removed leaves them.
+	_, err := s.MakeDevice(keys[1], "eth0")
+	must.OK(t, errors.Join(err, s.Hold("1-2", keys[0]), s.Hold("1-3", keys[1]), s.RemoveLeftHolders()))
+	if left, err := os.ReadDir(filepath.Join(s.Root(), "holders,")); err != nil || len(left) != 1 || left[0].Name() != "1-3" {
+		t.Errorf("left are %v, %v, want the device of the attachment that is there", left, err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/agent/cri"
 	"github.com/podweir/podweir/plugin/agent/reconcile"
+	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/pins"
@@ -69,7 +70,7 @@ func TestPrivilegedRestOfAnEndedSandbox(t *testing.T) {
 	must.OK(t, err)
 	devices, err := os.ReadDir(filepath.Join(n.paths.Pins, "holders,"))
 	must.OK(t, err)
-	must.OK(t, store.Hold(devices[0].Name(), pins.Key{Network: "net", ContainerID: second.container, IfName: "eth0"}))
+	must.OK(t, store.Hold(devices[0].Name(), attach.ID{Network: "net", ContainerID: second.container, IfName: "eth0"}))
 	must.OK(t, first.call(t, "DEL"))
 	if out, in := rate(t, first.ns, "eth0"), rate(t, n.NetNS, first.host.Name); out != "10Mbit" || in != "10Mbit" {
 		t.Errorf("after the DEL of the first sandbox the limits are %q and %q", out, in)
