@@ -32,6 +32,8 @@ type Interfaces interface {
 	// devices are called by now. The error wraps [ErrGone] if it is not there, or
 	// another one is in its place, and the others of Find.
 	Again(i *attach.Interface) (attach.Interface, error)
+	// Left names what still exists of an interface that is not there, "" if nothing does.
+	Left(i *attach.Interface) (string, error)
 	// Outward returns the interfaces in the namespace at a path that lead out of it, in
 	// the order of their indices.
 	Outward(netnsPath string) ([]attach.Interface, error)
@@ -225,7 +227,7 @@ func (e *Executor) Ensure(ctx context.Context, w *Want) ([]*attach.Desired, erro
 	for _, t := range found.found {
 		cfg, original := effective(found.config(), t.prior)
 		changed := *w
-		changed.Config, t.held = cfg, found.held
+		changed.Config, t.held = cfg, slices.Concat(found.held, found.missing)
 		want, err := e.takeOver(ctx, &changed, &t, original)
 		if err != nil { // it costs the others nothing
 			failed = errors.Join(failed, fmt.Errorf("shape %s (ifindex %d) in %s: %w", t.iface.PodName, t.iface.PodIndex, w.NetNSPath, err))

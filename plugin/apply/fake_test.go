@@ -42,6 +42,8 @@ type world struct {
 	former   map[terms.Direction]*attach.Dataplane
 	records  map[attach.ID]map[string]*apply.Record
 	storeErr error
+	// holdersErr is that of [world.Another] for other devices.
+	holdersErr error
 
 	lastID    uint32
 	lastMajor uint16
@@ -103,6 +105,9 @@ func (w *world) Again(i *attach.Interface) (attach.Interface, error) {
 	return now, nil
 }
 
+// Left implements apply.Interfaces.
+func (w *world) Left(*attach.Interface) (string, error) { return "", nil }
+
 // Outward implements apply.Interfaces.
 func (w *world) Outward(path string) ([]attach.Interface, error) {
 	iface, err := w.Find(path, "eth0")
@@ -142,7 +147,12 @@ func (w *world) Records(id attach.ID) ([]*apply.Record, error) {
 }
 
 // Another implements apply.Store. There is one attachment here.
-func (w *world) Another(attach.ID, *attach.Interface) (*apply.Record, error) { return nil, nil }
+func (w *world) Another(_ attach.ID, i *attach.Interface) (*apply.Record, error) {
+	if i.PodIndex == podIndex {
+		return nil, nil
+	}
+	return nil, w.holdersErr
+}
 
 // Hold implements apply.Store.
 func (w *world) Hold(*apply.Record) error { return nil }

@@ -42,7 +42,7 @@ type Record struct {
 	ReplaceQdisc bool `json:"replaceQdisc,omitempty"`
 	// Strict is [attach.Request.Strict].
 	Strict bool `json:"strict,omitempty"`
-	// Held are the names of interfaces that were asked for, too, and that another attachment had.
+	// Held are the names of interfaces that were asked for, too, and that another attachment had or that were gone.
 	Held []string `json:"held,omitempty"`
 	// Asked is the configuration before `podweir set` changed it; nil if it
 	// did not.

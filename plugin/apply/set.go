@@ -95,20 +95,39 @@ func (e *Executor) reshape(ctx context.Context, id attach.ID,
 		return nil, fmt.Errorf("%v: %w", id, ErrNotAttached)
 	}
 	var all []*attach.Desired
-	var failed, held error
+	var held error
 	var targets []target
+	released, among, failed := e.Released(records)
+	gone := make(map[*Record]error)
 	for _, r := range records {
 		iface, err := e.Refind(r)
-		if _, is := errors.AsType[*HeldError](err); is {
+		_, taken := errors.AsType[*HeldError](err)
+		switch {
+		case taken:
 			held = err
-		} else if err != nil { // it costs the others nothing
+		case errors.Is(err, ErrGone):
+			gone[r] = err
+			among--
+		case err != nil: // it costs the others nothing
 			failed = errors.Join(failed, err)
-		} else {
+		default:
 			targets = append(targets, target{iface: iface, prior: r, held: r.Held})
 		}
+		among++ // what cannot be found out may have its share
 	}
-	for _, iface := range e.Released(records) {
+	for _, iface := range released {
 		targets = append(targets, target{iface: iface})
+	}
+	for r, why := range gone {
+		if left, err := e.interfaces.Left(&r.Interface); left != "" || err != nil || len(targets) == 0 {
+			failed = errors.Join(failed, why)
+			continue
+		}
+		_, err := e.remove(r)
+		failed = errors.Join(failed, err)
+		for i := range targets { // it may come again
+			targets[i].held = append(slices.Clip(targets[i].held), r.Interface.PodName)
+		}
 	}
 	for _, t := range targets {
 		of := cmp.Or(t.prior, records[0])
@@ -116,7 +135,10 @@ func (e *Executor) reshape(ctx context.Context, id attach.ID,
 		if err != nil {
 			return all, err
 		}
-		w := &Want{ID: id, NetNSPath: of.Interface.NetNSPath, Config: cfg, Pod: of.Pod, ReplaceQdisc: of.ReplaceQdisc, By: of.By}
+		if original != nil {
+			original = original.Of(among)
+		}
+		w := &Want{ID: id, NetNSPath: of.Interface.NetNSPath, Config: cfg.Of(among), Pod: of.Pod, ReplaceQdisc: of.ReplaceQdisc, By: of.By}
 		want, err := e.ensure(w, &t, original)
 		if want != nil {
 			all = append(all, want)
@@ -129,28 +151,36 @@ func (e *Executor) reshape(ctx context.Context, id attach.ID,
 	return all, failed
 }
 
-// Released are the interfaces of [Record.Held] that no attachment has any more. A record whose own
-// interface is gone, or another attachment's, has none: the path may be another pod's by now.
-func (e *Executor) Released(records []*Record) (all []attach.Interface) {
+// Released are the interfaces of [Record.Held] that no attachment has any more; held is how many there are with those
+// that one has. A record whose own interface is gone, or another attachment's, has none: the path may be another pod's by
+// now. The error is about those of which it cannot be found out, which count as held.
+func (e *Executor) Released(records []*Record) (released []attach.Interface, held int, failed error) {
+	var seen []attach.Interface
 	for _, r := range records {
 		if len(r.Held) == 0 {
 			continue
 		}
-		if _, err := e.Refind(r); err != nil {
+		if _, err := e.Refind(r); err != nil { // whoever looks at the record is told
 			continue
 		}
 		for _, name := range r.Held {
 			i, err := e.interfaces.Find(r.Interface.NetNSPath, name)
-			if err != nil || slices.ContainsFunc(all, func(o attach.Interface) bool { return o.Same(&i) }) ||
+			if errors.Is(err, ErrGone) || errors.Is(err, ErrStandIn) || errors.Is(err, ErrLoopback) ||
+				slices.ContainsFunc(seen, func(o attach.Interface) bool { return o.Same(&i) }) ||
 				slices.ContainsFunc(records, func(o *Record) bool { return o.Interface.Same(&i) }) {
 				continue
 			}
-			if holder, err := e.store.Another(attach.ID{}, &i); holder == nil && err == nil {
-				all = append(all, i)
+			var holder *Record
+			if err == nil {
+				holder, err = e.store.Another(attach.ID{}, &i)
 			}
+			if seen = append(seen, i); holder == nil && err == nil {
+				released = append(released, i)
+			}
+			failed = errors.Join(failed, err)
 		}
 	}
-	return all
+	return released, len(seen), failed
 }
 
 // Refind returns the interface of a record as it is now. The error wraps

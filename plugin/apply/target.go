@@ -6,6 +6,7 @@ package apply
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/podweir/podweir/plugin/attach"
@@ -62,11 +63,12 @@ type search struct {
 	seen     []string
 
 	found []target
-	// stale are the records of what is not to be shaped any more.
-	stale []*Record
-	// skipped are the names that were left out, and why; held is [Record.Held].
-	skipped []skipped
-	held    []string
+	// stale are the records of what is not to be shaped any more, and gone those of interfaces that are gone: they go
+	// if others are left.
+	stale, gone []*Record
+	// skipped are the names that were left out, and why; held and missing are [Record.Held].
+	skipped       []skipped
+	held, missing []string
 	// failed says what has no limit for it, nil if nothing has not.
 	failed error
 }
@@ -75,22 +77,29 @@ type search struct {
 // left out. If it has them all, and what is wanted, the error is a [*HeldError].
 func (s *search) formers() error {
 	var held error
-	left := make([]target, 0, len(s.found))
-	for _, t := range s.found {
-		former, err := s.executor.store.Another(s.want.ID, &t.iface)
-		if err != nil {
+	// An interface of another network of the container has its rate from that one's own entry.
+	own := func(t *target) bool { return t.former != nil && t.former.ID.ContainerID == s.want.ID.ContainerID }
+	among := len(s.found)
+	for i := range s.found {
+		t, err := &s.found[i], error(nil)
+		if t.former, err = s.executor.store.Another(s.want.ID, &t.iface); err != nil {
 			return err
 		}
-		if takes := s.want.TakesOver; former == nil || takes != nil && takes(former.ID) {
-			t.former = former
+		if own(t) {
+			among--
+		}
+	}
+	share := s.want.Config.Of(among)
+	left := make([]target, 0, len(s.found))
+	for _, t := range s.found {
+		if takes := s.want.TakesOver; t.former == nil || takes != nil && takes(t.former.ID) {
 			left = append(left, t)
 			continue
 		}
-		own := former.ID.ContainerID == s.want.ID.ContainerID // another network of the container: its own entry says at what rate
-		if !own {
+		if !own(&t) {
 			s.held = append(s.held, t.iface.PodName)
 		}
-		by := &HeldError{By: former.ID, Lacks: lacks(&former.Config, s.want.Config, !own)}
+		by := &HeldError{By: t.former.ID, Lacks: lacks(&t.former.Config, share, !own(&t))}
 		if len(by.Lacks) > 0 {
 			s.failed = errors.Join(s.failed, fmt.Errorf("%s: %w", t.iface.PodName, by))
 			continue
@@ -108,7 +117,7 @@ func (s *search) formers() error {
 // does not and, if rates are compared, where it allows more.
 func lacks(has, wanted *shaping.Config, rates bool) (all []string) {
 	for _, d := range terms.Directions {
-		switch is, want := has.Limit(d), wanted.Limit(d); {
+		switch is, want := has.Part(d), wanted.Part(d); {
 		case want == nil:
 		case is == nil || has.Observe && !wanted.Observe:
 			all = append(all, fmt.Sprintf("without a limit of %v", d))
@@ -144,7 +153,9 @@ func (e *Executor) search(w *Want, priors map[string]*Record) *search {
 		standIns = s.take(w.ID.IfName)
 	}
 	s.replace(standIns)
-	if len(s.found) == 0 && s.failed == nil {
+	if len(s.found) > 0 {
+		s.stale = append(s.stale, s.gone...)
+	} else if s.failed == nil {
 		for _, one := range s.skipped {
 			s.failed = errors.Join(s.failed, one.why)
 		}
@@ -183,7 +194,10 @@ func (s *search) take(name string) []skipped {
 	switch {
 	case errors.Is(err, ErrStandIn):
 		return []skipped{{name, err}}
-	case errors.Is(err, ErrGone) && !errors.Is(err, ErrNoNetNS), errors.Is(err, ErrLoopback):
+	case errors.Is(err, ErrGone) && !errors.Is(err, ErrNoNetNS):
+		s.skipped = append(s.skipped, skipped{name, err})
+		s.miss(name, prior)
+	case errors.Is(err, ErrLoopback):
 		s.skipped = append(s.skipped, skipped{name, err})
 	case err != nil:
 		s.failed = errors.Join(s.failed, err)
@@ -191,6 +205,22 @@ func (s *search) take(name string) []skipped {
 		s.add(iface, prior)
 	}
 	return nil
+}
+
+// miss keeps the name of an interface that is gone, and may come again. Its record is of no use, unless something of it
+// is elsewhere.
+func (s *search) miss(name string, prior *Record) {
+	if prior != nil {
+		left, err := s.executor.interfaces.Left(&prior.Interface)
+		if left != "" || err != nil {
+			return
+		}
+		s.gone = append(s.gone, prior)
+	}
+	held := func(r *Record) bool { return slices.Contains(r.Held, name) }
+	if prior != nil || slices.ContainsFunc(slices.Collect(maps.Values(s.priors)), held) {
+		s.missing = append(s.missing, name)
+	}
 }
 
 // add takes an interface, unless it was found under another name.

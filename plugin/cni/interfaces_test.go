@@ -18,6 +18,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/status"
+	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
 	"github.com/podweir/podweir/plugin/testutil/must"
@@ -163,16 +166,24 @@ func TestPrivilegedDevicesThatLeadOutByThemselves(t *testing.T) {
 	}
 }
 
-// The loopback device is never limited, whoever names it.
-func TestPrivilegedLoopbackIsNeverLimited(t *testing.T) {
+// The loopback device is never limited, whoever names it, and a name that is gone costs the others nothing, wherever it is
+// in the result.
+func TestPrivilegedNamesOfNothingToLimit(t *testing.T) {
 	testutil.RequireRoot(t)
-	for _, names := range [][]string{{"lo", "eth0"}, {"eth0", "lo"}, {"lo"}} {
+	for _, names := range [][]string{{"lo", "eth0"}, {"eth0", "lo"}, {"lo"}, {"gone0", "eth0"}, {"eth0", "gone0"}} {
 		p := newNode(t).newPod(t)
 		c := p.conf(both(conf{"prevResult": p.tells(names...)}))
-		p.must(t, "ADD", c)
+		a := p.must(t, "ADD", c)
 		wantState(t, p, "ADD", shapedBoth(t))
 		if out := p.ns.Run(t, "tc", "qdisc", "show", "dev", "lo"); strings.Contains(out, "tbf") || strings.Contains(out, "clsact") {
 			t.Errorf("%q: lo has %q, want nothing", names, out)
+		}
+		warns := strings.Contains(a.log, "level=WARN msg=\"interface skipped") && strings.Contains(a.log, "gone0")
+		if warns != slices.Contains(names, "gone0") || strings.Contains(a.log, "unshaped") {
+			t.Errorf("%q: ADD logs %q, want a warning if gone0 was skipped", names, a.log)
+		}
+		if f, err := p.node.paths.Mail().Failures(); err != nil || len(f) != 0 {
+			t.Errorf("%q: failure records %v, %v, want none", names, f, err)
 		}
 		p.must(t, "CHECK", c)
 		p.must(t, "DEL", c)
@@ -197,26 +208,6 @@ func TestPrivilegedInterfaceByAnotherNameOfIt(t *testing.T) {
 	}
 	p.must(t, "DEL", c)
 	wantClean(t, p, "DEL")
-}
-
-// A name that is gone costs the others nothing, wherever it is in the result.
-func TestPrivilegedNamedInterfaceThatIsGone(t *testing.T) {
-	testutil.RequireRoot(t)
-	for _, names := range [][]string{{"gone0", "eth0"}, {"eth0", "gone0"}} {
-		p := newNode(t).newPod(t)
-		c := p.conf(both(conf{"prevResult": p.tells(names...)}))
-		a := p.must(t, "ADD", c)
-		wantState(t, p, "ADD", shapedBoth(t))
-		if !strings.Contains(a.log, "level=WARN msg=\"interface skipped") || !strings.Contains(a.log, "gone0") || strings.Contains(a.log, "unshaped") {
-			t.Errorf("%q: ADD logs %q, want a warning that gone0 was skipped", names, a.log)
-		}
-		if f, err := p.node.paths.Mail().Failures(); err != nil || len(f) != 0 {
-			t.Errorf("%q: failure records %v, %v, want none", names, f, err)
-		}
-		p.must(t, "CHECK", c)
-		p.must(t, "DEL", c)
-		wantClean(t, p, "DEL")
-	}
 }
 
 // An interface that cannot be limited costs the others nothing either, and is told.
@@ -256,8 +247,11 @@ func TestPrivilegedInterfacesShareTheLimit(t *testing.T) {
 	n := newNode(t)
 	p := n.newPod(t)
 	const addr, gateway = "10.78.1.2", "10.78.1.1"
-	testutil.VethPair(t, testutil.End{NetNS: p.ns, Name: "v4if0", CIDRs: []string{addr + "/24"}},
-		testutil.End{NetNS: n.NetNS, Name: "second", CIDRs: []string{gateway + "/24"}})
+	pair := func() {
+		testutil.VethPair(t, testutil.End{NetNS: p.ns, Name: "v4if0", CIDRs: []string{addr + "/24"}},
+			testutil.End{NetNS: n.NetNS, Name: "second", CIDRs: []string{gateway + "/24"}})
+	}
+	pair()
 	rates := func() (all []string) {
 		for _, at := range []struct {
 			ns  *testutil.NetNS
@@ -271,8 +265,13 @@ func TestPrivilegedInterfacesShareTheLimit(t *testing.T) {
 		}
 		return all
 	}
-	shared := p.conf(conf{"egressRate": "4M", "ingressRate": "4M", "interfaces": "shared", "prevResult": p.tells("eth0", "v4if0")})
+	// Of another namespace, and aws-cni's note to itself.
+	told := append(p.tells("eth0", "v4if0")["interfaces"].([]conf), conf{"name": "eth9", "sandbox": "/run/netns/another"}, conf{"name": "dummye8cbf0e0b1b", "mac": "0", "sandbox": "0"})
+	shared := p.conf(conf{"egressRate": "4M", "ingressRate": "4M", "interfaces": "shared", "prevResult": conf{"cniVersion": "1.1.0", "interfaces": told}})
 	p.must(t, "ADD", shared)
+	if got := n.slots(t); got != 4 {
+		t.Errorf("%d slots are taken, want 4", got)
+	}
 	if got := rates(); !slices.Equal(got, []string{"2Mbit", "2Mbit", "2Mbit", "2Mbit"}) {
 		t.Errorf("the queues have %v, want 2 Mbit/s each", got)
 	}
@@ -306,6 +305,28 @@ func TestPrivilegedInterfacesShareTheLimit(t *testing.T) {
 	p.must(t, "ADD", shared)
 	if got := rates(); !slices.Equal(got, []string{"8Mbit", "8Mbit", "8Mbit", "8Mbit"}) {
 		t.Errorf("with each the queues have %v, want 8 Mbit/s each", got)
+	}
+	// One that is left has all of it, until the other one comes again.
+	shared["interfaces"] = "shared"
+	p.must(t, "ADD", shared)
+	p.ns.Run(t, "ip", "link", "del", "v4if0")
+	wantCode(t, "CHECK", p.call(t, "CHECK", shared).err, 101, "want 8 Mbit/s")
+	p.onNode(t, func(n *engine.Node) error {
+		rep, err := status.Collect(n)
+		if v := rep.View(time.Now()).Pods[0]; v.State != view.Differs || !strings.HasPrefix(v.Cure, "podweir repair") {
+			t.Errorf("status says %v, %q, cure %q, want that a repair mends it", v.State, v.Cause, v.Cure)
+		}
+		return err
+	})
+	p.repair(t)
+	p.must(t, "CHECK", shared)
+	if s := p.status(t); s.Directions[0].Rate != 8_000_000 || s.Directions[1].Rate != 8_000_000 {
+		t.Errorf("eth0 alone has %+v, want 8 Mbit/s", s.Directions)
+	}
+	pair()
+	p.repair(t)
+	if got := rates(); !slices.Equal(got, []string{"4Mbit", "4Mbit", "4Mbit", "4Mbit"}) {
+		t.Errorf("beside one that came again the queues have %v, want 4 Mbit/s each", got)
 	}
 	p.must(t, "DEL", shared)
 	wantClean(t, p, "DEL")
@@ -417,8 +438,7 @@ func pump(t *testing.T, a, b *os.File) {
 // On podweir's clsact it fails, and the pod would not start.
 func TestPrivilegedRuntimeWithAMachine(t *testing.T) {
 	mark.NightlyKernels(t, "sixteen pods, each offered to both ways three times")
-	testutil.RequireRoot(t)
-	requireTCX(t)
+	testutil.RequireQdisc(t, "tcx")
 	limited := conf{"egressRate": slow, "ingressRate": slow}
 	for name, with := range map[string]conf{
 		"ingress at the host":   {"podHook": "tcx"},
@@ -485,8 +505,7 @@ func TestPrivilegedRuntimeWithAMachine(t *testing.T) {
 // What is on the pod's device moves to TCX when podHook changes, and the guard back
 // nowhere: it stays where it was attached.
 func TestPrivilegedPodHookChanges(t *testing.T) {
-	testutil.RequireRoot(t)
-	requireTCX(t)
+	testutil.RequireQdisc(t, "tcx")
 	for name, with := range map[string]conf{"host": {}, "ifb": {"ingressPlace": "prefer-ifb"}, "guard": {"policy": "elephants"}} {
 		p := newNode(t).newPod(t)
 		c := p.conf(conf{"egressRate": slow, "ingressRate": slow})
@@ -513,8 +532,7 @@ func TestPrivilegedPodHookChanges(t *testing.T) {
 // A running pod of such a runtime is adopted without any setting: what is on its device
 // decides.
 func TestPrivilegedAdoptsAPodWithAMachine(t *testing.T) {
-	testutil.RequireRoot(t)
-	requireTCX(t)
+	testutil.RequireQdisc(t, "tcx")
 	for _, place := range []string{"auto", "prefer-ifb"} {
 		p := newNode(t).newPod(t)
 		g := newGuest(t, p)

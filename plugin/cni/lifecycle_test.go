@@ -501,31 +501,6 @@ func (p *pod) removeNetNS(t *testing.T) {
 	must.OK(t, unix.Unmount(p.ns.Path(), unix.MNT_DETACH))
 }
 
-func TestPrivilegedSeveralInterfaces(t *testing.T) {
-	n := newNode(t)
-	p := n.newPod(t)
-	testutil.VethPair(t, testutil.End{NetNS: p.ns, Name: "net1"}, testutil.End{NetNS: n.NetNS, Name: "other1"})
-	prev := fmt.Sprintf(`{"cniVersion":"1.1.0","interfaces":[{"name":"other1"},{"name":"eth0","sandbox":%[1]q},`+
-		`{"name":"net1","sandbox":%[1]q},{"name":"eth9","sandbox":"/run/netns/another"},`+
-		// aws-cni's note to itself.
-		`{"name":"dummye8cbf0e0b1b","mac":"0","sandbox":"0"}]}`, p.ns.Path())
-	c := p.conf(both(conf{"prevResult": json.RawMessage(prev)}))
-	p.must(t, "ADD", c)
-	p.must(t, "CHECK", c)
-	for _, dev := range []string{"eth0", "net1"} {
-		if out := p.ns.Run(t, "tc", "qdisc", "show", "dev", dev); !strings.Contains(out, "tbf") {
-			t.Errorf("%s has %q, want a queue", dev, out)
-		}
-	}
-	if got := n.slots(t); got != 4 {
-		t.Errorf("%d slots are taken, want 4", got)
-	}
-	// One of them goes by itself; DEL does the rest.
-	p.ns.Run(t, "ip", "link", "del", "net1")
-	p.must(t, "DEL", c)
-	wantClean(t, p, "DEL of two interfaces")
-}
-
 // Two networks with one container: each has a device and a state of its own.
 func TestPrivilegedTwoNetworks(t *testing.T) {
 	p := newNode(t).newPod(t)
@@ -599,6 +574,8 @@ func TestPrivilegedStatus(t *testing.T) {
 	p.must(t, "STATUS", p.conf(nil))
 	p.must(t, "STATUS", p.conf(conf{"prevResult": nil}))
 	wantCode(t, "STATUS with bad limits", p.call(t, "STATUS", p.conf(conf{"egressRate": "10X"})).err, 50, "egressRate")
+	must.OK(t, unix.Mount("", filepath.Dir(p.node.paths.Pins), "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""))
+	wantCode(t, "STATUS with a read-only bpffs", p.call(t, "STATUS", p.conf(nil)).err, 50, "read-only file system")
 	p.node.paths = engine.Paths{Pins: filepath.Join(t.TempDir(), "none"), Run: t.TempDir()}
 	wantCode(t, "STATUS without bpffs", p.call(t, "STATUS", p.conf(nil)).err, 50, "BPF file system")
 	a := p.must(t, "STATUS", p.conf(conf{"onError": "open"}))

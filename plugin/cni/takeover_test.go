@@ -55,7 +55,7 @@ func TestPrivilegedTakenOver(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if strings.HasSuffix(name, "tcx") {
-				requireTCX(t)
+				testutil.RequireQdisc(t, "tcx")
 			}
 			p := newNode(t).newPod(t)
 			p.must(t, "ADD", p.conf(first))
@@ -100,7 +100,7 @@ func TestPrivilegedTakenOverAndKilled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if strings.HasPrefix(name, "tcx") {
-				requireTCX(t)
+				testutil.RequireQdisc(t, "tcx")
 			}
 			p := newNode(t).newPod(t)
 			other := p.successor()
@@ -147,7 +147,7 @@ func TestPrivilegedTakenOverInVain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.with != nil {
-				requireTCX(t)
+				testutil.RequireQdisc(t, "tcx")
 			}
 			p := newNode(t).newPod(t)
 			first := p.conf(both(c.with))
@@ -196,6 +196,7 @@ func TestPrivilegedOneOfTwoIsHeld(t *testing.T) {
 		"observed": {conf{"egressRate": "5M", "ingressRate": "5M", "enforce": "observe"}, "without a limit of egress, without a limit of ingress", "each", ""},
 		"higher":   {conf{"egressRate": "11M", "ingressRate": "10M"}, "with 11 Mbit/s of egress in place of 10 Mbit/s", "each", ""},
 		"own":      {conf{"egressRate": "11M", "ingressRate": "10M"}, "", "each", "second"},
+		"a share":  {conf{"egressRate": "6M", "ingressRate": "5M"}, "with 6 Mbit/s of egress in place of 5 Mbit/s", "shared", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newNode(t).newPod(t)
@@ -313,8 +314,7 @@ func TestPrivilegedRepairBesideAnInterfaceOfAnother(t *testing.T) {
 
 // A program at the host side finds its slot from its first packet on: without one it lets everything pass.
 func TestPrivilegedSlotIsBeforeTheProgram(t *testing.T) {
-	testutil.RequireQdisc(t, "tbf")
-	requireTCX(t)
+	testutil.RequireQdisc(t, "tbf", "tcx")
 	p := newNode(t).newPod(t)
 	attached, slot := false, uint32(0)
 	p.step = func(step string) {

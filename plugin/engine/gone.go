@@ -27,7 +27,7 @@ func (n *Node) Gone(r *apply.Record) (gone bool, left string, err error) {
 	if other, err := n.store.Another(r.ID, &r.Interface); other != nil || err != nil {
 		return other != nil, "", err
 	}
-	if left, err = n.kernel.left(&r.Interface); left == "" && err == nil {
+	if left, err = n.kernel.Left(&r.Interface); left == "" && err == nil {
 		now := r.Interface
 		now.NamesakeIndex, err = n.Namesake(r)
 		left = now.Uncovered()
@@ -58,9 +58,8 @@ func (n *Node) Namesake(r *apply.Record) (int, error) {
 	return other.PodIndex, nil
 }
 
-// left names what still exists of an interface that is not where it was: its namespace has
-// another path, or its host end may still be there.
-func (k *kernel) left(i *attach.Interface) (string, error) {
+// Left implements [apply.Interfaces]: the namespace has another path, or the host end may still be there.
+func (k *kernel) Left(i *attach.Interface) (string, error) {
 	path, err := k.movedTo(i)
 	if err != nil {
 		return "", err

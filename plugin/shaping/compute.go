@@ -20,7 +20,7 @@ import (
 // design, and an error of another kind where a queue or device is requested by
 // name and is not available.
 func Compute(cfg *Config, d terms.Direction, f Facts, majors func() uint16) (*Params, error) {
-	limit := cfg.part(d)
+	limit := cfg.Part(d)
 	if limit == nil {
 		return nil, nil
 	}

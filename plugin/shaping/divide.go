@@ -149,7 +149,7 @@ type Divider struct {
 // NewDivider returns the divider of a direction that is divided, as [Compute] made it of the
 // same configuration and facts.
 func NewDivider(cfg *Config, f Facts, p *Params) *Divider {
-	return &Divider{limit: *cfg.part(p.Direction), facts: f, params: *p}
+	return &Divider{limit: *cfg.Part(p.Direction), facts: f, params: *p}
 }
 
 // At returns the classes, that of the share itself first, and the dataplane at a share in bytes per

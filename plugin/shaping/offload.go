@@ -168,7 +168,7 @@ func (b *builder) offload() {
 
 // MayPace says that TCP in the pod is to be paced if its namespace has the sysctls.
 func (c *Config) MayPace() bool {
-	limit := c.part(terms.Egress)
+	limit := c.Part(terms.Egress)
 	return limit != nil && limit.mayPace()
 }
 

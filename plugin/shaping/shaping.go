@@ -141,9 +141,9 @@ func (c *Config) Of(interfaces int) *Config {
 	return &out
 }
 
-// part returns the share that one interface has in the limit of a direction, nil if there
+// Part returns the share that one interface has in the limit of a direction, nil if there
 // is none.
-func (c *Config) part(d terms.Direction) *Limit {
+func (c *Config) Part(d terms.Direction) *Limit {
 	whole := c.Limit(d)
 	if whole == nil || c.Among < 2 {
 		return whole

@@ -196,7 +196,7 @@ func attachmentView(a *Attachment, held bool, now time.Time) *view.Pod {
 		p.State, p.Cause, p.Cure = view.Unknown, a.Error, cureGone
 	case a.Left != "":
 		p.State, p.Cause, p.Cure = view.Unknown, a.Error, CureLeft(a.ID)
-	case a.Error != "" && starved == "":
+	case a.Error != "" && starved == "" && len(a.Drift) == 0:
 		p.State, p.Cause, p.Cure = view.Unknown, "its record cannot be read: "+a.Error, cureUnknown
 		if a.Interface.PodName != "" {
 			p.Cause = a.Error

@@ -284,9 +284,20 @@ func of(node *engine.Node, queues *engine.Queues, id attach.ID) []Attachment {
 	for _, r := range records {
 		all = append(all, attachment(node, queues, r))
 	}
-	for _, i := range node.Released(records) {
+	for i, r := range records {
+		// One of several that is gone: a repair gives the others its share.
+		if a := &all[len(all)-len(records)+i]; a.Left != "" && node.Lives(r) && slices.ContainsFunc(all, func(o Attachment) bool { return o.inspection != nil }) {
+			a.Drift, a.Left = []string{a.Left}, ""
+		}
+	}
+	released, _, err := node.Released(records)
+	for _, i := range released {
 		a := &all[len(all)-1] // of a record that could be read
-		a.Released = strings.TrimPrefix(a.Released+"; ", "; ") + i.PodName + " has no limit since another attachment let go of it"
+		a.Released = strings.TrimPrefix(a.Released+"; ", "; ") + i.PodName + " has no limit: it came again, or another attachment let go of it"
+	}
+	if err != nil {
+		a := &all[len(all)-1]
+		a.Error = cmp.Or(a.Error, err.Error())
 	}
 	return all
 }
