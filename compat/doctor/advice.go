@@ -15,6 +15,7 @@ var advice = []struct{ part, do string }{
 	{takeOff[1], "recreate the pod, or take the limits off (podweir detach) and attach them again"},
 	{takeOff[2], "podweir repair"},
 	{"not on a BPF file system", "mount -t bpf bpf /sys/fs/bpf"},
+	{"read-only file system", "mount -o remount,rw /sys/fs/bpf"},
 	{"root qdisc is not podweir's", "decide who shapes the device: replaceQdisc: true gives it to podweir (PW505)"},
 	{"ends the chain for every packet", "ask the owner of that program to let packets on (-1), or take it off (PW506)"},
 	{"hook is held by another party", "leave the mode to auto, or take the other side"},

@@ -515,6 +515,7 @@ func hookFindings() []finding {
 		}, want: doctor.Warn, seen: "read-only", fix: "file system"},
 		{name: "unshaped", code: "PW601", node: aws, change: failing("no bpffs"), want: doctor.Fail, seen: "default/web: no bpffs", fix: "errors.md); then recreate the pod"},
 		{name: "unshaped, agent", code: "PW601", node: aws, change: func(n *node) { failing("no bpffs")(n); agentOn(n) }, want: doctor.Fail, seen: "default/web: no bpffs", fix: "the pod need not be recreated"},
+		{name: "unshaped, read-only bpffs", code: "PW601", node: aws, change: failing("make pin directory: read-only file system"), want: doctor.Fail, seen: "read-only", fix: "remount,rw /sys/fs/bpf; then"},
 		{name: "unshaped, no bpffs", code: "PW601", node: aws, change: failing("pins: /x: not on a BPF file system (mount -t bpf bpf /sys/fs/bpf)"), want: doctor.Fail, seen: "not on a BPF", fix: "mount -t bpf bpf /sys/fs/bpf; then"},
 		{name: "unshaped, no memory", code: "PW601", node: aws, change: failing("egress load: make map slots: cannot allocate memory"), want: doctor.Fail, seen: "cannot allocate memory", fix: "memory limit of the cgroup"},
 		{name: "unshaped, no ifb", code: "PW601", node: cilium, change: failing(`ingress: this kernel has no ifb (CONFIG_IFB); the place host needs no ifb`), want: doctor.Fail, seen: "no ifb (CONFIG_IFB)", fix: "PW106"},

@@ -204,25 +204,14 @@ func (d *Device) OwnRoot() *shaping.Qdisc {
 func major(h shaping.TCHandle) uint16 { return uint16(uint32(h) >> 16) }
 
 // find returns the first program of podweir's with this name on a hook, nil if it
-// is not there.
-func (d *Device) find(hook terms.Hook, name string) *HookProgram {
+// is not there, and how often it is.
+func (d *Device) find(hook terms.Hook, name string) (first *HookProgram, count int) {
 	for i := range d.Hooks {
 		if h := &d.Hooks[i]; h.Ours && h.Hook == hook && h.Name == name {
-			return h
+			first, count = cmp.Or(first, h), count+1
 		}
 	}
-	return nil
-}
-
-// count is how often a program of podweir's is on a hook.
-func (d *Device) count(hook terms.Hook, name string) int {
-	n := 0
-	for i := range d.Hooks {
-		if h := &d.Hooks[i]; h.Ours && h.Hook == hook && h.Name == name {
-			n++
-		}
-	}
-	return n
+	return first, count
 }
 
 // Chain is what is on one of its hooks, for the judge. side is whose device it is.

@@ -354,7 +354,7 @@ type hooked struct {
 
 func (p *directionPlan) planOn(want *hooked, have *Dataplane) {
 	dev := want.dev
-	found := dev.find(want.hook, want.name)
+	found, count := dev.find(want.hook, want.name)
 	if found == nil {
 		p.add(want.action, "%s is not on the %v hook of %s", want.name, want.hook, called(dev, want.side))
 		return
@@ -373,7 +373,7 @@ func (p *directionPlan) planOn(want *hooked, have *Dataplane) {
 		p.add(want.action, "%s", reason)
 		return
 	}
-	if dev.count(want.hook, want.name) > 1 {
+	if count > 1 {
 		// An interrupted move between filter and link left both, which charge twice.
 		p.add(want.action, "%s is on the %v hook of %s twice", want.name, want.hook, dev.Name)
 		return

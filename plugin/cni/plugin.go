@@ -248,8 +248,10 @@ func (p *Plugin) Status(args *skel.CmdArgs) error {
 	if err == nil {
 		var node *engine.Node
 		if node, err = engine.Open(p.Paths); err == nil {
-			node.Close()
-			return nil
+			defer node.Close()
+			if err = node.Writable(); err == nil {
+				return nil
+			}
 		}
 	}
 	if !cfg.FailOpen() {

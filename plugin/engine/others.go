@@ -39,7 +39,12 @@ func (p Paths) Others(netnsPaths []string) ([]terms.Device, error) {
 	all := []terms.Device{}
 	for i := range devices {
 		d := &devices[i]
-		if _, limited := records[d.Index]; limited || !isPair(d) || uplinks[d.Index] {
+		if !isPair(d) || uplinks[d.Index] {
+			continue
+		}
+		if limited, err := k.recordOf(records[d.Index], d); err != nil {
+			return nil, err
+		} else if limited != nil {
 			continue
 		}
 		t := traffic[d.Index]

@@ -5,6 +5,7 @@ package hostif_test
 
 import (
 	"errors"
+	"math"
 	"runtime"
 	"strings"
 	"testing"
@@ -112,6 +113,12 @@ func TestPrivilegedIFB(t *testing.T) {
 	}
 	if _, err := pod.Handle.IFB(dev.Index); !errors.Is(err, hostif.ErrNoDevice) {
 		t.Errorf("IFB after DeleteIFB = %v, want ErrNoDevice", err)
+	}
+	far := dev
+	for _, far.Index = range []int{99_999_999, 100_000_000, math.MaxInt32} {
+		_, err := pod.Handle.EnsureIFB(far)
+		must.OK(t, err)
+		must.OK(t, pod.Handle.DeleteIFB(far.Index))
 	}
 	pod.Run(t, "ip", "link", "add", hostif.IFBName(dev.Index), "type", "veth")
 	if _, err := pod.Handle.EnsureIFB(dev); !errors.Is(err, hostif.ErrForeignDevice) {

@@ -6,6 +6,7 @@ package hostif
 import (
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -35,8 +36,13 @@ const (
 )
 
 // IFBName returns the name of the ifb that serves the device with this
-// ifindex.
-func IFBName(ifindex int) string { return fmt.Sprintf("%s%d", IFBPrefix, ifindex) }
+// ifindex. A name has room for eight decimal digits: larger numbers have letters, too.
+func IFBName(ifindex int) string {
+	if ifindex >= 100_000_000 {
+		return IFBPrefix + "-" + strconv.FormatInt(int64(ifindex), 36)
+	}
+	return IFBPrefix + strconv.Itoa(ifindex)
+}
 
 // IFB returns the ifb that serves the device with this ifindex. Returns an
 // error wrapping [ErrNoDevice] if there is none, and [ErrForeignDevice] if
@@ -148,7 +154,7 @@ func addLimits(req *nl.NetlinkRequest, has, dev Interface) {
 // setUpIFB turns address generation off and then brings the device up. That is
 // two requests: the kernel applies the flags of a request first (do_setlink).
 func (h *Handle) setUpIFB(i, dev Interface, made bool) error {
-	req := setLink(i.Index)
+	req := setLink(i.Index, 0)
 	spec := nl.NewRtAttr(unix.IFLA_AF_SPEC, nil)
 	spec.AddRtAttr(unix.AF_INET6, nil).AddRtAttr(iflaInet6AddrGenMode, []byte{in6AddrGenModeNone})
 	req.AddData(spec)
@@ -157,7 +163,7 @@ func (h *Handle) setUpIFB(i, dev Interface, made bool) error {
 		return fmt.Errorf("turn IPv6 address generation of %s in %s off: %w", i.Name, h.Where(), err)
 	}
 	if !made {
-		req = setLink(i.Index)
+		req = setLink(i.Index, 0)
 		addLimits(req, i, dev)
 		if _, err := h.Execute(req, 0); err != nil {
 			return fmt.Errorf("set MTU %d and offload limits of %s in %s: %w", IFBMTU, i.Name, h.Where(), err)
@@ -193,20 +199,17 @@ func (h *Handle) deleteLink(index int) error {
 
 // SetUp brings a device up. One that is up stays so.
 func (h *Handle) SetUp(index int) error {
-	req := nl.NewNetlinkRequest(unix.RTM_SETLINK, unix.NLM_F_ACK)
-	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
-	msg.Index, msg.Flags, msg.Change = int32(index), unix.IFF_UP, unix.IFF_UP
-	req.AddData(msg)
-	if _, err := h.Execute(req, 0); err != nil {
+	if _, err := h.Execute(setLink(index, unix.IFF_UP), 0); err != nil {
 		return fmt.Errorf("bring ifindex %d in %s up: %w", index, h.Where(), err)
 	}
 	return nil
 }
 
-func setLink(index int) *nl.NetlinkRequest {
+// setLink changes a device, and sets the flags.
+func setLink(index int, flags uint32) *nl.NetlinkRequest {
 	req := nl.NewNetlinkRequest(unix.RTM_SETLINK, unix.NLM_F_ACK)
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
-	msg.Index = int32(index)
+	msg.Index, msg.Flags, msg.Change = int32(index), flags, flags
 	req.AddData(msg)
 	return req
 }
@@ -215,7 +218,7 @@ func setLink(index int) *nl.NetlinkRequest {
 // pfifo_fast on it. A running pfifo_fast takes the new length and keeps its
 // packets as far as they fit.
 func (h *Handle) SetTxQueueLen(index, packets int) error {
-	req := setLink(index)
+	req := setLink(index, 0)
 	req.AddData(nl.NewRtAttr(unix.IFLA_TXQLEN, nl.Uint32Attr(uint32(packets))))
 	if _, err := h.Execute(req, 0); err != nil {
 		return fmt.Errorf("set txqueuelen %d of ifindex %d in %s: %w", packets, index, h.Where(), err)
@@ -227,7 +230,7 @@ func (h *Handle) SetTxQueueLen(index, packets int) error {
 // the kernel hands the device whole: those that are larger it cuts into segments after the
 // queue. ipv4 is 0 where the kernel has one limit for both (before 6.3).
 func (h *Handle) SetGSOMaxSize(index int, size, ipv4 uint32) error {
-	req := setLink(index)
+	req := setLink(index, 0)
 	req.AddData(nl.NewRtAttr(unix.IFLA_GSO_MAX_SIZE, nl.Uint32Attr(size)))
 	if ipv4 != 0 {
 		req.AddData(nl.NewRtAttr(iflaGSOIPv4MaxSize, nl.Uint32Attr(ipv4)))

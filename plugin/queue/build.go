@@ -91,7 +91,7 @@ func checkTree(tree *shaping.Tree) error {
 }
 
 // clearRoot removes the root that stands in the way of want if an earlier
-// Build left it.
+// Build left it, or if it is none that queues.
 func clearRoot(h *hostif.Handle, ifindex int, want *shaping.Qdisc) error {
 	qdiscs, err := listQdiscs(h, ifindex)
 	if err != nil {
@@ -101,7 +101,7 @@ func clearRoot(h *hostif.Handle, ifindex int, want *shaping.Qdisc) error {
 		if q.Parent != shaping.RootParent {
 			continue
 		}
-		if q.Kind != want.Kind || q.Handle != want.Handle {
+		if q.Kind != hostif.NoQueue && (q.Kind != want.Kind || q.Handle != want.Handle) {
 			return fmt.Errorf("%w: %s %s", ErrForeignRoot, q.Kind, handleString(q.Handle))
 		}
 		return Remove(h, ifindex, q.Kind, q.Handle)

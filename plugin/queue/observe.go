@@ -209,8 +209,8 @@ func observe(h *hostif.Handle, ifindex int, qdiscs []Qdisc) (*Device, error) {
 		switch {
 		case q.Parent == clsactParent:
 			d.HookQdisc, d.Blocks = string(q.Kind), q.blocks
-		case q.Handle == 0 && q.Parent&majorMask == 0, q.Handle == 0 && q.Parent == shaping.RootParent:
-			// The kernel's default, or a leaf of it.
+		case q.Kind == hostif.NoQueue, q.Handle == 0 && q.Parent&majorMask == 0, q.Handle == 0 && q.Parent == shaping.RootParent:
+			// No queue, the kernel's default, or a leaf of it.
 		default:
 			d.Qdiscs = append(d.Qdiscs, q)
 		}

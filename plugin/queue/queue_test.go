@@ -190,6 +190,9 @@ func TestPrivilegedBuildObserveRemove(t *testing.T) {
 			d := newDevice(t)
 			before := d.Run(t, "tc", "qdisc", "show", "dev", "eth0")
 			prog := testutil.VerdictProgram(t, "pw_test", 0)
+			if name == "flat" { // another party's wish that there is none
+				d.Run(t, "tc", "qdisc", "add", "dev", "eth0", "root", "noqueue")
+			}
 			if got := d.observe(t); got.Root() != nil || len(got.Tree.Qdiscs) != 0 {
 				t.Fatalf("Observe of a new device = %+v, want nothing", got.Tree)
 			}

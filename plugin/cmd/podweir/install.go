@@ -140,8 +140,12 @@ func newInstall(o *options) *cobra.Command {
 func noBPFFS(root, pins string) string {
 	dir := filepath.Dir(pins)
 	var st unix.Statfs_t
-	if err := unix.Statfs(filepath.Join(root, dir), &st); err == nil && uint32(st.Type) == unix.BPF_FS_MAGIC { //nolint:gosec // its bits are those of the constant
+	err := unix.Statfs(filepath.Join(root, dir), &st)
+	switch bpffs := err == nil && uint32(st.Type) == unix.BPF_FS_MAGIC; { //nolint:gosec // its bits are those of the constant
+	case bpffs && st.Flags&unix.ST_RDONLY == 0:
 		return ""
+	case bpffs:
+		return fmt.Sprintf("the BPF file system at %[1]s is mounted read-only: no pod is limited until it can be written: mount -o remount,rw %[1]s", dir)
 	}
 	return fmt.Sprintf("the node has no BPF file system at %s: no pod is limited until it is mounted: mount -t bpf bpf %s", dir, dir)
 }

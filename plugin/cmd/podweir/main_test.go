@@ -361,8 +361,13 @@ func TestInstallWarnsOfNoBPFFS(t *testing.T) {
 }
 
 func TestPrivilegedInstallFindsBPFFS(t *testing.T) {
-	if got := noBPFFS("/", filepath.Join(testutil.BPFFS(t), "podweir")); got != "" {
+	dir := testutil.BPFFS(t)
+	if got := noBPFFS("/", filepath.Join(dir, "podweir")); got != "" {
 		t.Errorf("noBPFFS() = %q where bpffs is mounted", got)
+	}
+	must.OK(t, unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""))
+	if got := noBPFFS("/", filepath.Join(dir, "podweir")); !strings.Contains(got, "remount,rw "+dir) {
+		t.Errorf("noBPFFS() = %q where bpffs is read-only", got)
 	}
 }
 

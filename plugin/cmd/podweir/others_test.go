@@ -4,6 +4,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"maps"
 	"net"
@@ -68,6 +69,13 @@ func TestPrivilegedStatusOfPodsWithoutALimit(t *testing.T) {
 		if !strings.Contains(oneLine(out), part) || strings.Contains(oneLine(out), "default/pod-4 ingress") {
 			t.Errorf("status has no %q, or a line for what pod-4 has not:\n%s", part, out)
 		}
+	}
+	// It ends without a DEL, and another pod's device gets the number of its own.
+	number := fmt.Sprint(n.Interface(t, "veth4").Index)
+	n.Run(t, "ip", "link", "del", "veth4")
+	n.Run(t, "ip", "link", "add", "late", "index", number, "type", "veth", "peer", "name", "eth0", "netns", testutil.NewNetNS(t).Name)
+	if out, _ = c.do(t, "status", "--root", n.root); !strings.Contains(oneLine(out), "late egress - -") {
+		t.Errorf("status has no line for the device late:\n%s", out)
 	}
 	n.write(t, "etc/cni/net.d/10-net.conflist", `{"cniVersion":"1.0.0","name":"net","plugins":[{"type":"ptp"},{"type":"podweir-cni","shaper":"cilium"}]}`)
 	out, err = c.do(t, "status", "--root", n.root)
