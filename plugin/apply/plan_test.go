@@ -47,7 +47,18 @@ func dropHooks(d *attach.Device, name string) {
 // Each difference asks for exactly its own step, and that step mends it.
 func TestPlanOfOneDifference(t *testing.T) {
 	const cut = "podweir5 cuts packets of more than 6.4 kB"
-	plansOfOne(t, []difference{
+	comes := func(w *world) {
+		dev := w.devices[terms.SideHost]
+		dev.Hooks = slices.Insert(dev.Hooks, 0, attach.HookProgram{
+			Kind: terms.HookKindClsact, Hook: terms.HookIngress, ProgramID: 7, Name: "other", Pref: 1,
+		})
+	}
+	for _, tt := range []struct {
+		name   string
+		break_ func(*world)
+		want   []string
+		reason string
+	}{
 		{"nothing", func(*world) {}, []string{}, ""},
 		{"the ifb cuts packets", func(w *world) { w.devices[terms.SideIFB].Offload.GSO = 6_400 }, []string{"ingress make-ifb"}, cut},
 		{"it cuts those of IPv4", func(w *world) { w.devices[terms.SideIFB].Offload.GSOIPv4 = 6_400 }, []string{"ingress make-ifb"}, cut},
@@ -119,21 +130,13 @@ func TestPlanOfOneDifference(t *testing.T) {
 			"pw_guard is not on the egress hook of eth0",
 		},
 		{
-			"another party comes to the ceiling's hook", func(w *world) {
-				dev := w.devices[terms.SideHost]
-				dev.Hooks = slices.Insert(dev.Hooks, 0, attach.HookProgram{
-					Kind: terms.HookKindClsact, Hook: terms.HookIngress, ProgramID: 7, Name: "other", Pref: 1,
-				})
-			},
+			"another party comes to the ceiling's hook", comes,
 			[]string{"egress attach-ceiling"},
 			`pw_ceiling is on clsact, want tcx because of other (program 7) at preference 1 on the ingress hook of veth1`,
 		},
 		{
 			"another party comes to the ceiling's hook, and there is no TCX", func(w *world) {
-				dev := w.devices[terms.SideHost]
-				dev.Hooks = slices.Insert(dev.Hooks, 0, attach.HookProgram{
-					Kind: terms.HookKindClsact, Hook: terms.HookIngress, ProgramID: 7, Name: "other", Pref: 1,
-				})
+				comes(w)
 				w.tcx = false
 			},
 			[]string{"egress remove-stray"},
@@ -149,7 +152,24 @@ func TestPlanOfOneDifference(t *testing.T) {
 			[]string{"egress attach-ceiling"},
 			"pw_ceiling is on the ingress hook of veth1 twice",
 		},
-	})
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w, cfg := rich(t)
+			tt.break_(w)
+			plan, err := drift(w, cfg, record(t, w))
+			must.OK(t, err)
+			if diff := cmp.Diff(tt.want, kinds(plan)); diff != "" {
+				t.Fatalf("plan (-want +got):\n%s", diff)
+			}
+			if len(plan) > 0 && !strings.Contains(plan[0].Reason, tt.reason) {
+				t.Errorf("reason %q, want %q in it", plan[0].Reason, tt.reason)
+			}
+			ensure(t, w, cfg)
+			if plan, err = drift(w, cfg, record(t, w)); err != nil || len(plan) != 0 {
+				t.Errorf("after the plan was applied it is %v, %v, want it empty", kinds(plan), err)
+			}
+		})
+	}
 }
 
 // Without prio the program is on a hook of the ifb.
@@ -174,36 +194,6 @@ func (w *world) outdate() {
 		for i := range dev.Hooks {
 			dev.Hooks[i].Current = false
 		}
-	}
-}
-
-// difference is what differs in a rich world, and the steps that mend it.
-type difference struct {
-	name   string
-	break_ func(*world)
-	want   []string
-	reason string
-}
-
-func plansOfOne(t *testing.T, tests []difference) {
-	t.Helper()
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			w, cfg := rich(t)
-			tt.break_(w)
-			plan, err := drift(w, cfg, record(t, w))
-			must.OK(t, err)
-			if diff := cmp.Diff(tt.want, kinds(plan)); diff != "" {
-				t.Fatalf("plan (-want +got):\n%s", diff)
-			}
-			if len(plan) > 0 && !strings.Contains(plan[0].Reason, tt.reason) {
-				t.Errorf("reason %q, want %q in it", plan[0].Reason, tt.reason)
-			}
-			ensure(t, w, cfg)
-			if plan, err = drift(w, cfg, record(t, w)); err != nil || len(plan) != 0 {
-				t.Errorf("after the plan was applied it is %v, %v, want it empty", kinds(plan), err)
-			}
-		})
 	}
 }
 

@@ -81,11 +81,12 @@ func (s *search) formers() error {
 	own := func(t *target) bool { return t.former != nil && t.former.ID.ContainerID == s.want.ID.ContainerID }
 	among := len(s.found)
 	for i := range s.found {
-		t, err := &s.found[i], error(nil)
-		if t.former, err = s.executor.store.Another(s.want.ID, &t.iface); err != nil {
+		t := &s.found[i]
+		former, err := s.executor.store.Another(s.want.ID, &t.iface)
+		if err != nil {
 			return err
 		}
-		if own(t) {
+		if t.former = former; own(t) {
 			among--
 		}
 	}
