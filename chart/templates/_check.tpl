@@ -23,8 +23,15 @@ that a pattern would not explain.
 {{- include "podweir.checkDirectories" . }}
 {{- include "podweir.checkMemory" . }}
 {{- include "podweir.checkShapers" . }}
+{{- include "podweir.checkPods" . }}
 {{- if not (or .Values.serviceAccount.create .Values.serviceAccount.name) }}
 {{- fail "serviceAccount.create false is not accepted without serviceAccount.name: name the account that the agents are to have" }}
+{{- end }}
+{{- if and .Values.cluster.enabled (eq (include "podweir.serviceAccount" .) (printf "%s-reader" (include "podweir.name" .))) }}
+{{- fail (printf "serviceAccount.name %q is the account of the readers of the cluster, who would get tokens with the agents' rights: want another one" .Values.serviceAccount.name) }}
+{{- end }}
+{{- if and .Values.metrics.service.enabled (include "podweir.metricsReachable" .) (not (regexMatch "^[a-z][-a-z0-9]*$" (include "podweir.name" .))) }}
+{{- fail (printf "the release's name %q cannot be that of a Service: set fullnameOverride to lower-case letters, digits and dashes, the first of them a letter" .Release.Name) }}
 {{- end }}
 {{- if not (or .Values.serviceAccount.create (empty .Values.serviceAccount.annotations)) }}
 {{- fail "serviceAccount.annotations are not accepted with serviceAccount.create false: the chart does not make the account that would have them" }}
@@ -43,7 +50,7 @@ metrics.tls.enabled metrics.service metrics.service.enabled metrics.podMonitor m
 metrics.prometheusRule metrics.prometheusRule.docs metrics.dashboard node node.hostFiles uninstall
 uninstall.clean tests tests.enabled cleanUp cleanUp.formerDelivery rbac rbac.create serviceAccount
 serviceAccount.create updateStrategy probes probes.startup probes.liveness probes.readiness
-securityContext securityContext.seccompProfile
+securityContext securityContext.seccompProfile terminationGracePeriodSeconds
 ` -1 }}
 {{- $at := $.Values }}
 {{- range splitList "." $path }}
@@ -184,6 +191,9 @@ securityContext securityContext.seccompProfile
 {{- if and (ne $place "auto") (not (has $mode (list "auto" "qdisc"))) }}
 {{- fail (printf "defaults.ingressPlace %q does not go with defaults.mode %q, want auto, or the mode auto or qdisc" $place $mode) }}
 {{- end }}
+{{- if and (eq $mode "clsact-hostside") (eq (.Values.defaults.hostHook | default "auto") "tcx") }}
+{{- fail (printf "defaults.hostHook %q does not go with defaults.mode %q, want hostHook auto, or another mode" "tcx" $mode) }}
+{{- end }}
 {{- if eq (.Values.defaults.podHook | default "auto") "tcx" }}
 {{- if eq $mode "clsact-podside" }}
 {{- fail (printf "defaults.podHook %q does not go with defaults.mode %q, want podHook auto or clsact, or another mode" "tcx" $mode) }}
@@ -218,7 +228,7 @@ securityContext securityContext.seccompProfile
 {{- end }}
 {{- range list "podMonitor" "serviceMonitor" }}
 {{- if and (get $m .).enabled (not (include "podweir.metricsReachable" $)) }}
-{{- fail (printf "metrics.%s.enabled needs metrics that Prometheus reaches, and they are on the loopback of each node: set metrics.tls.enabled=true, or metrics.address=0.0.0.0 to let everybody read them" .) }}
+{{- fail (printf "metrics.%s.enabled needs metrics that Prometheus reaches, and they are on the loopback of each node: set metrics.tls.enabled=true and metrics.tls.endpoint, or metrics.address=0.0.0.0 to let everybody read them" .) }}
 {{- end }}
 {{- end }}
 {{- if and $m.podMonitor.enabled $m.serviceMonitor.enabled }}
@@ -226,6 +236,23 @@ securityContext securityContext.seccompProfile
 {{- end }}
 {{- if and $m.serviceMonitor.enabled (not $m.service.enabled) }}
 {{- fail "metrics.serviceMonitor.enabled needs metrics.service.enabled: there is no Service to monitor" }}
+{{- end }}
+{{- range list "podMonitor" "serviceMonitor" }}
+{{- $interval := (get $m .).interval | default "" }}
+{{- $seconds := 0 }}
+{{- range $unit, $n := dict "h" 3600 "m" 60 "s" 1 }}
+{{- $seconds = regexFind (printf "[0-9]+%s([0-9]|$)" $unit) $interval | regexFind "^[0-9]+" | int | mul $n | add $seconds }}
+{{- end }}
+{{- if and $m.prometheusRule.enabled (get $m .).enabled (gt $seconds 240) }}
+{{- fail (printf "metrics.%s.interval %q is too long for metrics.prometheusRule, want at most 4m: Prometheus forgets a sample after 5m, and alerts would not fire" . $interval) }}
+{{- end }}
+{{- end }}
+{{- $e := $m.tls.endpoint | default dict }}
+{{- if and (or $m.podMonitor.enabled $m.serviceMonitor.enabled) $m.tls.enabled (not (or $e.authorization $e.bearerTokenSecret $e.oauth2 (and $e.bearerTokenFile $m.serviceMonitor.enabled))) }}
+{{- fail "metrics.tls.enabled with a monitor needs a token in metrics.tls.endpoint: agents answer 401 to whoever shows none; want authorization or oauth2, or bearerTokenFile, which a PodMonitor does not have" }}
+{{- end }}
+{{- if and (or $m.tls.secretName $m.tls.endpoint) (not $m.tls.enabled) }}
+{{- fail "metrics.tls.secretName and metrics.tls.endpoint are not accepted without metrics.tls.enabled: metrics would be in plain text" }}
 {{- end }}
 {{- end }}
 
@@ -268,12 +295,24 @@ the scheme of a monitor, would be missing. */}}
 {{- end }}
 {{- $mounts := list "/etc/podweir" "/etc/podweir-tls" }}
 {{- range include "podweir.mounts" (dict "root" . "writes" $writes) | fromYamlArray }}
+{{- if has .mountPath $mounts }}
+{{- fail (printf "node.confDir or node.binDir: the chart mounts %q already, want a directory of its own for each" .mountPath) }}
+{{- end }}
 {{- $mounts = append $mounts .mountPath }}
 {{- end }}
 {{- include "podweir.checkFree" (dict "value" "extraVolumeMounts" "kind" "mountPath" "key" "mountPath" "taken" $mounts "given" .Values.extraVolumeMounts) }}
-{{- range $key, $_ := .Values.podLabels }}
+{{- range $path := list "podLabels" "metrics.podMonitor.labels" "metrics.serviceMonitor.labels" "metrics.prometheusRule.labels" "metrics.dashboard.labels" }}
+{{- range $key, $_ := include "podweir.at" (list $ $path) | fromYaml }}
 {{- if hasKey (include "podweir.labels" $ | fromYaml) $key }}
-{{- fail (printf "podLabels: the chart or commonLabels sets the label %q, want another one" $key) }}
+{{- fail (printf "%s: the chart or commonLabels sets the label %q, want another one" $path $key) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- range $path, $taken := dict "podAnnotations" (list "checksum/settings" "container.apparmor.security.beta.kubernetes.io/agent") "metrics.tls.endpoint" (list "port" "path" "scheme" "interval" "honorLabels" "relabelings" "metricRelabelings") }}
+{{- range $key, $_ := include "podweir.at" (list $ $path) | fromYaml }}
+{{- if has $key $taken }}
+{{- fail (printf "%s: the chart sets %q, want another key" $path $key) }}
+{{- end }}
 {{- end }}
 {{- end }}
 {{- if hasKey (.Values.nodeSelector | default dict) "kubernetes.io/os" }}
@@ -281,7 +320,7 @@ the scheme of a monitor, would be missing. */}}
 {{- end }}
 {{- end }}
 
-{{- /* Kubernetes mounts no path with "..". The agent writes into the first two. */}}
+{{- /* Kubernetes mounts no path with "..". */}}
 {{- define "podweir.checkDirectories" -}}
 {{- range $key := list "confDir" "binDir" "criSocket" }}
 {{- $path := get $.Values.node $key | default "/x" }}
@@ -289,10 +328,8 @@ the scheme of a monitor, would be missing. */}}
 {{- fail (printf "node.%s %q is not accepted, want a path below / without .." $key $path) }}
 {{- end }}
 {{- end }}
-{{- with .Values.node.confDir }}
-{{- if eq (clean .) (clean ($.Values.node.binDir | default "/")) }}
-{{- fail (printf "node.confDir and node.binDir are both %q, want a directory of its own for each" .) }}
-{{- end }}
+{{- if and .Values.node.criSocket (eq .Values.node.hostFiles "eks") (not (hasPrefix "/host/run/containerd/" (include "podweir.criSocket" .))) }}
+{{- fail (printf "node.criSocket %q does not go with node.hostFiles \"eks\", which shows sockets below /run/containerd alone: want node.hostFiles all" .Values.node.criSocket) }}
 {{- end }}
 {{- end }}
 
@@ -324,15 +361,49 @@ the scheme of a monitor, would be missing. */}}
 {{- end }}
 {{- end }}
 
-{{- /* Where Calico is to limit pods, its limits are not lifted. */}}
+{{- /* What the API server takes of the agents' pods. Helm would have made other objects before. */}}
+{{- define "podweir.checkPods" -}}
+{{- range $i, $t := .Values.tolerations }}
+{{- if or (and (eq (.operator | default "Equal") "Exists") .value) (and (ne (.operator | default "Equal") "Exists") (not .key)) (and (hasKey . "tolerationSeconds") (ne (.effect | default "") "NoExecute")) }}
+{{- fail (printf "tolerations[%d] is not accepted: want no value with the operator Exists, a key with Equal, and tolerationSeconds with the effect NoExecute alone" $i) }}
+{{- end }}
+{{- end }}
+{{- if and .Values.uninstall.clean (lt (int .Values.terminationGracePeriodSeconds) 50) }}
+{{- fail (printf "terminationGracePeriodSeconds %v does not go with uninstall.clean: an agent takes up to 50 s to clear its node; want 50 or more, or uninstall.clean false" .Values.terminationGracePeriodSeconds) }}
+{{- end }}
+{{- range .Values.extraEnv }}
+{{- if and .value .valueFrom }}
+{{- fail (printf "extraEnv: %q has both value and valueFrom, want one of them" .name) }}
+{{- end }}
+{{- end }}
+{{- with .Values.securityContext.seccompProfile }}
+{{- if and (eq .type "RuntimeDefault") .localhostProfile }}
+{{- fail "securityContext.seccompProfile.localhostProfile is not accepted with type RuntimeDefault, want type Localhost" }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* Where Calico is to limit pods, or podweir limits none, Calico's limits are not lifted. */}}
 {{- define "podweir.checkShapers" -}}
 {{- if .Values.liftCalicoLimits.enabled }}
+{{- if and (eq (.Values.defaults.enforce | default "limit") "observe") (empty .Values.liftCalicoLimits.namespaceSelector) }}
+{{- fail "defaults.enforce \"observe\" does not go with liftCalicoLimits.enabled for all namespaces: nothing would limit pods; want liftCalicoLimits.namespaceSelector of those that podweir limits" }}
+{{- end }}
 {{- range $key := list "ingressShaper" "egressShaper" }}
 {{- if eq (get $.Values.defaults $key | default $.Values.defaults.shaper | default "") "calico" }}
 {{- fail (printf "defaults.%s or defaults.shaper \"calico\" does not go with liftCalicoLimits.enabled: nothing would limit pods" $key) }}
 {{- end }}
 {{- end }}
 {{- end }}
+{{- end }}
+
+{{- /* The map at a path of the values, as YAML; called with the root and the path. */}}
+{{- define "podweir.at" -}}
+{{- $at := (first .).Values }}
+{{- range splitList "." (last .) }}
+{{- $at = get $at . }}
+{{- end }}
+{{- toYaml ($at | default dict) }}
 {{- end }}
 
 {{- define "podweir.checkFree" -}}

@@ -9,7 +9,7 @@ Copyright Authors of podweir
 {{- /* Labels by which objects find the pods; they can never change. */}}
 {{- define "podweir.selector" -}}
 app.kubernetes.io/name: podweir
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ toYaml .Release.Name }}
 {{- end }}
 
 {{- define "podweir.labels" -}}
@@ -26,11 +26,10 @@ app.kubernetes.io/component: agent
 {{- with concat (.Values.imagePullSecrets | default list) ((.Values.global).imagePullSecrets | default list) -}}
 imagePullSecrets:
 {{- range . }}
-  - name: {{ if kindIs "string" . }}{{ . }}{{ else }}{{ .name }}{{ end }}
+  - name: {{ if kindIs "string" . }}{{ toYaml . }}{{ else }}{{ toYaml .name }}{{ end }}
 {{- end }}
 {{- end }}
 {{- end }}
-
 
 {{- /* The settings of the agent, by the names of its flags. */}}
 {{- define "podweir.settings" -}}
@@ -69,8 +68,8 @@ cni-conf-dir: {{ . | quote }}
 {{- with .Values.node.binDir }}
 cni-bin-dir: {{ . | quote }}
 {{- end }}
-{{- with .Values.node.criSocket }}
-cri-socket: {{ printf "/host%s" . | quote }}
+{{- with include "podweir.criSocket" . }}
+cri-socket: {{ . | quote }}
 {{- end }}
 {{- with include "podweir.defaults" . }}
 default: {{- . | nindent 2 }}
@@ -95,9 +94,9 @@ on it shows. */}}
 - name: PODWEIR_CNI_BIN_DIR
   value: {{ . | quote }}
 {{- end }}
-{{- with .Values.node.criSocket }}
+{{- with include "podweir.criSocket" . }}
 - name: PODWEIR_CRI_SOCKET
-  value: {{ printf "/host%s" . | quote }}
+  value: {{ . | quote }}
 {{- end }}
 {{- end }}
 
@@ -130,7 +129,7 @@ IPv6 address stands in brackets before a port. */}}
 
 {{- /* "yes" if another machine reaches the metrics. */}}
 {{- define "podweir.metricsReachable" -}}
-{{- if not (or (hasPrefix "127." (include "podweir.address" .)) (eq (include "podweir.address" .) "[::1]")) }}yes{{ end }}
+{{- if not (regexMatch "(?i)^(127\\.|\\[[0:]*:(1|ffff:127\\.[0-9.]+)\\]$)" (include "podweir.address" .)) }}yes{{ end }}
 {{- end }}
 
 {{- /* What an endpoint of a monitor has beside its port; it is called with the root and the
@@ -175,11 +174,24 @@ empty list of annotations is a value: pods may set none. */}}
 {{- end }}
 
 {{- define "podweir.confDir" -}}
-{{- .Values.node.confDir | default "/etc/cni/net.d" }}
+{{- .Values.node.confDir | default "/etc/cni/net.d" | clean }}
 {{- end }}
 
 {{- define "podweir.binDir" -}}
-{{- .Values.node.binDir | default "/opt/cni/bin" }}
+{{- .Values.node.binDir | default "/opt/cni/bin" | clean }}
+{{- end }}
+
+{{- /* The runtime's socket in the container. The node's /var/run is a link that would lead back
+into the container. */}}
+{{- define "podweir.criSocket" -}}
+{{- with .Values.node.criSocket }}/host{{ regexReplaceAll "^/var/run/" (clean .) "/run/" }}{{ end }}
+{{- end }}
+
+{{- /* "yes" if a directory of conflists or plugins is mounted by itself: it is written to, or the
+few that are mounted do not have it. Called with what mounts are called with, and with it. */}}
+{{- define "podweir.apart" -}}
+{{- $of := first . }}
+{{- if or $of.writes (and (eq $of.root.Values.node.hostFiles "eks") (not (regexMatch "^/(etc/cni|opt/cni/bin)(/|$)" (last .)))) }}yes{{ end }}
 {{- end }}
 
 {{- /* What the container may do on the node. */}}
@@ -248,11 +260,16 @@ capabilities:
 # they are mounted there while the agent runs.
 - {name: netns, mountPath: /var/run/netns, readOnly: true, mountPropagation: HostToContainer}
 - {name: netns, mountPath: /run/netns, readOnly: true, mountPropagation: HostToContainer}
-{{- if .writes }}
+{{- $only := ternary "" ", readOnly: true" .writes }}
+{{- if include "podweir.apart" (list . (include "podweir.confDir" .root)) }}
 # Where our conflist or drop-in goes.
-- {name: conflists, mountPath: {{ printf "/host%s" (include "podweir.confDir" .root) | quote }}}
+- {name: conflists, mountPath: {{ printf "/host%s" (include "podweir.confDir" .root) | quote }}{{ $only }}}
+{{- end }}
+{{- if include "podweir.apart" (list . (include "podweir.binDir" .root)) }}
 # Where the plugin's binary goes.
-- {name: plugins, mountPath: {{ printf "/host%s" (include "podweir.binDir" .root) | quote }}}
+- {name: plugins, mountPath: {{ printf "/host%s" (include "podweir.binDir" .root) | quote }}{{ $only }}}
+{{- end }}
+{{- if .writes }}
 # What was installed, so that it can be taken off again.
 - {name: state, mountPath: /host/var/lib/podweir}
 {{- end }}
@@ -292,11 +309,15 @@ capabilities:
 - {name: run, hostPath: {path: /run/podweir, type: DirectoryOrCreate}}
 # Made by the runtime for the first pod that is not hostNetwork.
 - {name: netns, hostPath: {path: /run/netns, type: DirectoryOrCreate}}
-{{- if .writes }}
+{{- if include "podweir.apart" (list . (include "podweir.confDir" .root)) }}
 # Belongs to the primary CNI; there before any pod is.
 - {name: conflists, hostPath: {path: {{ include "podweir.confDir" .root | quote }}, type: Directory}}
+{{- end }}
+{{- if include "podweir.apart" (list . (include "podweir.binDir" .root)) }}
 # Likewise.
 - {name: plugins, hostPath: {path: {{ include "podweir.binDir" .root | quote }}, type: Directory}}
+{{- end }}
+{{- if .writes }}
 # Ours alone; empty after an uninstall.
 - {name: state, hostPath: {path: /var/lib/podweir, type: DirectoryOrCreate}}
 {{- end }}

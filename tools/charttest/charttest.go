@@ -12,13 +12,17 @@ package charttest
 
 import (
 	"fmt"
+	"maps"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
-
-	"github.com/podweir/podweir/tools/charttest/helmchart"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
 )
 
 // Places, from this directory.
@@ -62,31 +66,63 @@ func readYAML(name string) (map[string]any, error) {
 	return out, nil
 }
 
-func render(kubeVersion string, values map[string]any) ([]helmchart.Manifest, error) {
-	return helmchart.Render(chartDir, helmchart.Options{
-		Release: "podweir", Namespace: "kube-system", KubeVersion: kubeVersion, Values: values,
-	})
+// manifest is what one template made, as text: any number of YAML documents.
+type manifest struct{ template, text string }
+
+// render returns what "helm template" prints, in the order of the names of templates.
+func render(kubeVersion string, values map[string]any) ([]manifest, error) {
+	all, _, err := renderAs("podweir", "kube-system", kubeVersion, values)
+	return all, err
 }
 
-// monitor is one of the two that there may be.
-func monitor() map[string]any {
-	return map[string]any{
-		"enabled": true, "interval": "30s", "labels": map[string]any{"team": "net"},
-		"relabelings":       []any{map[string]any{"targetLabel": "cluster", "replacement": "a"}},
-		"metricRelabelings": []any{map[string]any{"action": "labeldrop", "regex": "interface"}},
+// renderAs is render for a release and a namespace of these names, with the notes. An error
+// is Helm's own and names the template or the value.
+func renderAs(release, namespace, kubeVersion string, values map[string]any) (all []manifest, notes string, err error) {
+	c, err := loader.LoadDir(chartDir)
+	if err != nil {
+		return nil, "", err
 	}
+	capabilities := chartutil.DefaultCapabilities.Copy()
+	version, err := chartutil.ParseKubeVersion(kubeVersion)
+	if err != nil {
+		return nil, "", err
+	}
+	if want := c.Metadata.KubeVersion; !chartutil.IsCompatibleRange(want, version.String()) {
+		return nil, "", fmt.Errorf("kubeVersion %q of Chart.yaml excludes %s", want, version)
+	}
+	capabilities.KubeVersion = *version
+	top, err := chartutil.ToRenderValues(c, values, chartutil.ReleaseOptions{Name: release, Namespace: namespace, Revision: 1, IsInstall: true}, capabilities)
+	if err != nil {
+		return nil, "", err
+	}
+	texts, err := engine.Render(c, top)
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		_, below, _ := strings.Cut(name, "/")
+		switch text := texts[name]; {
+		case path.Base(name) == "NOTES.txt":
+			notes = text
+		case !strings.HasPrefix(path.Base(name), "_") && strings.TrimSpace(text) != "":
+			all = append(all, manifest{below, text})
+		}
+	}
+	return all, notes, err
 }
 
-// everything turns on whatever is off by default.
-func everything() map[string]any {
+// everything turns on whatever is off by default. Of the two monitors there may be one.
+func everything(monitors string) map[string]any {
 	return map[string]any{
 		"metrics": map[string]any{
 			"address": "10.0.0.1", "profiles": true,
 			"tls": map[string]any{
 				"enabled": true, "secretName": "podweir-metrics",
-				"endpoint": map[string]any{"tlsConfig": map[string]any{"serverName": "podweir"}},
+				"endpoint": map[string]any{"tlsConfig": map[string]any{"serverName": "podweir"}, "authorization": map[string]any{"type": "Bearer"}},
 			},
-			"podMonitor": monitor(), "dashboard": map[string]any{"enabled": true},
+			monitors: map[string]any{
+				"enabled": true, "interval": "30s", "labels": map[string]any{"team": "net"},
+				"relabelings":       []any{map[string]any{"targetLabel": "cluster", "replacement": "a"}},
+				"metricRelabelings": []any{map[string]any{"action": "labeldrop", "regex": "interface"}},
+			},
+			"dashboard":      map[string]any{"enabled": true},
 			"prometheusRule": map[string]any{"enabled": true, "labels": map[string]any{"team": "net"}},
 		},
 		"defaults":         map[string]any{"policy": "elephants", "horizon": "20ms", "maxRate": "1G", "unshapedSubnets": []any{"10.0.0.0/8", "fd00::/8"}},

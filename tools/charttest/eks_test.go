@@ -18,7 +18,6 @@ import (
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // The rules of AWS for add-ons that only some values of the chart keep, as they read in
@@ -75,23 +74,15 @@ func brokenEKSRules(t *testing.T, values map[string]any) []string {
 		if group := o.GetObjectKind().GroupVersionKind().Group; strings.HasSuffix(group, ".com") || strings.HasSuffix(group, ".io") && !strings.HasSuffix(group, ".k8s.io") {
 			t.Errorf("%s: a custom resource of %s is on by default", a.GetName(), group)
 		}
-		for _, pod := range podSpecs(o) {
-			lookAtPod(t, a.GetName(), pod, broken)
+		switch o := o.(type) {
+		case *apps.DaemonSet:
+			lookAtPod(t, a.GetName(), &o.Spec.Template.Spec, broken)
+		case *core.Pod:
+			lookAtPod(t, a.GetName(), &o.Spec, broken)
 		}
 	}
 	maps.DeleteFunc(broken, func(_ string, is bool) bool { return !is })
 	return slices.Sorted(maps.Keys(broken))
-}
-
-// podSpecs is the pod of an object, if it makes one.
-func podSpecs(o runtime.Object) []*core.PodSpec {
-	switch o := o.(type) {
-	case *apps.DaemonSet:
-		return []*core.PodSpec{&o.Spec.Template.Spec}
-	case *core.Pod:
-		return []*core.PodSpec{&o.Spec}
-	}
-	return nil
 }
 
 var cniDir = regexp.MustCompile(`/cni(/|$)`)

@@ -12,17 +12,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/pmezard/go-difflib/difflib"
-
-	"github.com/podweir/podweir/tools/charttest/helmchart"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/lint"
+	"helm.sh/helm/v3/pkg/lint/support"
 )
-
-// updating says whether goldens are written instead of compared.
-func updating() bool { return os.Getenv("UPDATE") != "" }
 
 // golden compares text with a file, or writes it.
 func golden(t *testing.T, name, text string) {
 	t.Helper()
-	if updating() {
+	if os.Getenv("UPDATE") != "" {
 		mustOK(t, os.WriteFile(name, []byte(text), 0o644))
 		return
 	}
@@ -37,20 +35,11 @@ func mustEnvironments(t *testing.T) map[string]map[string]any {
 	t.Helper()
 	all, err := environments()
 	mustOK(t, err)
-	all["everything"] = everything()
-	// Of the two monitors there may be one.
-	other := everything()
-	metrics, ok := other["metrics"].(map[string]any)
-	if !ok {
-		t.Fatalf("everything has no metrics: %v", other)
-	}
-	delete(metrics, "podMonitor")
-	metrics["serviceMonitor"] = monitor()
-	all["service-monitor"] = other
+	all["everything"], all["service-monitor"] = everything("podMonitor"), everything("serviceMonitor")
 	return all
 }
 
-func mustRender(t *testing.T, version string, values map[string]any) []helmchart.Manifest {
+func mustRender(t *testing.T, version string, values map[string]any) []manifest {
 	t.Helper()
 	out, err := render(version, values)
 	mustOK(t, err)
@@ -92,7 +81,7 @@ func rendered(t *testing.T, values map[string]any) string {
 	var text strings.Builder
 	text.WriteString(licence + "# What \"helm template\" gives for Kubernetes " + newest + "; UPDATE=1 writes it.\n")
 	for _, m := range mustRender(t, newest, values) {
-		text.WriteString("---\n# Source: " + m.Template + "\n" + strings.TrimSpace(m.Text) + "\n")
+		text.WriteString("---\n# Source: " + m.template + "\n" + strings.TrimSpace(m.text) + "\n")
 	}
 	const dashboard = "dashboards/podweir.json"
 	file, err := os.ReadFile(filepath.Join(chartDir, dashboard))
@@ -107,8 +96,8 @@ func TestAdmissionPolicyExample(t *testing.T) {
 	text := licence + "# What the chart renders with admissionPolicy.enabled=true: docs/howto/limit-a-namespace.md.\n" +
 		"# Written by UPDATE=1 in tools/charttest.\n"
 	for _, m := range mustRender(t, kubeVersions[len(kubeVersions)-1], withPolicy) {
-		if strings.HasSuffix(m.Template, "/admission.yaml") {
-			text += "---\n" + strings.TrimSpace(m.Text) + "\n"
+		if strings.HasSuffix(m.template, "/admission.yaml") {
+			text += "---\n" + strings.TrimSpace(m.text) + "\n"
 		}
 	}
 	golden(t, filepath.Join(docsDir, "examples", "admission-policy.yaml"), text)
@@ -117,10 +106,12 @@ func TestAdmissionPolicyExample(t *testing.T) {
 func TestHelmLintStrict(t *testing.T) {
 	for name, values := range mustEnvironments(t) {
 		for _, version := range kubeVersions {
-			faults, err := helmchart.Lint(chartDir, helmchart.Options{Namespace: "kube-system", KubeVersion: version, Values: values})
+			kubernetes, err := chartutil.ParseKubeVersion(version)
 			mustOK(t, err)
-			for _, f := range faults {
-				t.Errorf("%s, Kubernetes %s: %s: %v", name, version, f.Path, f.Err)
+			for _, f := range lint.AllWithKubeVersion(chartDir, values, "kube-system", kubernetes).Messages {
+				if f.Severity >= support.WarningSev {
+					t.Errorf("%s, Kubernetes %s: %s: %v", name, version, f.Path, f.Err)
+				}
 			}
 		}
 	}
@@ -138,7 +129,7 @@ func TestNotesSayWhatToRunNext(t *testing.T) {
 		if other, ok := values["fullnameOverride"].(string); ok {
 			daemonSet = "daemonset/" + other
 		}
-		text, err := helmchart.Notes(chartDir, helmchart.Options{Release: "podweir", Namespace: "kube-system", KubeVersion: "1.34", Values: values})
+		_, text, err := renderAs("podweir", "kube-system", "1.34", values)
 		mustOK(t, err)
 		for _, want := range []string{"podweir doctor", daemonSet, "kubernetes.io/egress-bandwidth", "helm uninstall podweir -n kube-system"} {
 			if !strings.Contains(text, want) {

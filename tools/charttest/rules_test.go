@@ -20,7 +20,6 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/template"
-	promannotations "github.com/prometheus/prometheus/util/annotations"
 )
 
 const (
@@ -33,7 +32,7 @@ const (
 
 func withRules(more map[string]any) map[string]any {
 	values := map[string]any{"metrics": map[string]any{
-		"tls": map[string]any{"enabled": true}, "podMonitor": map[string]any{"enabled": true}, "prometheusRule": map[string]any{"enabled": true},
+		"address": "0.0.0.0", "podMonitor": map[string]any{"enabled": true}, "prometheusRule": map[string]any{"enabled": true},
 	}}
 	maps.Copy(values, more)
 	return values
@@ -76,7 +75,7 @@ func store(t *testing.T, all series) storage.Queryable {
 	slices.SortFunc(entries, func(a, b promql.Series) int { return labels.Compare(a.Metric, b.Metric) })
 	return &storage.MockQueryable{MockQuerier: &storage.MockQuerier{
 		SelectMockFunction: func(_ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
-			out := seriesSet{at: -1}
+			out := seriesSet{SeriesSet: storage.EmptySeriesSet(), at: -1}
 			for _, e := range entries {
 				if !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(e.Metric.Get(m.Name)) }) {
 					out.all = append(out.all, promql.NewStorageSeries(e))
@@ -89,6 +88,7 @@ func store(t *testing.T, all series) storage.Queryable {
 
 // seriesSet goes through series.
 type seriesSet struct {
+	storage.SeriesSet
 	all []*promql.StorageSeries
 	at  int
 }
@@ -97,9 +97,7 @@ func (s *seriesSet) Next() bool {
 	s.at++
 	return s.at < len(s.all)
 }
-func (s *seriesSet) At() storage.Series                  { return s.all[s.at] }
-func (*seriesSet) Err() error                            { return nil }
-func (*seriesSet) Warnings() promannotations.Annotations { return nil }
+func (s *seriesSet) At() storage.Series { return s.all[s.at] }
 
 func newEngine() *promql.Engine {
 	return promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute, Parser: parser.NewParser(parser.Options{})})
@@ -341,8 +339,8 @@ func TestPrometheusRulesExample(t *testing.T) {
 	out := licence + "# Alerts of podweir for Prometheus without the operator: docs/howto/alerts.md.\n" +
 		"# Written by UPDATE=1 in tools/charttest from what the chart renders.\n"
 	for _, m := range mustRender(t, kubeVersions[len(kubeVersions)-1], withRules(nil)) {
-		if strings.HasSuffix(m.Template, "/prometheusrule.yaml") {
-			_, spec, _ := strings.Cut(m.Text, "\nspec:\n")
+		if strings.HasSuffix(m.template, "/prometheusrule.yaml") {
+			_, spec, _ := strings.Cut(m.text, "\nspec:\n")
 			for line := range strings.Lines(strings.TrimRight(spec, " \n") + "\n") {
 				out += strings.TrimPrefix(line, "  ")
 			}
