@@ -173,10 +173,13 @@ func Run(f *Facts) *Report {
 	for i := range rep.Checks {
 		rep.Count[rep.Checks[i].Status]++
 	}
-	slices.SortStableFunc(rep.Checks, func(a, b Outcome) int {
-		return cmp.Or(last(a)-last(b), slices.Index(categories, a.Category)-slices.Index(categories, b.Category), cmp.Compare(a.Code, b.Code))
-	})
+	slices.SortStableFunc(rep.Checks, Compare)
 	return rep
+}
+
+// Compare compares findings by their places in a report.
+func Compare(a, b Outcome) int {
+	return cmp.Or(last(a)-last(b), slices.Index(categories, a.Category)-slices.Index(categories, b.Category), cmp.Compare(a.Code, b.Code))
 }
 
 // last is 1 for what comes behind everything else.

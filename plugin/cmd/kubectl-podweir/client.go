@@ -14,6 +14,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -51,6 +52,9 @@ const (
 // rights says where the rights are that a user lacks. It comes first: causes are cut.
 const rights = " (the chart's Role NAME-reader has the rights)"
 
+// execInPod is how texts of agents begin their commands: the reader's flags and node are not known to them.
+const execInPod = "kubectl podweir exec NODE"
+
 // client asks agents through the API server.
 type client struct {
 	http      *http.Client
@@ -59,6 +63,8 @@ type client struct {
 	// timeout bounds one request, node is the only one to ask, all if empty.
 	timeout time.Duration
 	node    string
+	// kubectl begins a command for this cluster and namespace, exec one in an agent's pod.
+	kubectl, exec string
 
 	// tokens are those that were made last, by the account.
 	tokens map[string]token
@@ -76,7 +82,7 @@ func (t *token) fresh() bool {
 	return t.text != "" && time.Since(t.at) < tokenSeconds*time.Second-tokenSpare
 }
 
-func newClient(config *rest.Config, namespace string, timeout time.Duration, node string) (*client, error) {
+func newClient(config *rest.Config, o *options) (*client, error) {
 	h, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, err
@@ -85,13 +91,21 @@ func newClient(config *rest.Config, namespace string, timeout time.Duration, nod
 	if err != nil {
 		return nil, err
 	}
-	return &client{http: h, base: base, namespace: namespace, timeout: timeout, node: node, tokens: map[string]token{}}, nil
+	flags := strings.Join(o.flags(), " ")
+	c := &client{http: h, base: base, namespace: o.namespace, timeout: o.timeout, node: o.node, kubectl: "kubectl " + flags, tokens: map[string]token{}}
+	if c.exec = "kubectl podweir "; o.kubeconfig != "" || o.context != "" || o.namespace != defaultNamespace {
+		c.exec += flags + " "
+	}
+	c.exec += "exec " + cmp.Or(o.node, "NODE")
+	return c, nil
 }
 
 // statusError is an answer of the API server, or of an agent by its proxy, that is none.
 type statusError struct {
 	status int
 	text   string
+	// ofAgent says that it is not the API server's own.
+	ofAgent bool
 }
 
 func (e *statusError) Error() string { return e.text }
@@ -121,22 +135,22 @@ func (c *client) do(ctx context.Context, method, path string, query url.Values, 
 		return err
 	}
 	if res.StatusCode/100 != 2 {
-		why := ": " + reason(b)
-		if res.StatusCode == http.StatusForbidden {
-			why = rights + denied(why)
+		var s struct{ Kind, Message string }
+		_ = json.Unmarshal(b, &s) // an agent's answer is text
+		why := ": " + reason(cmp.Or(s.Message, string(b)))
+		if res.StatusCode == http.StatusForbidden && s.Kind == "Status" {
+			if _, right, ok := strings.Cut(why, " is forbidden: "); ok { // not what the request was for: who lacks which right
+				why = ": " + right
+			}
+			why = rights + why
 		}
-		return &statusError{res.StatusCode, res.Status + why}
+		return &statusError{res.StatusCode, res.Status + why, s.Kind != "Status"}
 	}
 	return json.Unmarshal(b, into)
 }
 
 // reason is what an answer says of itself, in one short line.
-func reason(b []byte) string {
-	var s struct{ Message string }
-	text := string(b)
-	if json.Unmarshal(b, &s) == nil && s.Message != "" {
-		text = s.Message
-	}
+func reason(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	const most = 300
 	if r := []rune(text); len(r) > most {
@@ -145,29 +159,12 @@ func reason(b []byte) string {
 	return text
 }
 
-// denied is what the API server says of a request that it forbids, without what the request
-// was for: who lacks which right.
-func denied(why string) string {
-	if _, right, ok := strings.Cut(why, " is forbidden: "); ok {
-		return ": " + right
-	}
-	return why
-}
-
 // agent is a pod of a DaemonSet of podweir.
 type agent struct {
-	pod, node, address, daemonSet string
-	port                          int
-}
-
-// common is an error in words that are the same for every node: what many have is told
-// once.
-func (a *agent) common(err error) string {
-	text := strings.ReplaceAll(err.Error(), a.pod, "POD")
-	if a.address == "" {
-		return text
-	}
-	return strings.ReplaceAll(text, a.address, "ADDRESS")
+	pod, node, daemonSet string
+	port                 int
+	// ended is 1 if it does not run, or is about to end.
+	ended int
 }
 
 // podList is what is read of a list of pods.
@@ -175,8 +172,8 @@ type podList struct {
 	Metadata struct{ Continue string }
 	Items    []struct {
 		Metadata struct {
-			Name            string
-			OwnerReferences []struct{ Kind, Name string }
+			Name, DeletionTimestamp string
+			OwnerReferences         []struct{ Kind, Name string }
 		}
 		Spec struct {
 			NodeName   string
@@ -187,11 +184,11 @@ type podList struct {
 				}
 			}
 		}
-		Status struct{ PodIP string }
+		Status struct{ Phase string }
 	}
 }
 
-// agents lists the agents' pods.
+// agents lists the agents' pods, those that run first.
 func (c *client) agents(ctx context.Context) ([]agent, error) {
 	var found []agent
 	query := url.Values{"labelSelector": {agentLabel}, "limit": {"500"}}
@@ -204,7 +201,10 @@ func (c *client) agents(ctx context.Context) ([]agent, error) {
 			return nil, fmt.Errorf("list the agents' pods in the namespace %s (-n names another one): %w", c.namespace, err)
 		}
 		for _, p := range page.Items {
-			a := agent{pod: p.Metadata.Name, node: p.Spec.NodeName, address: p.Status.PodIP}
+			a := agent{pod: p.Metadata.Name, node: p.Spec.NodeName}
+			if p.Status.Phase != "Running" || p.Metadata.DeletionTimestamp != "" {
+				a.ended = 1
+			}
 			for _, o := range p.Metadata.OwnerReferences {
 				if o.Kind == "DaemonSet" {
 					a.daemonSet = o.Name
@@ -222,6 +222,7 @@ func (c *client) agents(ctx context.Context) ([]agent, error) {
 			}
 		}
 		if page.Metadata.Continue == "" {
+			slices.SortStableFunc(found, func(a, b agent) int { return a.ended - b.ended })
 			return found, nil
 		}
 		query.Set("continue", page.Metadata.Continue)
@@ -240,12 +241,13 @@ func (c *client) missing(ctx context.Context, all []agent) (int, error) {
 	n := 0
 	for name, have := range nodes {
 		var d struct {
-			Status struct{ DesiredNumberScheduled int }
+			// The second is how many nodes have a pod and should have none.
+			Status struct{ DesiredNumberScheduled, NumberMisscheduled int }
 		}
 		if err := c.do(ctx, http.MethodGet, "/apis/apps/v1/namespaces/"+c.namespace+"/daemonsets/"+name, nil, nil, nil, &d); err != nil {
 			return 0, fmt.Errorf("ask how many agents there should be: %w", err)
 		}
-		n += max(d.Status.DesiredNumberScheduled-len(have), 0)
+		n += max(d.Status.DesiredNumberScheduled-len(have)+d.Status.NumberMisscheduled, 0)
 	}
 	return n, nil
 }
@@ -285,11 +287,11 @@ func (c *client) look(ctx context.Context) (*cluster.Nodes, error) {
 		return nil, err
 	}
 	if len(all) == 0 {
-		where := "the namespace " + c.namespace
+		where := "in the namespace " + c.namespace
 		if c.node != "" {
-			where = "node " + c.node + " in " + where
+			where = "on node " + c.node + " " + where
 		}
-		return nil, fmt.Errorf("podweir has no agent on %s (labels %s); -n names the namespace where podweir is installed", where, agentLabel)
+		return nil, fmt.Errorf("podweir has no agent %s: -n names the namespace where podweir is installed; if it is this one, %s describe daemonset -l %s says why", where, c.kubectl, agentLabel)
 	}
 	missing := 0
 	if c.node == "" {
@@ -304,7 +306,9 @@ func (c *client) look(ctx context.Context) (*cluster.Nodes, error) {
 			}
 		}
 	}
-	return cluster.New(c.ask(ctx, all), missing), nil
+	nodes := cluster.New(c.ask(ctx, all), missing)
+	nodes.Agents = c.listed()
+	return nodes, nil
 }
 
 // ask asks agents beside one another.
@@ -318,7 +322,7 @@ func (c *client) ask(ctx context.Context, all []agent) []cluster.Node {
 				nodes[i].Name = all[i].node
 				answer, err := c.askOne(ctx, &all[i])
 				if err != nil {
-					nodes[i].Error = all[i].common(err)
+					nodes[i].Error = strings.ReplaceAll(err.Error(), all[i].pod, "POD") // what many have is told once
 					continue
 				}
 				nodes[i].Answer = answer
@@ -340,14 +344,12 @@ func (c *client) askOne(ctx context.Context, a *agent) (*cluster.Answer, error) 
 	path := fmt.Sprintf("/api/v1/namespaces/%s/pods/https:%s:%d/proxy%s", c.namespace, a.pod, a.port, nodePath)
 	header := http.Header{tokenHeader: {c.tokens[account(a.daemonSet)].text}}
 	for try := 1; ; try++ {
-		var answer cluster.Answer
+		var answer json.RawMessage
 		err := c.do(ctx, http.MethodGet, path, nil, header, nil, &answer)
 		e, refused := errors.AsType[*statusError](err)
 		switch {
-		case err == nil && answer.Schema != cluster.Schema:
-			return nil, fmt.Errorf("its agent (%s) answers with schema %d, this command reads %d", cmp.Or(answer.Version, "of unknown version"), answer.Schema, cluster.Schema)
 		case err == nil:
-			return &answer, nil
+			return c.read(answer)
 		case !refused || e.status != http.StatusTooManyRequests || try == tries:
 			return nil, c.unanswered(err)
 		}
@@ -359,20 +361,46 @@ func (c *client) askOne(ctx context.Context, a *agent) (*cluster.Answer, error) 
 	}
 }
 
+// read is what an agent answers, with commands that reach its cluster from here.
+func (c *client) read(text []byte) (*cluster.Answer, error) {
+	exec, err := json.Marshal(c.exec)
+	if err != nil {
+		return nil, err
+	}
+	var answer cluster.Answer
+	err = json.Unmarshal(bytes.ReplaceAll(text, []byte(execInPod), bytes.Trim(exec, `"`)), &answer)
+	version := cmp.Or(answer.Version, "of unknown version")
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("its agent (%s) answers what this command cannot read, take the command of that release: %w", version, err)
+	case answer.Schema != cluster.Schema:
+		return nil, fmt.Errorf("its agent (%s) answers with schema %d, this command reads %d", version, answer.Schema, cluster.Schema)
+	}
+	return &answer, nil
+}
+
 // unreached is how the API server begins what its proxy says of a pod that it cannot
 // connect to (k8s.io/apimachinery/pkg/util/proxy).
 const unreached = "error trying to reach service: "
 
+// listed is a command that lists the agents' pods.
+func (c *client) listed() string { return c.kubectl + " get pods -o wide -l " + agentLabel }
+
 // unanswered says in plain words why an agent gave no answer, and what to do.
 func (c *client) unanswered(err error) error {
-	pods := fmt.Sprintf("; see kubectl -n %s get pods -o wide -l %s", c.namespace, agentLabel)
-	if e, ok := errors.AsType[*statusError](err); ok {
+	e, answered := errors.AsType[*statusError](err)
+	if answered {
 		if _, why, ok := strings.Cut(e.text, unreached); ok {
-			return errors.New("its agent does not run, or the API server does not reach its port (" + strings.TrimSpace(why[strings.LastIndex(why, ":")+1:]) + ")" + pods)
+			return errors.New("its agent does not run, or the API server does not reach its port (" + strings.TrimSpace(why[strings.LastIndex(why, ":")+1:]) + "); see " + c.listed())
 		}
 	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("its agent does not answer within %v (--request-timeout)%s", c.timeout, pods)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("its agent does not answer within %v (--request-timeout); see %s", c.timeout, c.listed())
+	case answered && e.ofAgent && e.status == http.StatusForbidden:
+		return errors.New("its agent does not accept the token: begin again if the account NAME-reader was made anew, else its cluster-reader is another account")
+	case answered && e.ofAgent && e.status == http.StatusServiceUnavailable:
+		return errors.New("its agent cannot ask the API server whose token this is; see " + c.kubectl + " logs --prefix -l " + agentLabel)
 	}
 	return fmt.Errorf("ask its agent: %w", err)
 }

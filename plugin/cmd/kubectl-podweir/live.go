@@ -124,13 +124,14 @@ func explain(cmd *cobra.Command, o *options, pod string) error {
 		return err
 	}
 	where := before.Find(pod)
-	if where == "" {
-		if n := before.Unknown(); n > 0 {
-			return exit(cluster.ExitUnknown, fmt.Sprintf("no node that answered has a limit for pod %s; %d of %d nodes are unknown", pod, n, before.Total()))
-		}
-		return exit(cluster.ExitBroken, fmt.Sprintf("no node has a limit for pod %s: it has none, or podweir does not see the pod", pod))
+	switch len(where) {
+	case 0:
+		return without(cmd, o, pod, before)
+	case 1:
+		c.node = where[0]
+	default: // one of them was not told that it is gone
+		return fmt.Errorf("pod %s is on %s: --node names one of them", pod, view.Names(where))
 	}
-	c.node = where
 	now, err := c.lookAgain(cmd.Context())
 	if err != nil {
 		return err
@@ -140,4 +141,24 @@ func explain(cmd *cobra.Command, o *options, pod string) error {
 		return err
 	}
 	return exit(said.Exit())
+}
+
+// without says why podweir has no limit for a pod.
+func without(cmd *cobra.Command, o *options, pod string, seen *cluster.Nodes) error {
+	if u := seen.Unlimited(pod); u != nil {
+		text := func() string {
+			return view.Paragraph("", fmt.Sprintf("%s on %s has no limit from podweir: %s.", u.Pod, u.Node, u.Cause), 0)
+		}
+		if err := o.print(cmd, u, text); err != nil || u.LeftToOthers {
+			return err
+		}
+		return exit(cluster.ExitBroken, "the pod is not limited as it should be")
+	}
+	switch n := seen.Unknown(); {
+	case n > 0:
+		return exit(cluster.ExitUnknown, fmt.Sprintf("no node that answered has a limit for pod %s; %d of %d nodes are unknown", pod, n, seen.Total()))
+	case o.node != "":
+		return exit(cluster.ExitUnknown, fmt.Sprintf("node %s has no limit for pod %s, and no other node was asked (--node)", o.node, pod))
+	}
+	return exit(cluster.ExitBroken, fmt.Sprintf("no node has a limit for pod %s: it asks for none, or podweir does not see the pod", pod))
 }

@@ -92,7 +92,7 @@ func newRoot() *cobra.Command {
 	f := root.PersistentFlags()
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; KUBECONFIG or ~/.kube/config if empty")
 	f.StringVar(&o.context, "context", "", "context of the kubeconfig; the current one if empty")
-	f.StringVarP(&o.namespace, "namespace", "n", "kube-system", "namespace where podweir is installed")
+	f.StringVarP(&o.namespace, "namespace", "n", defaultNamespace, "namespace where podweir is installed")
 	f.String(settings.Flag, "", settings.Usage)
 	f.StringVar(&o.node, "node", "", "show only this node")
 	f.StringVarP(&o.output, "output", "o", "table", "output format: table or json; wide for status, doctor and plan")
@@ -100,6 +100,9 @@ func newRoot() *cobra.Command {
 	root.AddCommand(newStatus(o), newTop(o), newDoctor(o), newExplain(o), newPlan(o), newExec(o))
 	return root
 }
+
+// defaultNamespace is where the chart's documentation installs podweir.
+const defaultNamespace = "kube-system"
 
 // formatsOf are the values of --output that a command accepts.
 func formatsOf(cmd *cobra.Command) []string {
@@ -118,7 +121,7 @@ func (o *options) client() (*client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
-	return newClient(config, o.namespace, o.timeout, o.node)
+	return newClient(config, o)
 }
 
 // look asks the agents once.
@@ -146,7 +149,7 @@ func newStatus(o *options) *cobra.Command {
 		Short: "Show which pods are limited as they should be, and why others are not",
 		Long: "Show which pods of the cluster are limited as they should be. Nodes that did not answer come first, then each pod\n" +
 			"that is not limited, with the cause and what to do; the others are counted. Exit status 1 if a pod is not limited\n" +
-			"as it should be, 2 if a node is unknown.",
+			"as it should be or an agent is not ready, 2 if a node is unknown.",
 		Example: "  kubectl podweir status\n  kubectl podweir status --node n7 -o wide",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -156,7 +159,7 @@ func newStatus(o *options) *cobra.Command {
 			}
 			text := func() string {
 				if o.output == "wide" {
-					return nodes.Wide(time.Now())
+					return nodes.Wide(time.Now(), broken)
 				}
 				return nodes.Status(time.Now(), broken)
 			}
@@ -211,9 +214,14 @@ func newExec(o *options) *cobra.Command {
 		Use:   "exec NODE -- COMMAND [ARGUMENT]...",
 		Short: "Run a command of podweir's on a node, in the agent's pod",
 		Long: "Run a command in the pod of the agent on a node, by kubectl exec: the nodes have no podweir on their PATH. Who runs\n" +
-			"it needs the right to create pods/exec there. The exit status is the command's.",
+			"it needs the rights to get pods and to create pods/exec there. The exit status is the command's.",
 		Example: "  kubectl podweir exec n7 -- podweir repair --dry-run\n  kubectl podweir exec n7 -- podweir gc",
-		Args:    cobra.MinimumNArgs(2),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if cmd.ArgsLenAtDash() != 1 || len(args) == 1 { // flags before it would not reach the command
+				return errors.New("want a node, -- and a command, as exec n7 -- podweir gc")
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := o.client()
 			if err != nil {
@@ -227,19 +235,19 @@ func newExec(o *options) *cobra.Command {
 			case len(all) == 0:
 				return fmt.Errorf("node %s has no agent of podweir's in the namespace %s (-n names another one)", args[0], c.namespace)
 			}
-			run := exec.CommandContext(cmd.Context(), "kubectl", o.execArgs(all[0].pod, args[1:])...)
+			run := exec.CommandContext(cmd.Context(), "kubectl", slices.Concat(o.flags(), []string{"exec", "--stdin", all[0].pod, "--"}, args[1:])...)
 			run.Stdin, run.Stdout, run.Stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
 			err = run.Run()
 			if failed, ok := errors.AsType[*exec.ExitError](err); ok {
-				return exit(failed.ExitCode(), fmt.Sprintf("the command in pod %s ended with status %d", all[0].pod, failed.ExitCode()))
+				return exit(failed.ExitCode(), fmt.Sprintf("kubectl exec in pod %s ended with status %d", all[0].pod, failed.ExitCode()))
 			}
 			return err
 		},
 	}
 }
 
-// execArgs are those of kubectl, for the cluster that the flags name.
-func (o *options) execArgs(pod string, command []string) []string {
+// flags name the cluster and the namespace to kubectl and to this command.
+func (o *options) flags() []string {
 	var args []string
 	if o.kubeconfig != "" {
 		args = append(args, "--kubeconfig", o.kubeconfig)
@@ -247,7 +255,7 @@ func (o *options) execArgs(pod string, command []string) []string {
 	if o.context != "" {
 		args = append(args, "--context", o.context)
 	}
-	return slices.Concat(args, []string{"--namespace", o.namespace, "exec", "--stdin", pod, "--"}, command)
+	return append(args, "-n", o.namespace)
 }
 
 func newPlan(o *options) *cobra.Command {

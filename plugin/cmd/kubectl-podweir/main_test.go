@@ -86,7 +86,7 @@ func TestProblemsAndUnknownNodes(t *testing.T) {
 	t.Parallel()
 	f := start(t, &fakeCluster{nodes: 40, desired: 41, pods: 2, sick: []string{"n7", "n19"}, down: []string{"n3", "n4"}})
 	expect(t, f, []string{"status"}, cluster.ExitBroken,
-		"38 of 41 nodes answered; 3 are unknown:", "UNKNOWN 2 nodes: n3, n4", "its agent does not run, or the API server does not reach its port (no route to host); see kubectl -n kube-system get pods -o wide -l app.kubernetes.io/name=podweir", "UNKNOWN 1 node without an agent's pod",
+		"38 of 41 nodes answered; 3 are unknown:", "UNKNOWN 2 nodes: n3, n4", "its agent does not run, or the API server does not reach its port (no route to host); see kubectl --kubeconfig", "-n kube-system get pods -o wide -l app.kubernetes.io/name=podweir", "UNKNOWN 1 node without an agent's pod",
 		"76 of 78 pods are limited as they should be; 2 are not:", "NOT LIMITED 2 pods: team-b/n19 on n19, team-b/n7 on n7", "cause no memory for the queue",
 		"2 of 78 pods are not limited as they should be; 3 of 41 nodes are unknown")
 	out := expect(t, f, []string{"doctor"}, 1, "fail PW602 on 2 of 38 nodes: n19, n7. what is attached is what should be",
@@ -101,15 +101,38 @@ func TestProblemsAndUnknownNodes(t *testing.T) {
 	expect(t, f, []string{"doctor"}, cluster.ExitUnknown, "3 of 41 nodes are unknown")
 	expect(t, f, []string{"status", "--node", "n3"}, cluster.ExitUnknown, "0 of 1 node answered; 1 is unknown")
 	expect(t, f, []string{"status", "--node", "n5"}, 0, "All 2 pods")
+	f.down, f.desired, f.strays = nil, 40, 1
+	expect(t, f, []string{"status"}, cluster.ExitUnknown, "40 of 41 nodes answered", "UNKNOWN 1 node without an agent's pod")
+	f.strays, f.change = 0, func(a *cluster.Answer) {
+		if a.Node == "n2" {
+			a.NotReady = []string{"delivery: its file is not there"}
+		}
+	}
+	expect(t, f, []string{"status"}, cluster.ExitBroken, "All 80 pods", "NOT READY 1 node: n2 cause delivery: its file is not there", "1 of 40 agents are not ready")
+	f.nodes, f.desired = 0, 0
+	expect(t, f, []string{"status"}, -1, "podweir has no agent in the namespace kube-system: -n names the namespace where podweir is installed; if it is this one, kubectl --kubeconfig", "describe daemonset -l app.kubernetes.io/name=podweir")
+}
+
+// A cure names the cluster and the namespace that the flags name, and the node where there is one. All
+// that is as it should be is left out if the reader wants that.
+func TestCuresRunWhereTheyAreRead(t *testing.T) {
+	t.Parallel()
+	f := start(t, &fakeCluster{nodes: 3, pods: 1, sick: []string{"n2", "n3"}})
+	out := expect(t, f, []string{"status", "-o", "wide", "--broken"}, cluster.ExitBroken, "NOT LIMITED 2 pods", "cure kubectl podweir --kubeconfig", "-n kube-system exec NODE -- podweir doctor")
+	if strings.Contains(out, "n1-0") {
+		t.Errorf("--broken lists a pod that is limited:\n%s", out)
+	}
+	expect(t, f, []string{"status", "--node", "n2"}, cluster.ExitBroken, "-n kube-system exec n2 -- podweir doctor")
 }
 
 // Why an agent does not answer is said in plain words, with what to do.
 func TestSilentAgents(t *testing.T) {
 	t.Parallel()
-	f := start(t, &fakeCluster{nodes: 3, pods: 1, down: []string{"n1"}, stuck: []string{"n2"}})
+	f := start(t, &fakeCluster{nodes: 4, pods: 1, down: []string{"n1"}, stuck: []string{"n2"}, deaf: []string{"n3"}})
 	out := expect(t, f, []string{"doctor", "--request-timeout", "1s"}, cluster.ExitUnknown,
-		"cause its agent does not run, or the API server does not reach its port (no route to host); see kubectl -n kube-system get pods",
-		"cause its agent does not answer within 1s (--request-timeout); see kubectl -n kube-system get pods")
+		"cause its agent does not run, or the API server does not reach its port (no route to host); see kubectl --kubeconfig",
+		"cause its agent does not answer within 1s (--request-timeout); see kubectl --kubeconfig",
+		"cause its agent cannot ask the API server whose token this is; see kubectl --kubeconfig")
 	for _, raw := range []string{"dial", "503", "context"} {
 		if strings.Contains(out, raw) {
 			t.Errorf("the answer has %q:\n%s", raw, out)
@@ -124,7 +147,7 @@ func TestHalfUpgradedFleet(t *testing.T) {
 	f := start(t, &fakeCluster{nodes: 40, pods: 1, behind: []string{"n7", "n19"}, down: []string{"n3"}})
 	for _, command := range []string{"status", "doctor"} {
 		expect(t, f, []string{command}, cluster.ExitUnknown,
-			"VERSIONS 2 releases: 37 agents of 0.1.0; 2 agents of 0.0.9 on n19, n7 cause an upgrade or a rollback is under way, or has stopped half-way cure kubectl rollout status")
+			"VERSIONS 2 releases: 37 agents of 0.1.0; 2 agents of 0.0.9 on n19, n7 cause an upgrade or a rollback is under way, or has stopped half-way cure kubectl --kubeconfig", "shows which pods are old; kubectl describe of one that stays says why")
 	}
 	expect(t, f, []string{"doctor"}, cluster.ExitUnknown, "podweir 0.0.9 and 0.1.0")
 	f.behind, f.down = nil, nil
@@ -172,6 +195,10 @@ func TestTopOutlivesItsToken(t *testing.T) {
 			t.Errorf("with a token that is %v old: %d tokens were made, want %d", step.age, f.tokens, step.want)
 		}
 	}
+	f.tokens = 7 // agents take no token of an account that was there before
+	if rates, _, err := look(t.Context()); err != nil || !strings.HasPrefix(rates[0].Error, "its agent does not accept the token") {
+		t.Errorf("an account that was made anew: %+v, %v", rates, err)
+	}
 }
 
 func TestExplain(t *testing.T) {
@@ -185,6 +212,14 @@ func TestExplain(t *testing.T) {
 	expect(t, f, []string{"explain", "team-b/n2"}, cluster.ExitBroken, "NOT LIMITED team-b/n2 on n2", "cause no memory for the queue")
 	expect(t, f, []string{"explain", "team-a/none"}, cluster.ExitBroken, "no node has a limit for pod team-a/none")
 	expect(t, f, []string{"explain", "PW602"}, 0, "# PW602", "**Cure**")
+	expect(t, f, []string{"explain", "team-c/left-n2"}, 0, "team-c/left-n2 on n2 has no limit from podweir: its egress is left to Cilium.")
+	expect(t, f, []string{"explain", "team-c/host-n2"}, cluster.ExitBroken, "team-c/host-n2 on n2 has no limit from podweir: it has hostNetwork.")
+	expect(t, f, []string{"explain", "team-a/n2-0", "--node", "n1"}, cluster.ExitUnknown, "node n1 has no limit for pod team-a/n2-0, and no other node was asked")
+	f.change = func(a *cluster.Answer) {
+		a.Status.Add(&view.Pod{Pod: "team-d/host", State: view.HostNetwork, Cause: "it shares the node's interfaces", Cure: "take the annotation off"})
+	}
+	expect(t, f, []string{"explain", "team-d/host"}, -1, "pod team-d/host is on n1, n2: --node names one of them")
+	expect(t, f, []string{"explain", "team-d/host", "--node", "n2"}, 0, "team-d/host on n2 has no limit: it shares the node's interfaces; take the annotation off.")
 	f.down = []string{"n2"}
 	expect(t, f, []string{"explain", "team-a/none"}, cluster.ExitUnknown, "1 of 2 nodes are unknown")
 }
@@ -215,6 +250,7 @@ func TestPlan(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &one); err != nil || len(one.Pods) != 0 || len(one.Unlimited) != 6 || one.None != 3 {
 		t.Errorf("the plan of a namespace: %+v, %v", one, err)
 	}
+	expect(t, f, []string{"plan", "--pod-namespace", "tema"}, 0, "No node that answered knows a pod of the namespace tema.")
 	f.down = []string{"n1"}
 	expect(t, f, []string{"plan"}, cluster.ExitUnknown, "2 of 3 nodes answered; 1 is unknown:", "UNKNOWN 1 node: n1", "would limit 4 pods",
 		"Nothing changes for 4 pods with limits that are enforced already.", "1 of 3 nodes are unknown")
@@ -230,6 +266,7 @@ func TestErrorsSayWhatIsAccepted(t *testing.T) {
 		{[]string{"top", "-o", "wide"}, `--output "wide" is not accepted by kubectl podweir top, want table, json`},
 		{[]string{"plan", "--pod-namespace", "team/web"}, "want the name of a namespace"},
 		{[]string{"top", "--interval", "1s"}, "want 2s or more"},
+		{[]string{"exec", "n1", "podweir", "status", "-o", "json"}, "want a node, -- and a command"},
 		{[]string{"status", "--request-timeout", "1ms"}, "want 1s or more"},
 		{[]string{"status", "--node", "n9"}, "no agent on node n9"},
 		{[]string{"explain", "web"}, "want NAMESPACE/POD or a code"},
@@ -243,6 +280,14 @@ func TestErrorsSayWhatIsAccepted(t *testing.T) {
 	} {
 		f.forbidden = path
 		expect(t, f, []string{"status"}, -1, want, "403", `(the chart's Role NAME-reader has the rights): User "me" cannot do that`)
+	}
+	for text, want := range map[string]string{
+		`{"version": "9", "schema": 1, "status": {"pods": [{"limits": [{"policy": "new"}]}]}}`: "its agent (9) answers what this command cannot read, take the command of that release: ",
+		`{"schema": 2}`: "its agent (of unknown version) answers with schema 2, this command reads 1",
+	} {
+		if _, err := (&client{}).read([]byte(text)); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
 	}
 	f.forbidden, f.nodes, f.desired = "/proxy/", 2, 2
 	expect(t, f, []string{"status"}, cluster.ExitUnknown, "UNKNOWN 2 nodes: n1, n2",
@@ -300,13 +345,13 @@ func TestReferenceNamesEveryFlag(t *testing.T) {
 // exec runs a command in the pod of the node's agent, by kubectl and for the same cluster,
 // and ends as the command does.
 func TestExec(t *testing.T) {
-	f := start(t, &fakeCluster{nodes: 3, pods: 1})
+	f := start(t, &fakeCluster{nodes: 3, pods: 1, evicted: []string{"n2"}})
 	dir := t.TempDir()
 	const kubectl = "#!/bin/sh\necho \"$@\"\ncase \"$*\" in *repair*) exit 3;; esac\n"
 	must.OK(t, os.WriteFile(filepath.Join(dir, "kubectl"), []byte(kubectl), 0o755))
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	out, err := f.run(t, "exec", "n2", "--", "podweir", "status", "-o", "wide")
-	if err != nil || !strings.Contains(out, "--kubeconfig ") || !strings.HasSuffix(out, " --namespace kube-system exec --stdin podweir-n2 -- podweir status -o wide\n") {
+	if err != nil || !strings.Contains(out, "--kubeconfig ") || !strings.HasSuffix(out, " -n kube-system exec --stdin podweir-n2 -- podweir status -o wide\n") {
 		t.Errorf("exec = %q, %v", out, err)
 	}
 	if _, err := f.run(t, "exec", "n2", "--", "podweir", "repair"); statusOf(err) != 3 {
@@ -317,43 +362,18 @@ func TestExec(t *testing.T) {
 	}
 }
 
-// A flag comes before the environment, that before the file, and that before the default,
-// as for podweir.
-func TestPrecedence(t *testing.T) {
+// Values come from the environment and a file, too, in the order of podweir's.
+func TestValuesOfAFile(t *testing.T) {
 	f := start(t, &fakeCluster{nodes: 2, pods: 1})
 	file := filepath.Join(t.TempDir(), "podweir.yaml")
-	write := func(text string) {
-		t.Helper()
-		must.OK(t, os.WriteFile(file, []byte(text), 0o600))
-	}
-	status := func(args ...string) string {
-		t.Helper()
-		out, err := f.run(t, append([]string{"status"}, args...)...)
-		if err != nil {
-			return err.Error()
-		}
-		return out
-	}
-	write("output: json\nnode: n2\ninterval: 3s\n") // interval is a flag of top
-	if out := status("--config", file); !strings.HasPrefix(out, "{") || strings.Contains(out, `"n1"`) {
+	must.OK(t, os.WriteFile(file, []byte("output: json\nnode: n2\ninterval: 3s\n"), 0o600)) // interval is a flag of top
+	t.Setenv("PODWEIR_NODE", "n1")
+	if out := expect(t, f, []string{"status", "--config", file}, 0, "team-a/n1-0"); !strings.HasPrefix(out, "{") {
 		t.Errorf("by the file: %q", out)
 	}
-	t.Setenv("PODWEIR_CONFIG", file)
-	t.Setenv("PODWEIR_OUTPUT", "table")
-	if out := status(); strings.HasPrefix(out, "{") || strings.Contains(out, "n1-") {
-		t.Errorf("the environment does not come before the file: %q", out)
-	}
-	t.Setenv("PODWEIR_NODE", "n1")
-	if out := status("-o", "json"); !strings.HasPrefix(out, "{") || !strings.Contains(out, "team-a/n1-0") {
-		t.Errorf("the flag does not come before the environment: %q", out)
-	}
 	t.Setenv("PODWEIR_REQUEST_TIMEOUT", "soon")
-	if out := status(); !strings.Contains(out, "environment variable of --request-timeout") {
-		t.Errorf("a value that is none: %q", out)
-	}
+	expect(t, f, []string{"status"}, -1, "environment variable of --request-timeout")
 	t.Setenv("PODWEIR_REQUEST_TIMEOUT", "")
-	write("putout: yaml\n")
-	if out := status(); !strings.Contains(out, `"putout" is no setting`) {
-		t.Errorf("a key that no command has: %q", out)
-	}
+	must.OK(t, os.WriteFile(file, []byte("putout: yaml\n"), 0o600))
+	expect(t, f, []string{"status", "--config", file}, -1, `"putout" is no setting`)
 }

@@ -30,11 +30,15 @@ import (
 type fakeCluster struct {
 	*httptest.Server
 
-	// desired is how many agents the DaemonSet wants, pods how many each node limits.
-	nodes, desired, pods int
+	// desired is how many agents the DaemonSet wants, strays how many it has where it wants
+	// none, pods how many each node limits.
+	nodes, desired, strays, pods int
 	// down are nodes whose agents cannot be reached, stuck those whose agents do not
-	// answer, sick those with a failed check and a pod that is not limited.
-	down, stuck, sick []string
+	// answer, deaf those whose agents do not reach the API server, sick those with a failed
+	// check and a pod that is not limited, evicted those that have an ended agent, too.
+	down, stuck, deaf, sick, evicted []string
+	// change changes the answer of a node.
+	change func(*cluster.Answer)
 	// observed are nodes whose limits are observed; their first pod sends 25 Mbit/s.
 	observed []string
 	// grouped are nodes on which egress of team-a has a limit together.
@@ -64,7 +68,7 @@ func start(tb testing.TB, f *fakeCluster) *fakeCluster {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/namespaces/kube-system/pods", f.list)
 	mux.HandleFunc("GET /apis/apps/v1/namespaces/kube-system/daemonsets/podweir", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = fmt.Fprintf(w, `{"status": {"desiredNumberScheduled": %d}}`, f.desired)
+		_, _ = fmt.Fprintf(w, `{"status": {"desiredNumberScheduled": %d, "numberMisscheduled": %d}}`, f.desired, f.strays)
 	})
 	mux.HandleFunc("POST /api/v1/namespaces/kube-system/serviceaccounts/podweir-reader/token", f.makeToken)
 	mux.HandleFunc("GET /api/v1/namespaces/kube-system/pods/{pod}/proxy/v1/node", f.agent)
@@ -101,12 +105,18 @@ func (f *fakeCluster) list(w http.ResponseWriter, r *http.Request) {
 		if only != "" && only != node {
 			continue
 		}
+		phase := "Running"
+		if slices.Contains(f.evicted, node) {
+			phase = "Failed"
+			f.evicted, i = nil, i-1
+			node += "-ended"
+		}
 		items = append(items, map[string]any{
 			"metadata": map[string]any{"name": "podweir-" + node, "ownerReferences": []any{map[string]any{"kind": "DaemonSet", "name": "podweir"}}},
-			"spec": map[string]any{"nodeName": node, "containers": []any{map[string]any{"ports": []any{
+			"spec": map[string]any{"nodeName": strings.TrimSuffix(node, "-ended"), "containers": []any{map[string]any{"ports": []any{
 				map[string]any{"name": "metrics", "containerPort": 9479}, map[string]any{"name": "cluster", "containerPort": 9477},
 			}}}},
-			"status": map[string]any{"podIP": addressOf(node)},
+			"status": map[string]any{"phase": phase},
 		})
 	}
 	items = append(items, map[string]any{"metadata": map[string]any{"name": "podweir-by-hand"}, "spec": map[string]any{"nodeName": "n1"}})
@@ -116,9 +126,6 @@ func (f *fakeCluster) list(w http.ResponseWriter, r *http.Request) {
 	}
 	_ = json.NewEncoder(w).Encode(map[string]any{"metadata": map[string]any{"continue": next}, "items": items})
 }
-
-// addressOf is the address of a node, n7.
-func addressOf(node string) string { return "10.0.0." + strings.TrimPrefix(node, "n") }
 
 func (f *fakeCluster) makeToken(w http.ResponseWriter, r *http.Request) {
 	var asked struct{ Spec struct{ Audiences []string } }
@@ -149,9 +156,11 @@ func (f *fakeCluster) agent(w http.ResponseWriter, r *http.Request) {
 	case !ok || !port:
 		refuse(w, http.StatusNotFound, r.URL.Path)
 	case slices.Contains(f.down, node):
-		refuse(w, http.StatusServiceUnavailable, "error trying to reach service: dial tcp "+addressOf(node)+":9477: connect: no route to host")
+		refuse(w, http.StatusServiceUnavailable, "error trying to reach service: dial tcp 10.0.0."+node[1:]+":9477: connect: no route to host")
 	case slices.Contains(f.stuck, node):
 		<-r.Context().Done()
+	case slices.Contains(f.deaf, node):
+		w.WriteHeader(http.StatusServiceUnavailable)
 	case r.Header.Get("Podweir-Token") != token:
 		w.WriteHeader(http.StatusForbidden)
 	case look <= f.busy:
@@ -218,7 +227,7 @@ func (f *fakeCluster) answer(node string, look int) *cluster.Answer {
 	rep := &doctor.Report{Schema: doctor.Schema, Version: "0.1.0", Kernel: "6.12.0", Runtime: "containerd://2.1.3", Profile: "cilium", Delivery: "chain"}
 	rep.Checks = []doctor.Outcome{{Code: "PW101", Title: "the kernel is new enough", Category: doctor.CategoryNode, Status: doctor.OK}}
 	if slices.Contains(f.sick, node) {
-		state.Add(&view.Pod{Pod: "team-b/" + node, State: view.NotLimited, Cause: "no memory for the queue", Cure: "podweir doctor"})
+		state.Add(&view.Pod{Pod: "team-b/" + node, State: view.NotLimited, Cause: "no memory for the queue", Cure: terms.ByKubectl + " doctor"})
 		rep.Checks = append(rep.Checks, doctor.Outcome{
 			Code: "PW602", Title: "what is attached is what should be", Category: doctor.CategoryDatapath, Status: doctor.Fail,
 			Seen: "a queue is missing", Expected: "the queue", Fix: "podweir repair",
@@ -241,6 +250,9 @@ func (f *fakeCluster) answer(node string, look int) *cluster.Answer {
 	}
 	if slices.Contains(f.observed, node) {
 		observe(state, uint64(look))
+	}
+	if f.change != nil {
+		f.change(answer)
 	}
 	return answer
 }

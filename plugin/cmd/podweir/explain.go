@@ -94,7 +94,7 @@ func runExplain(cmd *cobra.Command, o *options, pod string) error {
 	if err != nil {
 		return err
 	}
-	if before.nodes.Find(pod) == "" {
+	if len(before.nodes.Find(pod)) == 0 {
 		return fmt.Errorf("podweir has no limit for pod %s on this node; podweir status lists the pods that it sees", pod)
 	}
 	if err := wait(cmd.Context(), explainInterval); err != nil {

@@ -75,6 +75,8 @@ type Nodes struct {
 	Nodes  []Node `json:"nodes"`
 	// Missing is how many nodes should have an agent and have none.
 	Missing int `json:"missing,omitempty"`
+	// Agents is a command that lists the agents' pods.
+	Agents string `json:"-"`
 }
 
 // New makes a list of nodes, in the order of their names. Where two agents are on a node,
@@ -138,7 +140,7 @@ func (g *groups) text(word, what string) string {
 	for _, reason := range g.reasons {
 		names := g.names[reason]
 		b.WriteString(view.Paragraph(view.Pad(word, 12), fmt.Sprintf("%s: %s", count(len(names), what), view.Names(names)), 0))
-		b.WriteString(view.Paragraph("  cause  ", reason, 3))
+		b.WriteString(view.Paragraph("  cause  ", reason, 6))
 	}
 	return b.String()
 }

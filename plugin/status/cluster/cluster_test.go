@@ -45,7 +45,7 @@ func TestStatusOfANodeThatDoubts(t *testing.T) {
 	n.Nodes = append(n.Nodes, cluster.Node{Name: "n2", Answer: n.Nodes[0].Answer})
 	n.Nodes[0].Answer.Status.Unread = []string{"what went past is not known: past.json"}
 	n.Nodes[0].Answer.Status.Missing = []string{"pods: /run/podweir is full"}
-	for _, text := range []string{n.Status(time.Time{}, true), n.Wide(time.Time{})} {
+	for _, text := range []string{n.Status(time.Time{}, true), n.Wide(time.Time{}, false)} {
 		for _, want := range []string{"On n1, n2: what went past is not known: past.json. Remove", "missing from this list: on n1, n2: pods: /run/podweir is full."} {
 			if !strings.Contains(strings.Join(strings.Fields(text), " "), want) {
 				t.Errorf("status has no %q:\n%s", want, text)

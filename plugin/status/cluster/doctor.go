@@ -62,12 +62,13 @@ func (c *Nodes) Merged() *doctor.Report {
 		Schema: doctor.Schema, Version: some("version"), Kernel: some("kernel"), Runtime: some("runtime"),
 		Profile: some("profile"), Delivery: some("delivery"), Checks: []doctor.Outcome{}, Count: map[doctor.Status]int{},
 	}
-	for _, code := range inOrder(all) {
-		for _, s := range results(all[code]) {
-			merged.Checks = append(merged.Checks, all[code][s].outcome(looked))
+	for _, of := range all {
+		for _, s := range results(of) {
+			merged.Checks = append(merged.Checks, of[s].outcome(looked))
 			merged.Count[s]++
 		}
 	}
+	slices.SortStableFunc(merged.Checks, doctor.Compare)
 	return merged
 }
 
@@ -82,26 +83,6 @@ func merge(all map[string]map[doctor.Status]*found, node string, o *doctor.Outco
 	}
 	f.nodes = append(f.nodes, node)
 	f.seen.add(o.Seen, node)
-}
-
-var categories = []doctor.Category{
-	doctor.CategoryNode, doctor.CategoryCNI, doctor.CategoryInstall, doctor.CategoryDatapath,
-}
-
-// inOrder are the codes as the doctor reports them: by category, then by code.
-func inOrder(all map[string]map[doctor.Status]*found) []string {
-	place := func(code string) int {
-		for _, f := range all[code] {
-			return slices.Index(categories, f.first.Category)
-		}
-		return 0
-	}
-	return slices.SortedFunc(maps.Keys(all), func(a, b string) int {
-		if d := place(a) - place(b); d != 0 {
-			return d
-		}
-		return strings.Compare(a, b)
-	})
 }
 
 // results are the results that are listed of a check: its problems, or what else there is.

@@ -42,12 +42,15 @@ type Direction struct {
 
 // Explain says what the limits of a pod do to it, by two looks at its node.
 func Explain(pod string, before, now *Nodes) *Explained {
-	e := &Explained{Pod: pod, Node: now.Find(pod), State: view.Unknown, Cause: "the pod was there at the first look and is not any more"}
+	e := &Explained{Pod: pod, State: view.Unknown, Cause: "the pod was there at the first look and is not any more"}
+	where := slices.Concat(now.Find(pod), before.Find(pod))
+	if len(where) > 0 {
+		e.Node = where[0]
+	}
 	n := now.get(e.Node)
-	if n == nil {
-		e.Node = before.Find(pod)
-		if silent := now.get(e.Node); silent != nil && noPods(silent) != "" {
-			e.Cause = noPods(silent)
+	if len(now.Find(pod)) == 0 {
+		if n != nil && noPods(n) != "" {
+			e.Cause = noPods(n)
 		}
 		return e
 	}
@@ -162,7 +165,10 @@ func (d *Direction) queued() string {
 // Text is the verdict and then the numbers.
 func (e *Explained) Text(now time.Time) string {
 	var b strings.Builder
-	if !e.State.AsWanted() {
+	switch {
+	case e.State == view.HostNetwork:
+		b.WriteString(view.Paragraph("", fmt.Sprintf("%s on %s has no limit: %s; %s.", e.Pod, e.Node, e.Cause, e.Cure), 0))
+	case !e.State.AsWanted():
 		one := &view.Status{Time: now, Pods: []view.Pod{{Node: e.Node, Pod: e.Pod, State: e.State, Cause: e.Cause, Cure: e.Cure, Since: e.Since}}}
 		b.WriteString(one.Summary("the cluster", true))
 	}
@@ -206,10 +212,10 @@ func (d *Direction) numbers(b *strings.Builder) {
 // Exit is the exit status and why it is not 0: 1 if the pod is not limited as it should be,
 // 2 if that is unknown.
 func (e *Explained) Exit() (status int, why string) {
-	switch e.State {
-	case view.Limited, view.Observed:
+	switch {
+	case e.State.AsWanted():
 		return ExitOK, ""
-	case view.Unknown:
+	case e.State == view.Unknown:
 		return ExitUnknown, "whether the pod is limited is unknown: " + e.Cause
 	default:
 		return ExitBroken, "the pod is not limited as it should be"

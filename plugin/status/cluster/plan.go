@@ -27,7 +27,8 @@ type Plan struct {
 	// None is how many pods request no limit.
 	None int `json:"none"`
 
-	nodes *Nodes
+	nodes     *Nodes
+	namespace string
 }
 
 // Planned is a pod whose limits are observed.
@@ -75,7 +76,7 @@ var effects = []Effect{DropsNow, WaitsNow, DidExceed, NoEffect}
 
 // MakePlan makes a plan of two looks, for the pods of a namespace, "" for all.
 func MakePlan(before, now *Nodes, namespace string) *Plan {
-	p := &Plan{Schema: Schema, Pods: []Planned{}, Unlimited: []PlannedUnlimited{}, nodes: now}
+	p := &Plan{Schema: Schema, Pods: []Planned{}, Unlimited: []PlannedUnlimited{}, nodes: now, namespace: namespace}
 	of := func(pod string) bool { return namespace == "" || strings.HasPrefix(pod, namespace+"/") }
 	rates := map[string][]view.PodRate{}
 	for _, r := range Rates(before, now) {
@@ -220,7 +221,10 @@ func (p *Plan) head() string {
 	if p.Limited > 0 {
 		limited = fmt.Sprintf(" Nothing changes for %s with limits that are enforced already.", count(p.Limited, "pod"))
 	}
-	if len(p.Pods) == 0 {
+	switch {
+	case len(p.Pods)+p.Limited+len(p.Unlimited)+p.None == 0 && p.namespace != "":
+		return "No node that answered knows a pod of the namespace " + p.namespace + "."
+	case len(p.Pods) == 0:
 		return "No limit is observed only: to enforce limits would change nothing." + limited
 	}
 	byEffect := map[Effect]int{}

@@ -71,8 +71,8 @@ func (c *Nodes) Status(now time.Time, onlyBroken bool) string {
 	return b.String()
 }
 
-// Wide is the same with a line for each pod.
-func (c *Nodes) Wide(now time.Time) string {
+// Wide is the same with a line for each pod, or for each that is not as it should be.
+func (c *Nodes) Wide(now time.Time, onlyBroken bool) string {
 	pods := c.Pods(now)
 	var b strings.Builder
 	b.WriteString(c.Status(now, true))
@@ -83,6 +83,9 @@ func (c *Nodes) Wide(now time.Time) string {
 	row("POD", "NODE", "STATE", "EGRESS", "INGRESS", "POLICY, QUEUE")
 	for i := range pods.Pods {
 		p := &pods.Pods[i]
+		if onlyBroken && p.State.AsWanted() {
+			continue
+		}
 		var how []string
 		for _, l := range p.Limits {
 			text := l.Policy.String() + " " + l.Queue.String()
@@ -129,7 +132,8 @@ const (
 )
 
 // StatusExit is the exit status for the state of all pods and why it is not 0: 1 if a pod
-// is not limited as it should be, else 2 if a node, or something of its pods, is unknown.
+// is not limited as it should be or an agent is not ready, else 2 if a node, or something of
+// its pods, is unknown.
 func (c *Nodes) StatusExit() (status int, why string) {
 	pods := c.Pods(time.Time{})
 	unknown := c.group(noPods).count + c.Missing
@@ -137,6 +141,10 @@ func (c *Nodes) StatusExit() (status int, why string) {
 	if n := len(pods.Broken()); n > 0 {
 		status = ExitBroken
 		parts = append(parts, fmt.Sprintf("%d of %d pods are not limited as they should be", n, len(pods.Pods)))
+	}
+	if n := c.notReady().count; n > 0 {
+		status = ExitBroken
+		parts = append(parts, fmt.Sprintf("%d of %d agents are not ready", n, c.Total()))
 	}
 	if unknown > 0 {
 		if status == ExitOK {
@@ -166,20 +174,32 @@ func (c *Nodes) get(name string) *Node {
 	return nil
 }
 
-// Find is the node that has a limit for a pod, "" if none does.
-func (c *Nodes) Find(pod string) string {
+// Find are the nodes that know a pod with a limit: while it goes from one to another there are two.
+func (c *Nodes) Find(pod string) (nodes []string) {
 	for i := range c.Nodes {
 		n := &c.Nodes[i]
-		if noPods(n) != "" {
+		if noPods(n) == "" && slices.ContainsFunc(n.Answer.Status.Pods, func(p view.Pod) bool { return p.Pod == pod }) {
+			nodes = append(nodes, n.Name)
+		}
+	}
+	return nodes
+}
+
+// Unlimited is what a node knows of a pod that asks for a limit and has none of podweir's, nil if
+// none knows it.
+func (c *Nodes) Unlimited(pod string) *PlannedUnlimited {
+	for i := range c.Nodes {
+		n := &c.Nodes[i]
+		if n.Answer == nil || n.Answer.Unlimited == nil {
 			continue
 		}
-		for j := range n.Answer.Status.Pods {
-			if n.Answer.Status.Pods[j].Pod == pod {
-				return n.Name
+		for _, u := range n.Answer.Unlimited.Pods {
+			if u.Pod == pod {
+				return &PlannedUnlimited{u, n.Name}
 			}
 		}
 	}
-	return ""
+	return nil
 }
 
 // Rates are what each direction of each pod carried between two looks, by the clocks of
@@ -233,5 +253,5 @@ func (c *Nodes) versions() string {
 	}
 	return view.Paragraph(view.Pad("VERSIONS", 12), fmt.Sprintf("%d releases: %s", len(parts), strings.Join(parts, "; ")), 0) +
 		view.Paragraph("  cause  ", "an upgrade or a rollback is under way, or has stopped half-way", 0) +
-		view.Paragraph("  cure   ", "kubectl rollout status of the agents' DaemonSet; if it does not go on, kubectl describe the agent's pod of a node named above", 0)
+		view.Paragraph("  cure   ", c.Agents+" shows which pods are old; kubectl describe of one that stays says why", 0)
 }

@@ -181,7 +181,7 @@ func problems(broken []Pod, now time.Time) string {
 		}
 		b.WriteString(Paragraph(Pad(words[k.state], 12), head, 0))
 		b.WriteString(Paragraph("  cause  ", k.cause, causeLines))
-		b.WriteString(Paragraph("  cure   ", k.cure, causeLines))
+		b.WriteString(Paragraph("  cure   ", k.cure, causeLines+1)) // a command is not cut
 	}
 	return b.String()
 }
