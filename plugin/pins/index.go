@@ -38,7 +38,7 @@ func (s *Store) Index() *Index { return &Index{store: s} }
 // Devices returns the directories of all interfaces that have one, sorted, by their attachments. The
 // caller must not change the map. An error leaves the next call to read what is missing.
 func (x *Index) Devices() (map[attach.ID][]string, error) {
-	now, stale := time.Now(), x.devices == nil
+	stale := x.devices == nil
 	for dir, l := range x.read {
 		if l.stale = l.stale || changedAt(dir) != l.changed; l.stale {
 			x.read[dir], stale = l, true
@@ -47,7 +47,11 @@ func (x *Index) Devices() (map[attach.ID][]string, error) {
 	if !stale {
 		return x.devices, nil
 	}
-	w := walk{before: x.read, read: make(map[string]listing, len(x.read)), now: now}
+	w := walk{before: x.read, read: make(map[string]listing, len(x.read))}
+	// The clock that changes are timed by: a machine that gets no processor may have no tick for long.
+	if w.err = unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &w.now); w.err != nil {
+		return x.devices, w.err
+	}
 	devices := make(map[attach.ID][]string, len(x.devices))
 	for _, network := range w.names(x.store.root) {
 		name, err := Decode(network)
@@ -80,7 +84,7 @@ func (x *Index) Devices() (map[attach.ID][]string, error) {
 // walk lists directories, or takes what was read before.
 type walk struct {
 	before, read map[string]listing
-	now          time.Time
+	now          unix.Timespec
 	err          error
 }
 
@@ -92,7 +96,7 @@ func (w *walk) names(dir string) []string {
 		if l.names, err = readNames(dir); err != nil && w.err == nil {
 			w.err = err
 		}
-		l.stale = w.now.UnixNano()-l.changed < settled.Nanoseconds()
+		l.stale = w.now.Nano()-l.changed < settled.Nanoseconds()
 	}
 	w.read[dir] = l
 	return l.names
