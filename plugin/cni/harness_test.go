@@ -27,6 +27,8 @@ import (
 	"github.com/cilium/ebpf/link"
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/plugin/cni"
@@ -323,7 +325,8 @@ func (n *node) slots(t *testing.T) int {
 }
 
 // state lists everything that another party has put on the devices of a pod, in
-// words: by tc(8) and by the kernel's list of TCX programs, not by podweir.
+// words: by the kernel's lists and not by podweir. tc(8) tells the same, but an emulated
+// processor takes longer to start it than for all that podweir does.
 func (p *pod) state(t *testing.T) []string {
 	t.Helper()
 	all := []string{}
@@ -357,27 +360,38 @@ func (p *pod) state(t *testing.T) []string {
 
 func deviceState(t *testing.T, ns *testutil.NetNS, dev *hostif.Interface) []string {
 	t.Helper()
+	h, err := netlink.NewHandleAt(netns.NsHandle(ns.FD()), unix.NETLINK_ROUTE)
+	must.OK(t, err)
+	defer h.Close()
+	device := &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: dev.Index}}
+	qdiscs, err := h.QdiscList(device)
+	must.OK(t, err)
+	hooks := map[string]uint32{"ingress": netlink.HANDLE_MIN_INGRESS, "egress": netlink.HANDLE_MIN_EGRESS}
 	var all []string
-	var qdiscs []struct{ Kind, Handle string }
-	tcJSON(t, ns, &qdiscs, "qdisc", "show", "dev", dev.Name)
-	clsact := false
 	for _, q := range qdiscs {
-		if q.Kind != "noqueue" {
-			all = append(all, "qdisc "+q.Kind)
+		places := map[string]uint32{}
+		switch q.Type() {
+		case "noqueue":
+			continue
+		case "htb", "prio":
+			places["filter "] = q.Attrs().Handle
+		case "clsact", "ingress":
+			for hook, at := range hooks {
+				places["clsact "+hook+" "] = at
+			}
 		}
-		clsact = clsact || q.Kind == "clsact" || q.Kind == "ingress"
-		if q.Kind == "htb" || q.Kind == "prio" {
-			for _, name := range filterNames(t, ns, dev.Name, "parent "+q.Handle) {
-				all = append(all, "filter "+name)
+		all = append(all, "qdisc "+q.Type())
+		for place, parent := range places {
+			filters, err := h.FilterList(device, parent)
+			must.OK(t, err)
+			for _, f := range filters {
+				for _, name := range filterNames(f) {
+					all = append(all, place+name)
+				}
 			}
 		}
 	}
-	for _, hook := range []string{"ingress", "egress"} {
-		if clsact {
-			for _, name := range filterNames(t, ns, dev.Name, hook) {
-				all = append(all, "clsact "+hook+" "+name)
-			}
-		}
+	for hook := range hooks {
 		for _, name := range tcxNames(t, ns, dev.Index, hook) {
 			all = append(all, "tcx "+hook+" "+name)
 		}
@@ -385,41 +399,23 @@ func deviceState(t *testing.T, ns *testutil.NetNS, dev *hostif.Interface) []stri
 	return all
 }
 
-// filterNames are the programs and actions of the filters at a place: "ingress",
-// "egress", or "parent" and a handle.
-func filterNames(t *testing.T, ns *testutil.NetNS, dev, place string) []string {
-	t.Helper()
-	var filters []struct {
-		Pref    int
-		Options struct {
-			Name    string `json:"bpf_name"`
-			Actions []struct{ Kind string }
-		}
+// filterNames are the program and the actions of a filter.
+func filterNames(f netlink.Filter) (names []string) {
+	var actions []netlink.Action
+	switch f := f.(type) {
+	case *netlink.BpfFilter:
+		return strings.Fields(f.Name) // none without a name
+	case *netlink.U32:
+		actions = f.Actions
+	case *netlink.MatchAll:
+		actions = f.Actions
+	case *netlink.Flower:
+		actions = f.Actions
 	}
-	args := []string{"filter", "show", "dev", dev}
-	args = append(args, strings.Fields(place)...)
-	tcJSON(t, ns, &filters, args...)
-	var names []string
-	for _, f := range filters {
-		if f.Options.Name != "" {
-			names = append(names, f.Options.Name)
-		}
-		for _, a := range f.Options.Actions {
-			names = append(names, a.Kind)
-		}
+	for _, a := range actions {
+		names = append(names, a.Type())
 	}
 	return names
-}
-
-func tcJSON(t *testing.T, ns *testutil.NetNS, v any, args ...string) {
-	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "tc", append([]string{"-n", ns.Name, "-j"}, args...)...).Output()
-	if err != nil {
-		t.Fatalf("tc %v: %v", args, err)
-	}
-	if err := json.Unmarshal(out, v); len(bytes.TrimSpace(out)) != 0 && err != nil {
-		t.Fatalf("tc %v: %v in %s", args, err, out)
-	}
 }
 
 func tcxNames(t *testing.T, ns *testutil.NetNS, index int, hook string) []string {

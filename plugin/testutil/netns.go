@@ -36,6 +36,8 @@ type NetNS struct {
 	Name string
 	// Handle is a netlink socket in the namespace.
 	Handle *hostif.Handle
+	// pairs is how many VethPair made from here.
+	pairs int
 }
 
 // NewNetNS makes a network namespace with a name and removes it when the test
@@ -119,7 +121,7 @@ func (n *NetNS) operState(tb testing.TB, name string) (state netlink.LinkOperSta
 
 func (n *NetNS) netlink(tb testing.TB, f func(*netlink.Handle) error) {
 	tb.Helper()
-	h, err := netlink.NewHandleAt(netns.NsHandle(n.FD()))
+	h, err := netlink.NewHandleAt(netns.NsHandle(n.FD()), unix.NETLINK_ROUTE)
 	must.OK(tb, err)
 	defer h.Close()
 	if err := f(h); err != nil {
@@ -137,10 +139,11 @@ func (n *NetNS) Command(tb testing.TB, name string, args ...string) *exec.Cmd {
 // what it wrote to stdout.
 func (n *NetNS) Run(tb testing.TB, name string, args ...string) string {
 	tb.Helper()
-	cmd := n.Command(tb, name, args...)
+	cmd := exec.CommandContext(tb.Context(), name, args...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
+	// The child is in the namespace of the thread that starts it. ip(8) makes a mount namespace, too.
+	if err := n.Do(cmd.Run); err != nil {
 		tb.Fatalf("%s %v in netns %s: %v\n%s%s", name, args, n.Name, err, stdout.String(), stderr.String())
 	}
 	return stdout.String()
@@ -168,7 +171,10 @@ const carrierDeadline = 30 * time.Second
 func VethPair(tb testing.TB, a, b End) (hostif.Interface, hostif.Interface) {
 	tb.Helper()
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name = a.Name
+	a.NetNS.pairs++
+	// Of ends with the same number, as in two new namespaces, older kernels see the second
+	// carrier a second later (linkwatch_urgent_event() in net/core/link_watch.c).
+	attrs.Name, attrs.Index = a.Name, 1000+a.NetNS.pairs
 	veth := netlink.NewVeth(attrs)
 	veth.PeerName = b.Name
 	veth.PeerNamespace = netlink.NsFd(b.NetNS.FD())
@@ -266,7 +272,7 @@ func NetkitPair(tb testing.TB, pod, host End, l3 bool) (podIf, hostIf hostif.Int
 	peer := netlink.NewLinkAttrs()
 	peer.Name, peer.Namespace = pod.Name, netlink.NsFd(pod.NetNS.FD())
 	pair.SetPeerAttrs(&peer)
-	h, err := netlink.NewHandleAt(netns.NsHandle(host.NetNS.FD()))
+	h, err := netlink.NewHandleAt(netns.NsHandle(host.NetNS.FD()), unix.NETLINK_ROUTE)
 	must.OK(tb, err)
 	defer h.Close()
 	if err := h.LinkAdd(pair); errors.Is(err, unix.EOPNOTSUPP) {

@@ -163,7 +163,7 @@ func TestPrivilegedRateIsWatched(t *testing.T) {
 		{name: "ingress by an ifb", direction: "ingress", keys: map[string]any{"ingressPlace": "ifb"}},
 		{
 			name: "ingress by an ifb without a queue", direction: "ingress", keys: map[string]any{"ingressPlace": "ifb", "policy": "flat"},
-			harm: "tc qdisc del dev $(ls /sys/class/net | grep podweir) root", exceeded: true, variant: true,
+			harm: "tc qdisc del dev $(ip -br link | grep -o '^[^ ]*podweir[^ ]*') root", exceeded: true, variant: true,
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
