@@ -87,15 +87,15 @@ image: ## Build the container image for amd64 and arm64 into bin/image, with SBO
 # The tiers are lists of targets of this file; each target also runs by itself. Those
 # joined by + run side by side, and those joined by a comma one after the other: what
 # compiles beside what waits, and nothing beside what measures. Which tests a tier has, the tests say (plugin/testutil/mark).
-QUICK = vet+test-short+chart-render
-TEST  = setup tools check-generate lint+test-functional+test-kernels test-unit+chart-test+check-figures test-timed
+QUICK = vet+test-short+chart-test+test-pages
+TEST  = setup tools check-generate lint+test-functional+test-kernels test-unit+chart-test+test-pages test-timed
 GATE  = test setup-cluster image+components+test-nested test-cluster,matrix-fast+test-kernels-rest test-coverage
-ALL   = setup tools runsc lint,lint-nested+chart-test check-generate test-unit+test-nested+check-figures \
+ALL   = setup tools runsc lint,lint-nested+chart-test check-generate test-unit+test-nested+test-pages \
 	test-functional+test-kernels test-timed test-coverage long-fuzz \
 	test-cluster matrix-all test-cilium check-image bench
 
 .PHONY: quick
-quick: ## Vet, unit tests that do not wait, and the rendered chart (no root, 10 seconds).
+quick: ## Vet, unit tests that do not wait, the chart, and all tests that read pages (no root, 10 seconds).
 	tools/steps.sh -m '$(MAKE)' $(QUICK)
 
 .PHONY: test
@@ -141,27 +141,25 @@ vet:
 test-short: ## Unit tests of the product's module without those that wait; results are cached.
 	go test -short -timeout 2m -skip '^TestPrivileged' ./...
 
-# The chart is outside of the tests' module, so go test cannot cache their
-# results; it caches the linked program.
-.PHONY: chart-render
-chart-render: ## Hold the rendered chart against its goldens.
-	cd tools/charttest && CGO_ENABLED=0 go test -c -o $(CURDIR)/bin/tools/charttest . && $(CURDIR)/bin/tools/charttest -test.run '^TestGoldenRenders$$'
+# Go's cache of results does not see that a page or the chart, outside of the tests' module, is another: -count=1.
+.PHONY: test-pages
+test-pages: check-figures ## Hold pages to what nested modules know; test-short and chart-test do it for the others.
+	cd plugin/cmd/kubectl-podweir && CGO_ENABLED=0 go test -count=1 -timeout 5m ./...
+	cd e2e/matrix && CGO_ENABLED=0 go test -count=1 -timeout 5m ./...
 
 .PHONY: test-unit
 test-unit: ## Tests that need no privileges, and every fuzz corpus, under the race detector.
 	go test -race -timeout 20m -skip '^TestPrivileged' ./...
-	cd plugin/cmd/kubectl-podweir && CGO_ENABLED=0 go test -timeout 5m ./...
 
 .PHONY: test-nested
 test-nested: ## The same of the nested modules under e2e and tools, without the race detector.
 	cd e2e/cilium && CGO_ENABLED=0 go test -timeout 5m ./...
 	cd e2e/k8s && CGO_ENABLED=0 go vet ./... && CGO_ENABLED=0 go test -count=1 -timeout 5m -skip '^TestPrivileged' ./work ./cluster
-	cd e2e/matrix && CGO_ENABLED=0 go test -count=1 -timeout 5m ./...
 	cd e2e/flannel && CGO_ENABLED=0 go test -timeout 5m ./plugin
 
 .PHONY: chart-test
 chart-test: ## Lint and render the chart, hold it against its goldens, and check it as an EKS add-on.
-	cd tools/charttest && CGO_ENABLED=0 go test -timeout 10m ./...
+	cd tools/charttest && CGO_ENABLED=0 go test -count=1 -timeout 10m ./...
 
 # The tag of a release, vX.Y.Z; "dry-run" takes the chart's version and the notes of
 # "Unreleased".
@@ -228,19 +226,19 @@ test-timed: build refplugins tiers vmrig bin/tools/gotestsum ## Privileged tests
 	cat bin/timed.again
 	bin/vmrig report -host bin/timed.json
 
-# Beside other tests one machine at a time; the timeout is that of a kernel's machine.
+# The timeout is that of a kernel's machine.
 .PHONY: test-kernels
 ifeq ($(TIER),all)
 test-kernels: setup-kernels ## The privileged tests that are marked for it, on the kernels of KERNELS, emulated (root).
-	bin/vmrig test -tier all -k $(ALL_KERNELS) -timeout 4h -machines 1
+	bin/vmrig test -tier all -k $(ALL_KERNELS) -timeout 4h
 else
 test-kernels: setup-kernels
-	bin/vmrig test -tier test -k $(KERNELS) -timeout 20m -machines 1
+	bin/vmrig test -tier test -k $(KERNELS) -timeout 20m
 endif
 
 .PHONY: test-kernels-rest
 test-kernels-rest: setup-kernels ## Those that only "make gate" has, likewise.
-	bin/vmrig test -tier gate -without test -k $(KERNELS) -timeout 60m -machines 1
+	bin/vmrig test -tier gate -without test -k $(KERNELS) -timeout 60m
 
 .PHONY: test-coverage
 test-coverage: ## Fail if a privileged test was skipped by every kernel.
@@ -253,7 +251,7 @@ rewrites: ## Have primary CNIs write each of their files 10,000 times, in every 
 
 .PHONY: coexistence
 coexistence: TIER = all
-coexistence: build refplugins npa setup-kernels ## Every neighbour in every order on every kernel (root, 30 minutes).
+coexistence: build refplugins npa setup-kernels ## Every neighbour in every order on every kernel (root, an hour).
 	go test -count=1 -timeout 40m -run '^TestPrivileged' ./e2e/coexist
 	bin/vmrig test -timeout 60m -dir bin/coexistence ./e2e/coexist
 

@@ -61,19 +61,14 @@ func selection(tests []marks.Test, what, tier string, at marks.Place) error {
 		return fmt.Errorf("tier %q at %q: want one of %v at one of %v", tier, at, marks.Tiers(), marks.Places())
 	}
 	selected := marks.Select(tests, tier, at)
-	dirs := slices.Sorted(maps.Keys(selected))
-	if len(dirs) == 0 {
+	if len(selected) == 0 {
 		return fmt.Errorf("no test is selected for tier %q at %q", tier, at)
 	}
 	if what == "packages" {
-		fmt.Println("./" + strings.Join(dirs, " ./"))
+		fmt.Println(strings.Join(marks.Packages(selected), " "))
 		return nil
 	}
-	var names []string
-	for _, dir := range dirs {
-		names = append(names, selected[dir]...)
-	}
-	fmt.Println(marks.Pattern(names))
+	fmt.Println(marks.Pattern(slices.Concat(slices.Collect(maps.Values(selected))...)))
 	return nil
 }
 

@@ -8,10 +8,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -30,7 +28,6 @@ func test(ctx context.Context, args []string) {
 	timeout := flags.Duration("timeout", 10*time.Minute, "kill a machine after this long")
 	kernels := flags.String("k", "6.1,6.12,newest", "kernels, with commas between them")
 	pattern := flags.String("run", "^TestPrivileged", "tests to run of the packages")
-	machines := flags.Int("machines", runtime.NumCPU(), "machines that run side by side")
 	dir := flags.String("dir", "bin/kernels", "directory for binaries, logs and results")
 	tier := flags.String("tier", "", fmt.Sprintf("in place of packages: run the tests of a tier, one of %v; below the root of the repository", marks.Tiers()))
 	without := flags.String("without", "", "do not run those of this tier again")
@@ -46,8 +43,7 @@ func test(ctx context.Context, args []string) {
 		binaries, alone = ofTier(ctx, *dir, *tier, *without)
 	}
 	runner := suite.Runner{
-		Timeout: *timeout, Env: env, Machines: *machines,
-		Run: *pattern, Logs: filepath.Join(*dir, "logs"), Progress: os.Stdout,
+		Timeout: *timeout, Env: env, Run: *pattern, Logs: filepath.Join(*dir, "logs"), Progress: os.Stdout,
 	}
 	all := step.Get(runner.On(ctx, strings.Split(*kernels, ","), binaries, alone))
 	if *tier != "" {
@@ -56,8 +52,7 @@ func test(ctx context.Context, args []string) {
 	flawless(suite.Report(os.Stdout, all))
 }
 
-// ofTier builds what the marks select: what runs beside other machines, and what does
-// not.
+// ofTier builds what the marks select: what does not measure, and what does.
 func ofTier(ctx context.Context, dir, tier, without string) (beside, alone []suite.Binary) {
 	tests, faults, err := marks.Read(".")
 	step.OK(err)
@@ -75,11 +70,11 @@ func ofTier(ctx context.Context, dir, tier, without string) (beside, alone []sui
 
 // build builds the packages of selected tests.
 func build(ctx context.Context, dir string, selected map[string][]string) (all []suite.Binary) {
-	for _, pkg := range slices.Sorted(maps.Keys(selected)) {
-		for _, b := range step.Get(suite.Build(ctx, dir, []string{"./" + pkg})) {
-			b.Run = marks.Pattern(selected[pkg])
-			all = append(all, b)
-		}
+	if len(selected) > 0 {
+		all = step.Get(suite.Build(ctx, dir, marks.Packages(selected)))
+	}
+	for i := range all {
+		all[i].Run = marks.Pattern(selected[strings.TrimPrefix(all[i].Package, module)])
 	}
 	return all
 }

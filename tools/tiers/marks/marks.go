@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -69,9 +70,9 @@ const (
 	Shared Place = "shared"
 	// Alone is this machine's kernel, with nothing beside it.
 	Alone Place = "alone"
-	// OtherKernels are the emulated ones, several machines at once.
+	// OtherKernels are the emulated ones.
 	OtherKernels Place = "kernels"
-	// OtherKernelsAlone are the emulated ones, one machine at a time.
+	// OtherKernelsAlone are the emulated ones, after all other tests there.
 	OtherKernelsAlone Place = "kernels-alone"
 )
 
@@ -112,6 +113,19 @@ func Select(tests []Test, tier string, at Place) map[string][]string {
 		}
 	}
 	return selected
+}
+
+// Packages are the directories of selected tests as arguments of go. Those with most tests
+// come first: what begins last ends last, while the others wait for it.
+func Packages(selected map[string][]string) []string {
+	dirs := slices.Collect(maps.Keys(selected))
+	slices.SortFunc(dirs, func(a, b string) int {
+		return cmp.Or(len(selected[b])-len(selected[a]), strings.Compare(a, b))
+	})
+	for i := range dirs {
+		dirs[i] = "./" + dirs[i]
+	}
+	return dirs
 }
 
 // Pattern is the regular expression of go test for exactly these tests.

@@ -6,7 +6,6 @@ package suite
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -15,7 +14,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/podweir/podweir/plugin/testutil/mark"
@@ -26,8 +24,6 @@ type Runner struct {
 	// Timeout bounds a machine, and Env is what its tests have.
 	Timeout time.Duration
 	Env     []string
-	// Machines is how many run side by side, at least 1.
-	Machines int
 	// Run is the pattern of the tests to run.
 	Run string
 	// Logs is the directory for the whole output of each binary.
@@ -35,20 +31,15 @@ type Runner struct {
 	// Progress gets why a kernel is emulated, a line for each binary when its machine has
 	// ended, and the output of one that failed.
 	Progress io.Writer
-
-	// mu guards Progress.
-	mu sync.Mutex
 }
 
-// job is what one kernel runs.
-type job struct {
-	binaries []Binary
-	results  *Results
-}
-
-// On runs binaries on kernels, those of a kernel one after the other on one machine.
-// Those that measure run afterwards, one machine at a time.
+// On runs binaries on kernels, a machine at a time: those of a kernel one after the other on
+// one machine, which is followed by another where it ends too early. Those that measure run
+// after all others.
 func (r *Runner) On(ctx context.Context, kernels []string, binaries, alone []Binary) ([]Results, error) {
+	// A machine's processes die with the thread that started them.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	all := make([]Results, len(kernels))
 	for i, name := range kernels {
 		var err error
@@ -56,56 +47,22 @@ func (r *Runner) On(ctx context.Context, kernels []string, binaries, alone []Bin
 			return nil, err
 		}
 	}
-	if err := r.work(ctx, r.Machines, jobsOf(binaries, all)); err != nil {
-		return all, err
-	}
-	return all, r.work(ctx, 1, jobsOf(alone, all))
-}
-
-func jobsOf(binaries []Binary, all []Results) <-chan job {
-	jobs := make(chan job, len(all))
-	for i := range all {
-		jobs <- job{binaries, &all[i]}
-	}
-	close(jobs)
-	return jobs
-}
-
-// work does jobs on as many machines at once as it is told, at least 1.
-func (r *Runner) work(ctx context.Context, machines int, jobs <-chan job) error {
-	ended := make([]error, max(machines, 1))
-	var group sync.WaitGroup
-	for i := range ended {
-		group.Go(func() {
-			// A machine's processes die with the thread that started them.
-			runtime.LockOSThread()
-			defer runtime.UnlockOSThread()
-			for j := range jobs {
-				if ended[i] = r.kernel(ctx, j); ended[i] != nil {
-					return
+	for _, rest := range [][]Binary{binaries, alone} {
+		for i := range all {
+			for rest := rest; len(rest) > 0; {
+				parts, err := r.boot(ctx, &all[i], rest)
+				if err != nil {
+					return all, err
 				}
+				for _, p := range parts {
+					maps.Copy(all[i].Tests, p.Tests)
+					all[i].Troubles = append(all[i].Troubles, p.Troubles...)
+				}
+				rest = rest[len(parts):]
 			}
-		})
-	}
-	group.Wait()
-	return errors.Join(ended...)
-}
-
-// kernel runs what a kernel has to run and adds what came of it to the results. Where a
-// machine ends too early, another one runs the rest.
-func (r *Runner) kernel(ctx context.Context, j job) error {
-	for rest := j.binaries; len(rest) > 0; {
-		parts, err := r.boot(ctx, j.results, rest)
-		if err != nil {
-			return err
 		}
-		for i := range parts {
-			maps.Copy(j.results.Tests, parts[i].Tests)
-			j.results.Troubles = append(j.results.Troubles, parts[i].Troubles...)
-		}
-		rest = rest[len(parts):]
 	}
-	return nil
+	return all, nil
 }
 
 // boot runs binaries on a machine of their own. It returns the results of those that
@@ -145,8 +102,6 @@ func (r *Runner) boot(ctx context.Context, kernel *Results, binaries []Binary) (
 
 // report writes a line about a binary, and the output of one that failed.
 func (r *Runner) report(kernel string, b *Binary, part *Results, s *section) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	fmt.Fprintf(r.Progress, "%s: %s: %d passed, %d failed, %d skipped in %d s\n",
 		kernel, b.Package, part.count(Pass), part.count(Fail), part.count(Skip), s.seconds)
 	if s.status == 0 {

@@ -36,14 +36,13 @@ func Build(ctx context.Context, dir string, packages []string) ([]Binary, error)
 	if err != nil {
 		return nil, err
 	}
+	if _, err := output(ctx, "go", append([]string{"test", "-c", "-o", dir + "/"}, packages...)...); err != nil {
+		return nil, err
+	}
 	var binaries []Binary
 	for line := range strings.Lines(list) {
 		pkg, pkgDir, _ := strings.Cut(strings.TrimSpace(line), "\t")
-		b := Binary{Package: pkg, Dir: pkgDir, Path: filepath.Join(dir, strings.ReplaceAll(pkg, "/", "_")+".test")}
-		if _, err := output(ctx, "go", "test", "-c", "-o", b.Path, pkg); err != nil {
-			return nil, err
-		}
-		binaries = append(binaries, b)
+		binaries = append(binaries, Binary{Package: pkg, Dir: pkgDir, Path: filepath.Join(dir, filepath.Base(pkg)+".test")})
 	}
 	return binaries, nil
 }
