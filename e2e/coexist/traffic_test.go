@@ -185,14 +185,14 @@ func (d *direction) burst(t *testing.T) (packets int, took time.Duration) {
 	return packets, time.Since(start)
 }
 
-// bestBurst sends bursts until so much of one arrives, at most three, and
+// bestBurst sends bursts until so much of one arrives, at most ten, and
 // returns the most. A limit holds back each of them; a processor that stands
 // still overflows the kernel's backlog of 1,000 packets (netdev_max_backlog) now
 // and then.
 func (d *direction) bestBurst(t *testing.T, enough int) int {
 	t.Helper()
 	best := 0
-	for range 3 {
+	for range 10 {
 		n, _ := d.burst(t)
 		t.Logf("burst to %s: %d of %d packets arrived", d.to, n, burstPackets)
 		if best = max(best, n); best >= enough {

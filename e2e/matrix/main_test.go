@@ -110,7 +110,7 @@ func TestVersionsAreThoseOfTheModules(t *testing.T) {
 	}
 }
 
-// TestCommittedPageIsOfItsResults wants -count=1, as make test-unit has it: go
+// TestCommittedPageIsOfItsResults wants -count=1, as make test-pages has it: go
 // keeps what a test said whatever files outside of its module have become.
 func TestCommittedPageIsOfItsResults(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(docs, "reference/support.md"))

@@ -44,7 +44,7 @@ func wantState(t *testing.T, p *pod, what string, want []string) {
 func wantSeen(t *testing.T, p *pod, what string, want []string) {
 	t.Helper()
 	got := p.state(t)
-	for deadline := time.Now().Add(2 * time.Second); !slices.Equal(got, want) && time.Now().Before(deadline); {
+	for end := time.Now().Add(10 * time.Second); !slices.Equal(got, want) && time.Now().Before(end); <-time.After(5 * time.Millisecond) {
 		got = p.state(t)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

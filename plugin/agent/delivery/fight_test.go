@@ -26,7 +26,7 @@ import (
 // three rewrites, says which file and what happens to it, follows the primary CNI even so,
 // and comes back when the other one is gone.
 func TestFight(t *testing.T) {
-	mark.Slow(t, "it reads the files of a node 300,000 times")
+	mark.Slow(t, "it reads the files of a node 120,000 times")
 	dropIn := confDir + "/n/" + conflist.DropInFile
 	for name, tc := range map[string]struct {
 		file   string
@@ -46,7 +46,7 @@ func TestFight(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := newBlindHost(t, simple())
-				h.tick = 2 * time.Second // a look reads a hundred files, and the test lasts a quarter of an hour
+				h.tick = 5 * time.Second // a look reads a hundred files, and the test lasts a quarter of an hour
 				m, _ := h.run(t, tc.config)
 				h.eventually(t, "podweir is in the chain", func() bool { return h.shaped() && m.Decision().Problem == "" })
 				noted := func() *conflist.Fight {

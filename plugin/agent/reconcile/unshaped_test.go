@@ -227,7 +227,7 @@ func TestPrivilegedOverdue(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
-			n.overdue = 300 * time.Millisecond
+			n.overdue = time.Second // a busy machine must see that it waits
 			p := n.newPod(t)
 			tc.lose(t, p)
 			p.annotate(both("10M", "20M"))
