@@ -87,7 +87,7 @@ image: ## Build the container image for amd64 and arm64 into bin/image, with SBO
 # The tiers are lists of targets of this file; each target also runs by itself. Those
 # joined by + run side by side, and those joined by a comma one after the other: what
 # compiles beside what waits, and nothing beside what measures. Which tests a tier has, the tests say (plugin/testutil/mark).
-QUICK = vet+test-short+chart-test+test-pages
+QUICK = vet+test-short+chart-render+test-pages
 TEST  = setup tools check-generate lint+test-functional+test-kernels test-unit+chart-test+test-pages test-timed
 GATE  = test setup-cluster image+components+test-nested test-cluster,matrix-fast+test-kernels-rest test-coverage
 ALL   = setup tools runsc lint,lint-nested+chart-test check-generate test-unit+test-nested+test-pages \
@@ -141,15 +141,22 @@ vet:
 test-short: ## Unit tests of the product's module without those that wait; results are cached.
 	go test -short -timeout 2m -skip '^TestPrivileged' ./...
 
-# Go's cache of results does not see that a page or the chart, outside of the tests' module, is another: -count=1.
+# Go's cache of results does not see that a page or the chart, outside of the tests'
+# module, is another: -count=1, or the linked program.
+.PHONY: chart-render
+chart-render: ## Hold the rendered chart against its goldens, and pages against the chart.
+	cd tools/charttest && CGO_ENABLED=0 go test -c -o $(CURDIR)/bin/tools/charttest . && \
+		$(CURDIR)/bin/tools/charttest -test.run '^Test(GoldenRenders|SettingsAreFlags|DashboardQueries|AlertsReadMetricsThatExist)$$'
+
 .PHONY: test-pages
-test-pages: check-figures ## Hold pages to what nested modules know; test-short and chart-test do it for the others.
-	cd plugin/cmd/kubectl-podweir && CGO_ENABLED=0 go test -count=1 -timeout 5m ./...
+test-pages: check-figures ## Hold pages against what nested modules know; test-short does it for the product's.
+	cd plugin/cmd/kubectl-podweir && CGO_ENABLED=0 go test -short -count=1 -timeout 5m ./...
 	cd e2e/matrix && CGO_ENABLED=0 go test -count=1 -timeout 5m ./...
 
 .PHONY: test-unit
 test-unit: ## Tests that need no privileges, and every fuzz corpus, under the race detector.
 	go test -race -timeout 20m -skip '^TestPrivileged' ./...
+	cd plugin/cmd/kubectl-podweir && CGO_ENABLED=0 go test -count=1 -timeout 5m ./...
 
 .PHONY: test-nested
 test-nested: ## The same of the nested modules under e2e and tools, without the race detector.

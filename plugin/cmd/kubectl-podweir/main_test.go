@@ -19,6 +19,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/status/cluster"
 	"github.com/podweir/podweir/plugin/status/view"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
@@ -300,6 +301,7 @@ func TestErrorsSayWhatIsAccepted(t *testing.T) {
 // Five hundred nodes with 15,000 pods. How long it takes is for people to read: that is a
 // matter of the machine.
 func TestFiveHundredNodes(t *testing.T) {
+	mark.Slow(t, "500 agents answer")
 	f := start(t, &fakeCluster{nodes: 500, pods: 30, sick: []string{"n7", "n19"}})
 	f.make(1)
 	for _, command := range []string{"status", "doctor"} {
