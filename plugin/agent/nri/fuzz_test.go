@@ -7,11 +7,20 @@ import (
 	"testing"
 
 	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/ttrpc"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
+
+// A call that podweir does not subscribe to is answered, and nothing in podweir is called.
+func TestCallThatNobodyAskedFor(t *testing.T) {
+	got, err := answer(t.Context(), nil, &ttrpc.UnaryServerInfo{FullMethod: "/nri.pkg.api.v1alpha1.Plugin/CreateContainer"}, nil)
+	if _, is := got.(*api.Empty); !is || err != nil {
+		t.Errorf("answer() = %v, %v, want nothing", got, err)
+	}
+}
 
 // FuzzSynchronize: nothing that a runtime sends when it connects breaks the agent, and
 // what is held of it is bounded.

@@ -134,6 +134,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { p.synchronizer(ctx) })
 	defer wg.Wait()
+	defer p.set(errNotConnected) // it may run again
 	pause := pauseMin
 	told := ""
 	for ctx.Err() == nil {
@@ -329,7 +330,7 @@ func open(ctx context.Context, conn net.Conn, s *service) (l *link, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if l.server, err = ttrpc.NewServer(); err != nil {
+	if l.server, err = ttrpc.NewServer(ttrpc.WithUnaryServerInterceptor(answer)); err != nil {
 		return nil, err
 	}
 	api.RegisterPluginService(l.server, s)

@@ -5,15 +5,18 @@ package nri
 
 import (
 	"context"
+	"path"
 	"sync"
 
 	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/ttrpc"
 )
 
-// service is what the runtime calls on one connection: it implements
-// api.PluginService.
+// service is what the runtime calls on one connection.
 type service struct {
-	unasked
+	// It has no methods but those below, see [answer].
+	api.PluginService
+
 	hooks *hooks
 	// configured and synced are closed when that was done for the first time.
 	configured, synced         chan struct{}
@@ -90,63 +93,13 @@ func (s *service) StateChange(ctx context.Context, e *api.StateChangeEvent) (*ap
 	return &api.Empty{}, err
 }
 
-// unasked answers calls that podweir does not subscribe to: a runtime that makes one must not end the agent.
-type unasked struct{}
-
-// Shutdown implements api.PluginService.
-func (unasked) Shutdown(context.Context, *api.Empty) (*api.Empty, error) { return &api.Empty{}, nil }
-
-// UpdatePodSandbox implements api.PluginService.
-func (unasked) UpdatePodSandbox(context.Context, *api.UpdatePodSandboxRequest) (*api.UpdatePodSandboxResponse, error) {
-	return &api.UpdatePodSandboxResponse{}, nil
-}
-
-// PostUpdatePodSandbox implements api.PluginService.
-func (unasked) PostUpdatePodSandbox(context.Context, *api.PostUpdatePodSandboxRequest) (*api.PostUpdatePodSandboxResponse, error) {
-	return &api.PostUpdatePodSandboxResponse{}, nil
-}
-
-// CreateContainer implements api.PluginService.
-func (unasked) CreateContainer(context.Context, *api.CreateContainerRequest) (*api.CreateContainerResponse, error) {
-	return &api.CreateContainerResponse{}, nil
-}
-
-// PostCreateContainer implements api.PluginService.
-func (unasked) PostCreateContainer(context.Context, *api.PostCreateContainerRequest) (*api.PostCreateContainerResponse, error) {
-	return &api.PostCreateContainerResponse{}, nil
-}
-
-// StartContainer implements api.PluginService.
-func (unasked) StartContainer(context.Context, *api.StartContainerRequest) (*api.StartContainerResponse, error) {
-	return &api.StartContainerResponse{}, nil
-}
-
-// PostStartContainer implements api.PluginService.
-func (unasked) PostStartContainer(context.Context, *api.PostStartContainerRequest) (*api.PostStartContainerResponse, error) {
-	return &api.PostStartContainerResponse{}, nil
-}
-
-// UpdateContainer implements api.PluginService.
-func (unasked) UpdateContainer(context.Context, *api.UpdateContainerRequest) (*api.UpdateContainerResponse, error) {
-	return &api.UpdateContainerResponse{}, nil
-}
-
-// PostUpdateContainer implements api.PluginService.
-func (unasked) PostUpdateContainer(context.Context, *api.PostUpdateContainerRequest) (*api.PostUpdateContainerResponse, error) {
-	return &api.PostUpdateContainerResponse{}, nil
-}
-
-// StopContainer implements api.PluginService.
-func (unasked) StopContainer(context.Context, *api.StopContainerRequest) (*api.StopContainerResponse, error) {
-	return &api.StopContainerResponse{}, nil
-}
-
-// RemoveContainer implements api.PluginService.
-func (unasked) RemoveContainer(context.Context, *api.RemoveContainerRequest) (*api.RemoveContainerResponse, error) {
-	return &api.RemoveContainerResponse{}, nil
-}
-
-// ValidateContainerAdjustment implements api.PluginService.
-func (unasked) ValidateContainerAdjustment(context.Context, *api.ValidateContainerAdjustmentRequest) (*api.ValidateContainerAdjustmentResponse, error) {
-	return &api.ValidateContainerAdjustmentResponse{}, nil
+// answer calls the service for what podweir subscribes to, and answers all else with nothing: a runtime that makes such
+// a call must neither end the agent nor fail a container.
+func answer(ctx context.Context, unmarshal ttrpc.Unmarshaler, info *ttrpc.UnaryServerInfo, call ttrpc.Method) (any, error) {
+	switch path.Base(info.FullMethod) {
+	case "Configure", "Synchronize", "RunPodSandbox", "StopPodSandbox", "RemovePodSandbox", "StateChange":
+		return call(ctx, unmarshal)
+	default:
+		return &api.Empty{}, nil
+	}
 }
