@@ -86,6 +86,8 @@ type Config struct {
 	// Shaping is what is requested. Beside a [*LimitError] it lacks the directions
 	// whose rate cannot be read, and has the others.
 	Shaping shaping.Config
+	// Unread are the directions that have no limit because no rate of theirs can be read.
+	Unread []terms.Direction
 	// OnError applies to every error but a [*ContractError].
 	OnError OnError
 	// ReplaceQdisc is the operator's word to replace a root qdisc that

@@ -274,7 +274,7 @@ func TestParseOperator(t *testing.T) {
 			{Name: "veth0", MAC: "02:00:00:00:00:01"},
 			{Name: "eth0", MAC: "02:00:00:00:00:02", Sandbox: "/run/netns/x"},
 		},
-		OnError: netconf.FailClosed, ReplaceQdisc: true, LogFile: "/var/log/x", LogLevel: slog.LevelDebug,
+		Unread: []terms.Direction{terms.Egress}, OnError: netconf.FailClosed, ReplaceQdisc: true, LogFile: "/var/log/x", LogLevel: slog.LevelDebug,
 	}
 	want.Shaping = got.Shaping
 	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Prefix{})); diff != "" {

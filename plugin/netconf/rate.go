@@ -227,4 +227,7 @@ func (p *parser) missing(d terms.Direction, e *FieldError) {
 		p.notes = append(p.notes, note)
 	}
 	addError(&p.errs, e)
+	if !slices.Contains(p.config.Unread, d) {
+		p.config.Unread = append(p.config.Unread, d)
+	}
 }

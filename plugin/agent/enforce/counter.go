@@ -11,7 +11,6 @@ import (
 	"github.com/podweir/podweir/plugin/agent/reconcile"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/hostif"
-	"github.com/podweir/podweir/plugin/rtnl"
 	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/units"
@@ -143,32 +142,21 @@ type Counters interface {
 // errUnseen means that no device on the host shows what a limit lets through.
 var errUnseen = errors.New("no device on the host shows it")
 
-// Devices implements [Counters] over the network namespace that it was opened in. It
+// Devices implements [Counters] over the network namespace that it is opened and used in. It
 // keeps one socket. It is not safe for concurrent use.
 type Devices struct {
 	handle *hostif.Handle
 	paths  engine.Paths
-	netns  string
 	dump   map[int]hostif.Traffic
 	// pods are the numbers by which the host knows the pods' namespaces, by the
 	// ifindexes of the devices on the host.
 	pods map[int]int
 }
 
-// Open opens a socket in the namespace of a path, or of the caller if that is empty.
-func Open(paths engine.Paths, netnsPath string) (*Devices, error) {
-	k := &Devices{paths: paths, netns: netnsPath, pods: make(map[int]int)}
-	var err error
-	if netnsPath == "" {
-		k.handle, err = hostif.NewHandle(nil)
-		return k, err
-	}
-	ns, err := rtnl.OpenNetNS(netnsPath)
-	if err != nil {
-		return nil, err
-	}
-	k.handle, err = hostif.NewHandle(ns)
-	return k, errors.Join(err, ns.Close())
+// Open opens a socket in the namespace of the caller.
+func Open(paths engine.Paths) (*Devices, error) {
+	handle, err := hostif.NewHandle(nil)
+	return &Devices{handle: handle, paths: paths, pods: make(map[int]int)}, err
 }
 
 // Close closes the socket.
@@ -199,7 +187,7 @@ func (k *Devices) Carried(l *reconcile.KeptLimit) (uint64, error) {
 		}
 		return c.of(t), nil
 	}
-	name := l.Interface.PodName
+	name := l.Interface.Name()
 	if c == ifbReceived {
 		name = hostif.IFBName(l.Interface.PodIndex)
 	}
@@ -209,7 +197,7 @@ func (k *Devices) Carried(l *reconcile.KeptLimit) (uint64, error) {
 
 // Arrived implements [Counters].
 func (k *Devices) Arrived(l *reconcile.KeptLimit) (uint64, error) {
-	t, err := k.inPod(l, l.Interface.PodName)
+	t, err := k.inPod(l, l.Interface.Name())
 	return t.ReceivedBytes, err
 }
 

@@ -99,8 +99,9 @@ type watch struct {
 	source uint64
 	seen   bool
 	// told is when it was last told that it is exceeded, for this cause, since then and
-	// by so much; zero if it is not.
+	// by so much; zero if it is not. unnamed says that the pod was not known then.
 	told    time.Time
+	unnamed bool
 	cause   mailbox.Likely
 	since   time.Duration
 	carried units.BitRate
@@ -340,13 +341,17 @@ func (r *reader) judge(s *reconcile.PodState, d *watch, v *Verdict, why func() m
 	case v.Began && d.told.IsZero():
 		d.cause, d.carried, d.since = why(), v.Carried, v.Since
 		r.tell(s, d)
-	case !d.exceeded():
+	case !d.exceeded() && !d.told.IsZero():
 		d.told = time.Time{}
-	case v.Exceeded && time.Since(d.told) > tellAgain:
+		r.cfg.Events.Over(cmp.Or(s.RuntimeUID, s.UID), exceeded)
+	case v.Exceeded && (time.Since(d.told) > tellAgain || d.unnamed && s.UID != ""):
 		d.cause, d.carried = why(), v.Carried
 		r.tell(s, d)
 	}
 }
+
+// exceeded is the reason of the Events.
+const exceeded = "LimitExceeded"
 
 // tellAgain is how long an API server keeps an Event by default (--event-ttl).
 const tellAgain = time.Hour
@@ -357,14 +362,14 @@ func (d *watch) exceeded() bool { return d.verdict.Exceeded || d.past.Exceeded }
 // tell says that a limit is exceeded.
 func (w *Watcher) tell(s *reconcile.PodState, d *watch) {
 	l := &d.limit
-	d.told = time.Now()
+	d.told, d.unnamed = time.Now(), s.UID == ""
 	cause := d.cause.Of(&l.Limit)
 	text := fmt.Sprintf("%s of %s carried %v, its limit is %v; likely cause: %s", l.Direction, l.Interface.PodName, d.carried, l.Rate, cause)
 	w.cfg.Log.Error("limit exceeded", "pod", s.Namespace+"/"+s.Name, "direction", l.Direction.String(),
 		"carriedBitsPerSecond", uint64(d.carried), "limitBitsPerSecond", uint64(l.Rate), "likelyCause", cause)
 	if s.UID != "" {
-		w.cfg.Events.Emit(&kube.Pod{Namespace: s.Namespace, Name: s.Name, UID: s.UID},
-			kube.Event{Warning: true, Reason: "LimitExceeded", Message: text})
+		w.cfg.Events.Emit(&kube.Pod{Namespace: s.Namespace, Name: s.Name, UID: s.UID, RuntimeUID: s.RuntimeUID},
+			kube.Event{Warning: true, Reason: exceeded, Message: text})
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -45,6 +46,7 @@ type node struct {
 	begun        []uint64
 	err, missing error
 	events       []kube.Event
+	over         []string
 	reads        int
 	arrivals     int
 	// open is how often the counters are open.
@@ -151,7 +153,7 @@ func (n *node) Emit(pod *kube.Pod, e kube.Event) {
 	}
 }
 
-func (n *node) Clear(string) {}
+func (n *node) Over(uid, reason string) { n.set(func() { n.over = append(n.over, uid+" "+reason) }) }
 
 // limited is a pod with limits of 8 Mbit/s.
 func limited(directions ...terms.Direction) reconcile.PodState {
@@ -225,7 +227,10 @@ func TestExceededIsTold(t *testing.T) {
 		if diff := cmp.Diff(within, w.States()); diff != "" || len(n.events) != 0 {
 			t.Errorf("within the limits, with the events %v:\n%s", n.events, diff)
 		}
-		n.set(func() { n.rates[terms.Egress] = 10_000_000 })
+		// The API server did not tell of the pod yet: its Event comes when it does.
+		n.set(func() { n.rates[terms.Egress], n.states[0].UID = 10_000_000, "" })
+		after(10 * time.Second)
+		n.set(func() { n.states[0].UID = "u" })
 		after(10 * time.Second)
 		if got := w.States()[0]; got.Enforced || got.Reason != string(mailbox.ReasonExceeded) || !w.States()[1].Enforced {
 			t.Errorf("states = %+v, want egress to be exceeded", w.States())
@@ -260,8 +265,8 @@ func TestExceededIsTold(t *testing.T) {
 		if diff := cmp.Diff(within, w.States()); diff != "" {
 			t.Errorf("afterwards:\n%s", diff)
 		}
-		if records, err := paths.Mail().Unenforced(); err != nil || len(records) != 0 {
-			t.Errorf("afterwards records = %+v, %v", records, err)
+		if records, err := paths.Mail().Unenforced(); err != nil || len(records) != 0 || !slices.Equal(n.over, []string{"u LimitExceeded"}) {
+			t.Errorf("afterwards records = %+v, %v, over %v", records, err, n.over)
 		}
 	})
 }
@@ -454,6 +459,11 @@ func TestStates(t *testing.T) {
 	failed.Limits = limited(terms.Ingress).Limits
 	failed.Limits[0].ID.ContainerID, failed.Limits[0].Stale = "f", true
 	free := reconcile.PodState{Namespace: "ns", Name: "free", UID: "n", Outcome: reconcile.Unlimited}
+	// What is asked for and cannot be had is told without a limit of that direction, too, or beside one of another interface.
+	half, part := limited(terms.Egress), limited(terms.Egress)
+	half.Name, half.Outcome, half.Asked, half.Limits[0].ID.ContainerID = "half", reconcile.Invalid, terms.Directions[:], "h"
+	part.Name, part.Outcome, part.Limits[0].ID.ContainerID = "part", reconcile.Refused, "p"
+	misspelt := reconcile.PodState{Namespace: "ns", Name: "wrong", UID: "m", Outcome: reconcile.Unlimited, Misspelt: errors.New("misspelt"), Asked: []terms.Direction{terms.Egress}}
 	waits := reconcile.PodState{Namespace: "ns", Name: "waits", UID: "w", Outcome: reconcile.Waiting, Asked: []terms.Direction{terms.Ingress}}
 	byHand := limited(terms.Egress)
 	byHand.Namespace, byHand.Name, byHand.UID = "", "", ""
@@ -464,14 +474,18 @@ func TestStates(t *testing.T) {
 	observed := limited(terms.Egress)
 	observed.Name, observed.UID = "observed", "o"
 	observed.Limits[0].ID.ContainerID, observed.Limits[0].Enforce = "o", terms.Name(terms.EnforceObserve)
-	runs(t, []reconcile.PodState{tampered, failed, free, waits, byHand, twice, observed}, func(_ *node, w *enforce.Watcher, paths engine.Paths) {
+	runs(t, []reconcile.PodState{tampered, failed, free, waits, byHand, twice, observed, half, part, misspelt}, func(_ *node, w *enforce.Watcher, paths engine.Paths) {
 		after(3 * time.Second)
 		want := []mailbox.Enforced{
 			{Pod: "netns-1", Direction: terms.Egress, Enforced: true},
 			{Namespace: "ns", Pod: "failed", Direction: terms.Ingress, Reason: "failed"},
+			{Namespace: "ns", Pod: "half", Direction: terms.Egress, Enforced: true},
+			{Namespace: "ns", Pod: "half", Direction: terms.Ingress, Reason: "invalid"},
 			{Namespace: "ns", Pod: "observed", Direction: terms.Egress, Reason: enforce.ReasonObserve},
+			{Namespace: "ns", Pod: "part", Direction: terms.Egress, Reason: "refused"},
 			{Namespace: "ns", Pod: "tampered", Direction: terms.Egress, Enforced: true, Reason: string(mailbox.ReasonTampered)},
 			{Namespace: "ns", Pod: "tampered", Direction: terms.Ingress, Reason: string(mailbox.ReasonTampered)},
+			{Namespace: "ns", Pod: "wrong", Direction: terms.Egress, Reason: "invalid"},
 		}
 		if diff := cmp.Diff(want, w.States()); diff != "" {
 			t.Errorf("states (-want +got):\n%s", diff)

@@ -12,7 +12,6 @@ import (
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/mailbox"
-	"github.com/podweir/podweir/plugin/rtnl"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/terms"
@@ -105,38 +104,27 @@ func (w *Watcher) recordPast() {
 // Passing implements [Counters].
 func (k *Devices) Passing(limits []*reconcile.KeptLimit) [][]view.Passing {
 	all := make([][]view.Passing, len(limits))
-	read := func() error {
-		node, err := engine.Open(k.paths)
-		if err != nil {
-			return err
-		}
-		defer node.Close()
-		// The queues at the host's side come in one list. All devices are read before it: what a
-		// device carried after the list would seem to have gone past podweir.
-		before := make([]*hostif.Traffic, len(limits))
-		for i, l := range limits {
-			if t, err := k.inPod(l, l.Interface.PodName); err == nil {
-				before[i] = &t
-			}
-		}
-		queues := node.Queues()
-		for i, l := range limits {
-			if before[i] != nil {
-				all[i] = k.passed(node, queues, l, before[i])
-			}
-		}
-		return nil
-	}
 	if len(limits) == 0 {
 		return all
 	}
-	if k.netns == "" {
-		_ = read() // what cannot be read is not judged
-		return all
+	node, err := engine.Open(k.paths)
+	if err != nil {
+		return all // what cannot be read is not judged
 	}
-	if ns, err := rtnl.OpenNetNS(k.netns); err == nil {
-		_ = ns.Do(read)
-		_ = ns.Close()
+	defer node.Close()
+	// The queues at the host's side come in one list. All devices are read before it: what a
+	// device carried after the list would seem to have gone past podweir.
+	before := make([]*hostif.Traffic, len(limits))
+	for i, l := range limits {
+		if t, err := k.inPod(l, l.Interface.Name()); err == nil {
+			before[i] = &t
+		}
+	}
+	queues := node.Queues()
+	for i, l := range limits {
+		if before[i] != nil {
+			all[i] = k.passed(node, queues, l, before[i])
+		}
 	}
 	return all
 }
@@ -156,7 +144,7 @@ func (k *Devices) passed(node *engine.Node, queues *engine.Queues, l *reconcile.
 			return nil
 		}
 	}
-	after, err := k.inPod(l, l.Interface.PodName)
+	after, err := k.inPod(l, l.Interface.Name())
 	if err != nil {
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/agent/reconcile"
 	"github.com/podweir/podweir/plugin/mailbox"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // publish keeps what is known for metrics, status and doctor.
@@ -145,13 +146,13 @@ func names(s *reconcile.PodState, l *reconcile.KeptLimit) (namespace, pod string
 // has not.
 func (w *Watcher) statesOf(s *reconcile.PodState) []mailbox.Enforced {
 	var all []mailbox.Enforced
-	known := false
+	known := make(map[terms.Direction]bool)
 	for i := range s.Limits {
 		l := &s.Limits[i]
 		if l.Stale {
 			continue // what holds now is not known
 		}
-		known = true
+		known[l.Direction.Is] = true
 		namespace, pod := names(s, l)
 		one := mailbox.Enforced{Namespace: namespace, Pod: pod, Direction: l.Direction.Is, Enforced: true}
 		if l.Observed() {
@@ -165,16 +166,17 @@ func (w *Watcher) statesOf(s *reconcile.PodState) []mailbox.Enforced {
 		}
 		all = append(all, one)
 	}
-	if !known && unshaped(s.Outcome) {
-		for _, d := range s.Asked {
-			all = append(all, mailbox.Enforced{Namespace: s.Namespace, Pod: s.Name, Direction: d, Reason: s.Outcome.String()})
+	told, _ := s.Told()
+	if told.Enforced() || told == reconcile.Waiting {
+		return all
+	}
+	for _, d := range s.Asked {
+		if known[d] && told == reconcile.Invalid {
+			continue // it is the other direction that cannot be read
 		}
+		all = append(all, mailbox.Enforced{Namespace: s.Namespace, Pod: s.Name, Direction: d, Reason: told.String()})
 	}
 	return all
-}
-
-func unshaped(o reconcile.Outcome) bool {
-	return !o.Enforced() && o != reconcile.Waiting
 }
 
 func fought(s *reconcile.PodState, l *reconcile.KeptLimit) bool {

@@ -58,12 +58,8 @@ func (d *DaemonSet) List(ctx context.Context) (found []uninstall.Object, version
 func (d *DaemonSet) Watch(ctx context.Context, version string, f func(uninstall.Event)) error {
 	path, query := d.request()
 	_, err := d.client.follow(ctx, path, query, version, daemonSetFor, func() {}, func(m *manifest, gone bool) {
-		kind := uninstall.Exists
-		if gone {
-			kind = uninstall.Gone
-		}
 		if d.is(m) {
-			f(uninstall.Event{Kind: kind, Object: d.object(m)})
+			f(uninstall.Event{Object: d.object(m), Gone: gone})
 		}
 	})
 	if err != nil {

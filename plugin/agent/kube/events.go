@@ -6,8 +6,10 @@ package kube
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -32,11 +34,11 @@ const (
 	eventLives = time.Hour
 	// maxMessage is the longest note that an Event may have, in bytes.
 	maxMessage = 1024
+	// maxPodName is how much of a pod's name the name of an Event has room for, in bytes.
+	maxPodName = 253 - len(".0123456789abcdef")
 	// eventQueue is how many wait while the API server is away. More are
-	// dropped: as long as it lasts, the same is emitted again.
+	// dropped.
 	eventQueue = 256
-	// eventAttempts is how often one is posted before it is dropped.
-	eventAttempts = 5
 )
 
 // Recorder posts Events, each once as long as what it says lasts.
@@ -47,7 +49,8 @@ type Recorder struct {
 	log    *slog.Logger
 	queue  chan posted
 
-	mu   sync.Mutex
+	mu sync.Mutex
+	// last is what was emitted last, by topic.
 	last map[string]said
 }
 
@@ -58,8 +61,7 @@ type said struct {
 
 type posted struct {
 	pod Pod
-	Event
-	at time.Time
+	said
 }
 
 // NewRecorder returns a recorder for the pods of a node, which posts while
@@ -72,72 +74,92 @@ func NewRecorder(client *Client, node, run string, log *slog.Logger) *Recorder {
 	}
 }
 
-// Emit posts an Event of a pod, unless it is what was emitted for the pod last,
-// within the hour that an API server keeps it. It does not wait.
+// OfLimits is how the reasons begin of what becomes of a pod's limits.
+const OfLimits = "Bandwidth"
+
+// topic is what a reason is about. What becomes of a pod's limits is one topic, every other
+// reason is its own.
+func topic(uid, reason string) string {
+	if strings.HasPrefix(reason, OfLimits) {
+		return uid
+	}
+	return uid + " " + reason
+}
+
+// Emit posts an Event of a pod, unless it is what was emitted last for the pod and the topic of
+// its reason, within the hour that an API server keeps it. It does not wait.
 func (r *Recorder) Emit(pod *Pod, e Event) {
 	now := time.Now()
 	e.Message = terms.Runnable(e.Message, r.run)
+	k := topic(pod.kubeletUID(), e.Reason)
 	r.mu.Lock()
-	old, ok := r.last[pod.UID]
-	same := ok && old.Event == e && now.Sub(old.at) < eventLives
+	maps.DeleteFunc(r.last, func(_ string, s said) bool { return now.Sub(s.at) >= eventLives })
+	same := r.last[k].Event == e
 	if !same {
-		r.last[pod.UID] = said{e, now}
+		r.last[k] = said{e, now}
 	}
 	r.mu.Unlock()
-	if same {
-		return
-	}
-	select {
-	case r.queue <- posted{*pod, e, now}:
-	default:
-		r.Clear(pod.UID)
-		r.log.Error("event dropped: too many are waiting", "pod", pod.Key(), "reason", e.Reason, "message", e.Message)
+	if !same {
+		r.put(&posted{pod: *pod, said: said{e, now}})
 	}
 }
 
-// Clear forgets what was emitted for a pod, so that the next event is posted whatever it says:
-// the pod is in order, or gone.
-func (r *Recorder) Clear(uid string) {
+// Over forgets what was emitted of a pod on the topic of a reason: the next Event is posted whatever it says.
+func (r *Recorder) Over(uid, reason string) {
 	r.mu.Lock()
-	delete(r.last, uid)
-	r.mu.Unlock()
+	defer r.mu.Unlock()
+	delete(r.last, topic(uid, reason))
 }
 
-// Run posts what is emitted until the context ends, and returns nil.
+// put has an Event posted, for the first time or again.
+func (r *Recorder) put(p *posted) {
+	select {
+	case r.queue <- *p:
+	default:
+		r.drop(p, errors.New("too many are waiting"))
+	}
+}
+
+// drop gives an Event up. It is posted if it is emitted again.
+func (r *Recorder) drop(p *posted, why error) {
+	r.Over(p.pod.kubeletUID(), p.Reason)
+	r.log.Error("event not posted", "pod", p.pod.Key(), "reason", p.Reason, "message", p.Message, "error", why)
+}
+
+// Run posts what is emitted until the context ends, and returns nil. What the server refuses is not tried
+// again, and what it does not answer until nobody would see it any more.
 func (r *Recorder) Run(ctx context.Context) error {
-	for {
+	for failures := 0; ; {
 		select {
 		case <-ctx.Done():
 			return nil
 		case p := <-r.queue:
-			if err := r.post(ctx, &p); err != nil && ctx.Err() == nil {
-				r.Clear(p.pod.UID)
-				r.log.Error("event not posted", "pod", p.pod.Key(), "reason", p.Reason, "message", p.Message, "error", err)
+			err := r.post(ctx, &p)
+			switch code := statusOf(err); {
+			case err == nil, code == http.StatusConflict: // it was taken before, and the answer got lost
+				failures = 0
+			case ctx.Err() != nil:
+			case code/100 == 4 && code != http.StatusTooManyRequests && code != http.StatusUnauthorized, time.Since(p.at) >= eventLives:
+				r.drop(&p, err)
+			default:
+				failures++
+				sleep(ctx, nil, r.client.pause(pauseAfter(min(failures, 5))))
+				r.put(&p)
 			}
 		}
 	}
 }
 
-// post tries a few times. What the server refuses is not tried again.
 func (r *Recorder) post(ctx context.Context, p *posted) error {
 	body, err := json.Marshal(r.object(p))
 	if err != nil {
 		return fmt.Errorf("encode event: %w", err)
 	}
-	for attempt := 1; ; attempt++ {
-		answer, err := r.client.Do(ctx, http.MethodPost, "/api/v1/namespaces/"+p.pod.Namespace+"/events", nil, body)
-		if err == nil {
-			return answer.Close()
-		}
-		code := statusOf(err)
-		refused := code/100 == 4 && code != http.StatusTooManyRequests && code != http.StatusUnauthorized
-		if refused || attempt == eventAttempts {
-			return err
-		}
-		if sleep(ctx, nil, r.client.pause(retryMin<<(attempt-1))); ctx.Err() != nil {
-			return ctx.Err()
-		}
+	answer, err := r.client.Do(ctx, http.MethodPost, "/api/v1/namespaces/"+p.pod.Namespace+"/events", nil, body)
+	if err != nil {
+		return err
 	}
+	return answer.Close()
 }
 
 // object is a core/v1 Event.
@@ -147,14 +169,15 @@ func (r *Recorder) object(p *posted) map[string]any {
 		kind = "Warning"
 	}
 	at := p.at.UTC().Format(time.RFC3339)
+	name := strings.TrimRight(p.pod.Name[:min(len(p.pod.Name), maxPodName)], "-.")
 	return map[string]any{
 		"apiVersion": "v1", "kind": "Event",
 		"metadata": map[string]any{
-			"namespace": p.pod.Namespace, "name": fmt.Sprintf("%s.%x", p.pod.Name, p.at.UnixNano()),
+			"namespace": p.pod.Namespace, "name": fmt.Sprintf("%s.%x", name, p.at.UnixNano()),
 		},
 		"involvedObject": map[string]any{
 			"apiVersion": "v1", "kind": "Pod",
-			"namespace": p.pod.Namespace, "name": p.pod.Name, "uid": p.pod.UID,
+			"namespace": p.pod.Namespace, "name": p.pod.Name, "uid": p.pod.kubeletUID(),
 		},
 		"type": kind, "reason": p.Reason, "message": clip(p.Message),
 		"firstTimestamp": at, "lastTimestamp": at, "count": 1,

@@ -193,6 +193,7 @@ func (n *Namespaces) look(ctx context.Context, name string, told func(string, ne
 		if ctx.Err() == nil {
 			n.log.Error("rates of a namespace cannot be read, those from before stay", "namespace", name, "error", err)
 		}
+		n.later(name, 0) // the others first
 		return false
 	}
 	n.mu.Lock()

@@ -4,6 +4,7 @@
 package kube
 
 import (
+	"cmp"
 	"encoding/json"
 	"strconv"
 
@@ -25,10 +26,15 @@ type Pod struct {
 	Ending bool
 	// Finished says that it has ended and will not start again.
 	Finished bool
+	// Running says that a container of the pod runs.
+	Running bool
 	// RuntimeUID is the pod's UID as the container runtime knows it. A static
 	// pod has another one than its mirror in the API.
 	RuntimeUID string
 }
+
+// kubeletUID is the UID by which the kubelet tells of the pod, and `kubectl describe` looks for its Events.
+func (p *Pod) kubeletUID() string { return cmp.Or(p.RuntimeUID, p.UID) }
 
 // Started says that the pod's network is set up.
 func (p *Pod) Started() bool { return p.Address != "" }
@@ -93,6 +99,9 @@ type podStatus struct {
 
 type containerStatus struct {
 	Restarts int `json:"restartCount"`
+	State    struct {
+		Running *struct{} `json:"running"`
+	} `json:"state"`
 }
 
 // watchEvent is one message of a watch: a pod, or an error, whose fields have other
@@ -128,6 +137,7 @@ func (m *manifest) pod() Pod {
 	for _, all := range [][]containerStatus{m.Status.Containers, m.Status.Inits} {
 		for _, c := range all {
 			p.Restarts += c.Restarts
+			p.Running = p.Running || c.State.Running != nil
 		}
 	}
 	if uid := m.Metadata.Annotations.mirror; uid != "" {

@@ -127,7 +127,7 @@ func TestWatchFollowsThePodsOfOneNode(t *testing.T) {
 	w, changed := c.watch(t)
 	expect(t, changed, "a")
 	want := kube.Pod{
-		Namespace: "default", Name: "pod-a", UID: "a", RuntimeUID: "a", Address: "10.0.0.2",
+		Namespace: "default", Name: "pod-a", UID: "a", RuntimeUID: "a", Address: "10.0.0.2", Running: true,
 		Annotations: netconf.PodAnnotations{Values: map[string]string{limit: "10M", "podweir.io/policy": "flat"}},
 	}
 	if got, ok := w.Pod("a"); !ok || !cmp.Equal(got, want) {
@@ -229,6 +229,7 @@ func TestWatchOfAServerThatRefuses(t *testing.T) {
 
 func TestRecorderSaysItOnce(t *testing.T) {
 	c := newCluster(t)
+	c.client.Hurry()
 	r := kube.NewRecorder(c.client, "n1", "kubectl exec p -- podweir", c.slog())
 	go func() { _ = r.Run(t.Context()) }()
 	p := &kube.Pod{Namespace: "shop", Name: "web", UID: "u1"}
@@ -251,13 +252,14 @@ func TestRecorderSaysItOnce(t *testing.T) {
 		t.Errorf("a message of %d bytes, an Event takes 1024", n)
 	}
 	// In order meanwhile: the same is news again.
-	r.Clear("u1")
+	r.Over("u1", kube.OfLimits)
 	r.Emit(p, worse)
 	eventually(t, "what came back is said", posted(3))
-	// A server that is away for a moment loses nothing; one that refuses is
+	// A server that is away loses nothing, however long that lasts; one that refuses is
 	// asked no more than once, and again when it is emitted again.
 	c.Fail(http.StatusServiceUnavailable)
 	r.Emit(p, bad)
+	eventually(t, "it is tried again and again", func() bool { return c.Failed() > 6 })
 	c.Fail(0)
 	eventually(t, "it is posted when the server is back", posted(4))
 	c.Fail(http.StatusForbidden)
@@ -266,6 +268,34 @@ func TestRecorderSaysItOnce(t *testing.T) {
 	c.Fail(0)
 	r.Emit(p, worse)
 	eventually(t, "it is posted once that is allowed", posted(5))
+	// Other topics are said beside it, and do not end with it.
+	exceeded, node := kube.Event{Reason: "LimitExceeded", Message: "x"}, kube.Event{Reason: "PodweirNodeNotReady", Message: "y"}
+	for _, e := range []kube.Event{exceeded, node, worse} {
+		r.Emit(p, e)
+	}
+	r.Over("u1", kube.OfLimits)
+	r.Emit(p, node)
+	r.Over("u1", node.Reason)
+	r.Emit(p, node)
+	// The answer is lost, the name has no room for more, and kubectl looks for a static pod by the kubelet's UID.
+	eventually(t, "one of each, and one more of what was over", posted(8))
+	c.Lose(1)
+	failed := c.Failed()
+	r.Emit(&kube.Pod{Namespace: "shop", Name: strings.Repeat("a", 235) + "-" + strings.Repeat("b", 17), UID: "mirror", RuntimeUID: "static"}, bad)
+	eventually(t, "it is tried again", func() bool { return c.Failed() > failed })
+	r.Emit(p, exceeded)
+	r.Emit(p, worse)
+	eventually(t, "the last one", posted(10))
+	var said []string
+	for _, e := range c.Events()[5:] {
+		said = append(said, e.InvolvedObject.UID+" "+e.Reason)
+	}
+	if want := []string{"u1 LimitExceeded", "u1 PodweirNodeNotReady", "u1 PodweirNodeNotReady", "static BandwidthInvalid", "u1 BandwidthInvalid"}; !slices.Equal(said, want) {
+		t.Errorf("events %q, want %q", said, want)
+	}
+	if strings.Contains(c.log.String(), "409") {
+		t.Errorf("an Event that was taken is said not to be: %s", c.log)
+	}
 }
 
 const maxEgress = "podweir.io/max-egress-rate"
@@ -372,9 +402,13 @@ func TestNamespacesOfThisNodesPodsAlone(t *testing.T) {
 	}
 }
 
-// A change is found at the next look, and a namespace is forgotten with its last pod.
+// A change is found at the next look, also beside a namespace that the server cannot read, and a namespace is forgotten
+// with its last pod.
 func TestNamespacesAreAskedForAgain(t *testing.T) {
 	c := newCluster(t)
+	c.client.Hurry()
+	c.FailNamespace("broken", http.StatusInternalServerError)
+	c.podIn("broken", "0")
 	c.PutNamespace("a", map[string]string{maxEgress: "10M"})
 	c.podIn("a", "1")
 	const every = 10 * time.Millisecond
@@ -384,6 +418,7 @@ func TestNamespacesAreAskedForAgain(t *testing.T) {
 	expectTold(t, all, told{"a", netconf.Namespace{maxEgress: strings.Repeat("9", netconf.MaxAnnotationBytes+1)}, true})
 	c.PutNamespace("a", nil)
 	expectTold(t, all, told{"a", nil, true})
+	c.Delete("0")
 	c.Delete("1")
 	eventually(t, "it is forgotten", func() bool { _, known := n.Rates("a"); return !known })
 	asked := len(c.NamespacesAsked())
@@ -556,7 +591,7 @@ func TestDaemonSet(t *testing.T) {
 	event := func(kind, name string) string {
 		return `{"type":"` + kind + `","object":{"metadata":{"name":"` + name + `","uid":"a"}}}` + "\n"
 	}
-	exists, gone := uninstall.Event{Kind: uninstall.Exists, Object: uninstall.Object{UID: "a"}}, uninstall.Event{Kind: uninstall.Gone, Object: uninstall.Object{UID: "a"}}
+	exists, gone := uninstall.Event{Object: uninstall.Object{UID: "a"}}, uninstall.Event{Object: uninstall.Object{UID: "a"}, Gone: true}
 	for name, tc := range map[string]struct {
 		list, watch string
 		found       []uninstall.Object

@@ -29,10 +29,6 @@ func (l *look) desired() (*netconf.Config, error) {
 	return conf, err
 }
 
-// noLimitNote follows a direction in the note of netconf's about a rate that cannot be
-// read, where the direction has no limit.
-const noLimitNote = " has no limit: "
-
 // withPrior fills in what could not be read of a configuration: a direction that has no
 // limit, and is not left to others, is as it was before.
 func withPrior(read, prior *shaping.Config) shaping.Config {
@@ -55,7 +51,7 @@ func withPrior(read, prior *shaping.Config) shaping.Config {
 			continue
 		}
 		for i, note := range all.Notes {
-			if why, ok := strings.CutPrefix(note, d.String()+noLimitNote); ok {
+			if why, ok := strings.CutPrefix(note, d.String()+" has no limit: "); ok { // a note of netconf's
 				all.Notes[i] = d.String() + " keeps the limit from before: " + why
 			}
 		}
@@ -64,14 +60,9 @@ func withPrior(read, prior *shaping.Config) shaping.Config {
 }
 
 // noLimit says that a configuration lacks the limit of a direction whose rate cannot be
-// read: its notes tell that from a direction without a rate.
-func noLimit(c *shaping.Config) bool {
-	for _, d := range terms.Directions {
-		if slices.ContainsFunc(c.Notes, func(note string) bool { return strings.HasPrefix(note, d.String()+noLimitNote) }) {
-			return true
-		}
-	}
-	return false
+// read.
+func noLimit(c *netconf.Config) bool {
+	return slices.ContainsFunc(c.Unread, func(d terms.Direction) bool { return c.Shaping.Limit(d) == nil })
 }
 
 // invalid answers a configuration that cannot be read: what was there stays,
@@ -106,11 +97,11 @@ func (l *look) keepPrior(ctx context.Context, node *engine.Node, conf *netconf.C
 		l.repair(ctx, node, have)
 		return true
 	}
-	all = !noLimit(&conf.Shaping)
+	all = !noLimit(conf)
 	for _, a := range have {
 		merged := *conf
 		merged.Shaping = withPrior(&conf.Shaping, askedOf(a.records[0]))
-		all = all || a.id.IfName == engine.MainIfName && !noLimit(&merged.Shaping)
+		all = all || a.id.IfName == engine.MainIfName && !noLimit(&merged)
 		if own, _ := ofPod(conf.Name, []attached{a}); known && conf.Shaping.Limited() && len(own) > 0 {
 			l.ensure(ctx, node, &merged, a)
 		} else {

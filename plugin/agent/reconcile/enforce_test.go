@@ -57,8 +57,8 @@ func (a *asKnown) Emit(_ *kube.Pod, e kube.Event) {
 	a.events = append(a.events, e)
 }
 
-// Clear implements reconcile.Events.
-func (*asKnown) Clear(string) {}
+// Over implements reconcile.Events.
+func (*asKnown) Over(string, string) {}
 
 func (a *asKnown) told() []kube.Event {
 	a.mu.Lock()
@@ -72,11 +72,11 @@ func (n *node) watch(t *testing.T, states []reconcile.PodState, every time.Durat
 	pods := &asKnown{states: states}
 	w := enforce.New(enforce.Config{
 		Pods: pods, Events: pods, Paths: n.paths, Every: every, Log: slog.New(slog.NewTextHandler(n.log, nil)),
-		Open: func() (enforce.Counters, error) { return enforce.Open(n.paths, n.Path()) },
+		Open: func() (enforce.Counters, error) { return enforce.Open(n.paths) },
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
-	wg.Go(func() { _ = w.Run(ctx) })
+	wg.Go(func() { _ = n.Do(func() error { return w.Run(ctx) }) })
 	t.Cleanup(func() { cancel(); wg.Wait() })
 	return w, pods
 }

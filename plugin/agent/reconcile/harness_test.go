@@ -289,13 +289,13 @@ func (n *node) start(t *testing.T, pass time.Duration) *agent {
 	a := &agent{node: n, pods: pods, Reconciler: reconcile.New(reconcile.Config{
 		Namespaces: namespaces,
 		Pods:       pods, Sandboxes: n.sandbox, Events: recorder, NetConf: n.netconf,
-		Paths: n.paths, HostNetNS: n.Path(), Pass: pass, Log: log, Overdue: n.overdue,
+		Paths: n.paths, Pass: pass, Log: log, Overdue: n.overdue,
 	})}
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = recorder.Run(ctx) })
 	wg.Go(func() {
-		if err := a.Run(ctx); err != nil {
+		if err := n.Do(func() error { return a.Run(ctx) }); err != nil {
 			t.Errorf("Run = %v", err)
 		}
 	})

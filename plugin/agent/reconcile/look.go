@@ -61,7 +61,7 @@ func (l *look) run(ctx context.Context) bool {
 		return false
 	}
 	l.pod = &pod
-	l.Namespace, l.Name, l.UID = pod.Namespace, pod.Name, pod.UID
+	l.Namespace, l.Name, l.UID, l.RuntimeUID = pod.Namespace, pod.Name, pod.UID, pod.RuntimeUID
 	if pod.HostNetwork {
 		l.hostNetwork()
 		return true
@@ -76,6 +76,8 @@ func (l *look) run(ctx context.Context) bool {
 	l.listen(node)
 	have, err := l.attachments(node)
 	if err != nil {
+		conf, _ := l.desired()
+		l.Asked = asked(conf)
 		l.fail(err)
 		l.stays(nil)
 		return true
@@ -99,6 +101,7 @@ func (l *look) misspelt(byHand []terms.Direction) {
 	texts := make([]string, len(names))
 	for i, m := range names {
 		texts[i] = m.String()
+		l.Asked = append(l.Asked, m.Direction)
 	}
 	l.Misspelt = errors.New("misspelt: " + strings.Join(texts, "; "))
 	l.warnings = append(l.warnings, l.Misspelt.Error())
@@ -164,7 +167,8 @@ func (l *look) claim(have []attached) {
 // unable answers a node on which nothing can be shaped: that concerns only who
 // asks for a limit.
 func (l *look) unable(cause error) {
-	if conf, err := l.desired(); err == nil && !conf.Shaping.Limited() {
+	conf, err := l.desired()
+	if l.Asked = asked(conf); err == nil && !conf.Shaping.Limited() {
 		l.clearFailures(engine.MainIfName)
 		l.unlimited(conf)
 		l.Reason = cause.Error()
@@ -189,6 +193,7 @@ func (l *look) hostNetwork() {
 	for _, name := range netconf.RateAnnotations {
 		if v, ok := l.pod.Annotations.Values[name]; ok {
 			asked = append(asked, fmt.Sprintf("%s %q", name, v))
+			l.Asked = append(l.Asked, netconf.DirectionOf(name))
 		}
 	}
 	if len(asked) == 0 {
@@ -258,11 +263,11 @@ func ofPod(network string, have []attached) (own, others []attached) {
 	return own, others
 }
 
-// asked are the directions of a configuration that may be nil.
+// asked are the directions of a configuration that may be nil, also those that cannot be read.
 func asked(conf *netconf.Config) []terms.Direction {
 	var all []terms.Direction
 	for _, d := range terms.Directions {
-		if conf != nil && conf.Shaping.Limit(d) != nil {
+		if conf != nil && (conf.Shaping.Limit(d) != nil || slices.Contains(conf.Unread, d)) {
 			all = append(all, d)
 		}
 	}

@@ -106,7 +106,7 @@ func TestPrivilegedNamespaceNotKnownYet(t *testing.T) {
 	first.has(t, p, 2)
 	first.stop()
 
-	n.api.FailNamespaces(http.StatusServiceUnavailable)
+	n.api.FailNamespace("team", http.StatusServiceUnavailable)
 	a := n.start(t, 50*time.Millisecond)
 	testutil.Eventually(t, soon, "the pod is looked at", func() bool { return a.state(p).Outcome == reconcile.Shaped })
 	// Even without the record of the agent before.
@@ -119,7 +119,7 @@ func TestPrivilegedNamespaceNotKnownYet(t *testing.T) {
 		t.Errorf("%s and %s while the API server does not tell, want what was there", out, in)
 	}
 	n.api.PutNamespace("team", bothRates("max", "5M", "6M"))
-	n.api.FailNamespaces(0)
+	n.api.FailNamespace("team", 0)
 	p.gets(t, "5Mbit", "6Mbit")
 }
 

@@ -87,7 +87,7 @@ func Unshaped(states []PodState) map[string]int {
 	for i := range states {
 		told, _ := states[i].Told()
 		name := told.String()
-		if _, counts := count[name]; counts {
+		if _, counts := count[name]; counts && !states[i].Kept {
 			count[name]++
 		}
 	}
@@ -118,9 +118,9 @@ type PodState struct {
 	// Namespace and Name are empty where an attachment is not of a pod that
 	// the API server told of, and does not say itself.
 	Namespace, Name string
-	// UID is empty where the API server did not tell of the pod.
-	UID     string
-	Outcome Outcome
+	// UID is empty where the API server did not tell of the pod, RuntimeUID is [kube.Pod]'s.
+	UID, RuntimeUID string
+	Outcome         Outcome
 	// Reason is the outcome in words: the differences that were mended, or why
 	// nothing was done; empty where there is nothing to say.
 	Reason string
@@ -142,7 +142,7 @@ type PodState struct {
 	Tampered []Tampering
 	// Mends are the newest of each direction, within the last minute.
 	Mends []Mend
-	// Asked are the directions that it has a limit in, as far as that can be read.
+	// Asked are the directions in which it asks for a limit, or seems to, whether that can be read or not.
 	Asked []terms.Direction
 	// Limits are those that are enforced, one for each interface and
 	// direction; also those that stay after an error.
@@ -269,7 +269,7 @@ func (r *Reconciler) sweepFailures(ctx context.Context) {
 // overdue makes a fault of a wait that lasts: the pod runs, as far as the API
 // server knows, and has a limit that nobody holds it to.
 func (l *look) overdue(now time.Time) {
-	if !l.missing || l.pod == nil || !l.pod.Started() || l.pod.Ending {
+	if !l.missing || l.pod == nil || !l.pod.Started() || !l.pod.Running || l.pod.Ending {
 		return
 	}
 	l.Since = l.waitsSince(now)

@@ -144,8 +144,8 @@ func TestWithPrior(t *testing.T) {
 		if got.Ingress != tt.want.Ingress || !reflect.DeepEqual(got.Deferred, tt.want.Deferred) {
 			t.Errorf("%s: ingress %+v, left %v, want %+v, %v", name, got.Ingress, got.Deferred, tt.want.Ingress, tt.want.Deferred)
 		}
-		if noLimit(&got) != (tt.want.Ingress == nil) {
-			t.Errorf("%s: noLimit() = %v with ingress %+v", name, noLimit(&got), got.Ingress)
+		if conf.Shaping = got; noLimit(conf) != (tt.want.Ingress == nil) {
+			t.Errorf("%s: noLimit() = %v with ingress %+v", name, noLimit(conf), got.Ingress)
 		}
 		want := "ingress has no limit: "
 		if tt.want.Ingress != nil {

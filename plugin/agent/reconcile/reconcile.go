@@ -51,15 +51,16 @@ type Sandboxes interface {
 type Events interface {
 	// Emit is told the same as long as it lasts, and does not wait.
 	Emit(pod *kube.Pod, e kube.Event)
-	// Clear ends what was emitted for a pod: it is in order, or gone.
-	Clear(uid string)
+	// Over ends what was emitted for a pod, by the UID that the runtime knows, on the topic of a reason.
+	Over(uid, reason string)
 }
+
+// workers look at pods side by side: changes to devices are serialised in the kernel (RTNL), so that more
+// only wait there.
+const workers = 4
 
 // Defaults of [Config].
 const (
-	// DefaultWorkers look at pods side by side: changes to devices are
-	// serialised in the kernel (RTNL), so that more only wait there.
-	DefaultWorkers = 4
 	// DefaultPass is the time between two looks at everything. Changes are
 	// noticed when they come; a pass finds what no event tells of, such as a
 	// program that was put ahead of ours.
@@ -84,12 +85,6 @@ type Config struct {
 	Namespaces Namespaces
 	// Paths are where state is kept, as podweir-cni has them.
 	Paths engine.Paths
-	// HostNetNS is the path of the network namespace that pods' other ends are
-	// in, empty for that of the process.
-	HostNetNS string
-	// Workers is the number of pods that are looked at side by side; 0 means
-	// [DefaultWorkers].
-	Workers int
 	// Pass is the time between two looks at all pods; 0 means [DefaultPass].
 	Pass time.Duration
 	// Overdue is how long a running pod may wait for its limit before its owner
@@ -137,9 +132,6 @@ type state struct {
 
 // New returns a reconciler that does nothing until [Reconciler.Run].
 func New(cfg Config) *Reconciler {
-	if cfg.Workers == 0 {
-		cfg.Workers = DefaultWorkers
-	}
 	if cfg.Pass == 0 {
 		cfg.Pass = DefaultPass
 	}
@@ -154,16 +146,11 @@ func New(cfg Config) *Reconciler {
 	return r
 }
 
-// Run works until the context ends and then returns nil. Everything that is
-// shaped stays shaped. It returns an error if it cannot begin.
+// Run works until the context ends and then returns nil, for pods whose other ends are in the network namespace
+// of the caller. Everything that is shaped stays shaped. It returns an error if it cannot begin.
 func (r *Reconciler) Run(ctx context.Context) error {
 	var err error
-	if r.cfg.HostNetNS == "" {
-		r.host, err = rtnl.CurrentNetNS()
-	} else {
-		r.host, err = rtnl.OpenNetNS(r.cfg.HostNetNS)
-	}
-	if err != nil {
+	if r.host, err = rtnl.CurrentNetNS(); err != nil {
 		return err
 	}
 	defer func() { _ = r.host.Close() }()
@@ -175,7 +162,7 @@ func (r *Reconciler) Run(ctx context.Context) error {
 	defer wg.Wait()
 	defer cancel()
 	wg.Go(func() { r.watch.run(ctx) })
-	for range r.cfg.Workers {
+	for range workers {
 		wg.Go(func() { r.work(ctx) })
 	}
 	wg.Go(func() { r.passes(ctx) })
@@ -315,7 +302,7 @@ func (r *Reconciler) forget(ctx context.Context, k key) {
 	r.watch.set(ctx, k, nil)
 	if k.uid != "" {
 		r.cfg.Paths.Mail().ClearUnshaped(k.uid)
-		r.cfg.Events.Clear(k.uid)
+		r.cfg.Events.Over(k.uid, kube.OfLimits)
 	}
 }
 
@@ -403,7 +390,7 @@ func (r *Reconciler) tell(l *look, news bool) {
 	}
 	if l.event == nil {
 		if l.Outcome.Enforced() {
-			r.cfg.Events.Clear(l.pod.UID)
+			r.cfg.Events.Over(l.pod.RuntimeUID, kube.OfLimits)
 		}
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/status/view"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
@@ -260,6 +262,9 @@ func TestPrivilegedHostNetwork(t *testing.T) {
 	p.annotate(asked)
 	a := n.start(t, never)
 	e := p.event(t, "BandwidthHostNetwork")
+	if got := a.state(p).Asked; !slices.Contains(got, terms.Egress) {
+		t.Errorf("the pod asks for %v, want egress", got)
+	}
 	if !strings.Contains(e.Message, `kubernetes.io/egress-bandwidth "10M"`) || !strings.Contains(e.Message, `podweir.io/ingress-rate "5M"`) || !strings.Contains(e.Message, "is not shaped") {
 		t.Errorf("event %q", e.Message)
 	}
@@ -270,23 +275,13 @@ func TestPrivilegedHostNetwork(t *testing.T) {
 		t.Errorf("status has %+v, want the pod, and not as a failure", seen.Pods)
 	}
 	p.annotate(nil)
-	a.becomes(t, p, reconcile.Unlimited)
+	a.becomes(t, p, reconcile.Unlimited) // as the agent's own pod: until it was looked at, the agent is not ready
 	if rep, err := status.Recorded(n.paths); err != nil || len(rep.Unshaped) != 0 {
 		t.Errorf("without its annotations status has %+v, %v", rep.Unshaped, err)
 	}
 	if got := rate(t, p.ns, "eth0"); got != "" {
 		t.Errorf("it is shaped: %s", got)
 	}
-}
-
-// The agent's own pod is one: until it was looked at, the agent is not ready.
-func TestPrivilegedHostNetworkWithoutALimit(t *testing.T) {
-	n := newNode(t)
-	p := n.newPod(t)
-	p.api.HostNetwork = true
-	p.annotate(map[string]string{"podweir.io/settings": "0c66433adf8a2835"})
-	a := n.start(t, never)
-	a.becomes(t, p, reconcile.Unlimited)
 }
 
 // A pod that cannot be shaped runs on; its owner and status are told, until it

@@ -18,6 +18,7 @@ import (
 	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/rtnl"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
@@ -65,6 +66,9 @@ func TestPrivilegedBadRateIsRecorded(t *testing.T) {
 	p.annotate(map[string]string{"podweir.io/egress-rate": "fast"})
 	s := a.becomes(t, p, reconcile.Invalid)
 	n.recorded(t, 1, 0, `podweir.io/egress-rate: "fast" is not accepted`)
+	if got := reconcile.Unshaped(a.Snapshot()); got["invalid"] != 1 || !slices.Equal(s.Asked, []terms.Direction{terms.Egress}) {
+		t.Errorf("unshaped pods are %v, the pod asks for %v, want it alone, and egress", got, s.Asked)
+	}
 	told, err := n.paths.Mail().Unshaped()
 	if err != nil || len(told) != 1 || told[0].Pod != "default/"+p.api.Name || told[0].Reason != "invalid" || told[0].Since.After(s.At) {
 		t.Fatalf("records %+v, %v, want that of the pod since %v", told, err, s.At)
@@ -94,6 +98,9 @@ func TestPrivilegedMisspeltAnnotationIsRecorded(t *testing.T) {
 	p.annotate(map[string]string{egress: "10M", "kubernetes.io/ingres-bandwidth": "20M"})
 	p.gets(t, "10Mbit", "")
 	n.recorded(t, 1, 0, "misspelt: kubernetes.io/ingres-bandwidth")
+	if got := a.state(p).Asked; !slices.Equal(got, terms.Directions[:]) {
+		t.Errorf("the pod asks for %v, want both", got)
+	}
 	// The limit that it has is looked after as any other.
 	a.has(t, p, 1)
 	p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
@@ -230,9 +237,16 @@ func TestPrivilegedOverdue(t *testing.T) {
 			n.overdue = time.Second // a busy machine must see that it waits
 			p := n.newPod(t)
 			tc.lose(t, p)
+			p.api.Stopped = true // no container of it runs: the kubelet has yet to make its sandbox
 			p.annotate(both("10M", "20M"))
 			a := n.start(t, 100*time.Millisecond)
-			a.becomes(t, p, reconcile.Waiting)
+			began := a.becomes(t, p, reconcile.Waiting).At
+			testutil.Eventually(t, soon, "a look after it would be overdue", func() bool { return a.state(p).At.Sub(began) > 2*n.overdue })
+			if s := a.state(p); s.Outcome != reconcile.Waiting || len(n.api.Events()) != 0 {
+				t.Errorf("a pod that does not run is %v, with the events %v", s.Outcome, n.api.Events())
+			}
+			p.api.Stopped = false
+			n.api.Put(p.api)
 			early, err := n.paths.Mail().Unshaped()
 			if s := a.state(p); err != nil || s.Outcome == reconcile.Waiting && len(early) > 0 {
 				t.Errorf("while it waits: %v, %v, want no record yet", early, err)

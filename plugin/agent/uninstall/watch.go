@@ -12,21 +12,11 @@ import (
 	"time"
 )
 
-// EventKind is what happened to a DaemonSet.
-type EventKind uint8
-
-// The kinds of events.
-const (
-	// Exists: it was made or changed.
-	Exists EventKind = iota + 1
-	// Gone: it is no longer there.
-	Gone
-)
-
-// Event is one change that the API server announced.
+// Event is one change that the API server announced: the object is there, or Gone.
 type Event struct {
-	Kind   EventKind
-	Object Object
+	Object
+
+	Gone bool
 }
 
 // API is what is asked of the API server about the DaemonSet of one name.
@@ -54,7 +44,6 @@ type Watcher struct {
 
 	mu      sync.Mutex
 	state   State
-	err     error
 	changed chan struct{}
 	urgent  chan struct{}
 	once    sync.Once
@@ -75,7 +64,6 @@ func (w *Watcher) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		w.note(err)
 		if time.Since(began) > pauseMax {
 			pause = pauseMin
 		}
@@ -117,10 +105,9 @@ func (w *Watcher) follow(ctx context.Context) error {
 			s.Absent()
 		}
 	})
-	w.note(nil)
 	return w.api.Watch(ctx, version, func(e Event) {
 		w.update(func(s *State) {
-			if e.Kind == Gone {
+			if e.Gone {
 				s.Deleted(e.Object)
 			} else {
 				s.Seen(e.Object)
@@ -142,19 +129,6 @@ func (w *Watcher) update(f func(*State)) {
 	case w.changed <- struct{}{}:
 	default:
 	}
-}
-
-func (w *Watcher) note(err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.err = err
-}
-
-// Err says why the DaemonSet cannot be watched now, nil if it can.
-func (w *Watcher) Err() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.err
 }
 
 // Ask is called once, when SIGTERM came, and says whether podweir is being

@@ -272,6 +272,9 @@ func (n *nodeCheck) last() (*doctor.Report, time.Time) {
 	return n.rep, n.at
 }
 
+// notReady is the reason of the Events about the node.
+const notReady = "PodweirNodeNotReady"
+
 // tell logs what fails, and makes it an Event of the agent's own pod, once as long
 // as it stays the same. What the agent knows better than the doctor comes first.
 func (n *nodeCheck) tell(rep *doctor.Report, known ...error) {
@@ -297,9 +300,9 @@ func (n *nodeCheck) tell(rep *doctor.Report, known ...error) {
 	own := n.ownPod()
 	switch {
 	case text == "" && !same && own != nil:
-		n.recorder.Clear(own.UID)
+		n.recorder.Over(own.UID, notReady)
 	case text != "" && own != nil:
-		n.recorder.Emit(own, kube.Event{Warning: true, Reason: "PodweirNodeNotReady", Message: text})
+		n.recorder.Emit(own, kube.Event{Warning: true, Reason: notReady, Message: text})
 	}
 	if same {
 		return

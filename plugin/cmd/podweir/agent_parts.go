@@ -177,7 +177,7 @@ func (a *agentParts) makeReconciler() {
 func (a *agentParts) makeEnforcement() {
 	a.enforcement = enforce.New(enforce.Config{
 		Pods: a.reconciler, Events: a.recorder, Paths: a.o.paths(), Log: a.log,
-		Open: func() (enforce.Counters, error) { return enforce.Open(a.o.paths(), "") },
+		Open: func() (enforce.Counters, error) { return enforce.Open(a.o.paths()) },
 	})
 }
 

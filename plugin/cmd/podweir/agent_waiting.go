@@ -59,9 +59,6 @@ func (w *waiting) take(ctx context.Context) (release func(), err error) {
 	}
 	if w.on() {
 		w.log.Info("other agent ended: this agent manages the node now")
-		if own := w.node.ownPod(); own != nil {
-			w.recorder.Clear(own.UID)
-		}
 	}
 	w.set(nil)
 	return release, nil

@@ -140,13 +140,14 @@ func TestPrivilegedPastOfTheAgent(t *testing.T) {
 	c.must(t, append(c.netns(), "attach", "--egress", "10M", "--with", "egressCeiling=off")...)
 	a := parse[status.Report](t, c, "status").Attachments[0]
 	paths := engine.Paths{Pins: c.pins, Run: c.run}
-	k, err := enforce.Open(paths, c.node.Path())
-	must.OK(t, err)
+	var k *enforce.Devices
+	must.OK(t, c.node.Do(func() (err error) { k, err = enforce.Open(paths); return err }))
 	t.Cleanup(k.Close)
 	limits := []*reconcile.KeptLimit{{ID: a.ID, Interface: a.Interface, Limit: a.Directions[0].Limit}}
 	read := func() []view.Passing {
 		t.Helper()
-		all := k.Passing(limits)[0]
+		var all []view.Passing
+		must.OK(t, c.node.Do(func() error { all = k.Passing(limits)[0]; return nil }))
 		if len(all) != 2 || all[0].Seen[0] > all[0].Device[1] {
 			t.Fatalf("passing = %+v, want the queue's and the programs' counters, and no more than the device's", all)
 		}
@@ -161,6 +162,11 @@ func TestPrivilegedPastOfTheAgent(t *testing.T) {
 		}
 	}
 	c.rawSocket(t)
+	// The pod gives its device another name, and another one the name that it had.
+	c.pod.Run(t, "ip", "link", "set", "eth0", "down")
+	c.pod.Run(t, "ip", "link", "set", "eth0", "name", "lan0", "up")
+	c.pod.Run(t, "ip", "link", "add", "eth0", "type", "veth", "peer", "name", "eth1")
+	limits[0].Interface = parse[status.Report](t, c, "status").Attachments[0].Interface
 	testutil.Eventually(t, 20*time.Second, "both counters show what goes past", func() bool {
 		is := read()
 		return is[0].Past(&now[0]) > 1<<20 && is[1].Past(&now[1]) > 1<<20

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,6 +32,8 @@ type Pod struct {
 	Restarts, InitRestarts int
 	// Phase is Running if it is empty.
 	Phase string
+	// Stopped says that none of its containers runs.
+	Stopped bool
 	// Fat is how many bytes of things that nobody reads come with it.
 	Fat int
 }
@@ -56,14 +59,17 @@ type Server struct {
 	cut     chan struct{}
 	events  []Event
 	fail    int
+	failed  int
+	// lose is how many Events are taken whose answer is lost.
+	lose    int
 	token   string
 	lists   int
 	watches int
 
 	namespaces map[string]map[string]string
 	asked      []string
-	// failNamespaces is fail for namespaces alone.
-	failNamespaces int
+	// failNamespace is fail for a namespace alone.
+	failNamespace map[string]int
 }
 
 type kept struct {
@@ -80,7 +86,7 @@ type change struct {
 func New() *Server {
 	s := &Server{
 		version: 1, pods: make(map[string]kept), changed: make(chan struct{}), cut: make(chan struct{}), token: Token,
-		namespaces: map[string]map[string]string{"default": nil},
+		namespaces: map[string]map[string]string{"default": nil}, failNamespace: make(map[string]int),
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/pods", s.getPods)
@@ -132,6 +138,20 @@ func (s *Server) Fail(status int) {
 	s.mu.Unlock()
 }
 
+// Failed is how many requests ended so, or were for an Event that was taken already.
+func (s *Server) Failed() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failed
+}
+
+// Lose has the next Events, so many, taken and the answers lost.
+func (s *Server) Lose(answers int) {
+	s.mu.Lock()
+	s.lose = answers
+	s.mu.Unlock()
+}
+
 // SetToken replaces the token that is accepted.
 func (s *Server) SetToken(token string) {
 	s.mu.Lock()
@@ -174,6 +194,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		fail, token := s.fail, s.token
+		s.failed += min(fail, 1)
 		s.mu.Unlock()
 		switch {
 		case fail != 0:
@@ -206,8 +227,21 @@ func (s *Server) postEvent(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case len(e.Metadata.Name) > 253 || strings.Contains(e.Metadata.Name, "-."):
+		refuse(w, http.StatusUnprocessableEntity, "metadata.name is not the name of a subdomain")
+		return
+	case slices.ContainsFunc(s.events, func(o Event) bool { return o.Metadata == e.Metadata }):
+		s.failed++
+		refuse(w, http.StatusConflict, "the event exists")
+		return
+	}
 	s.events = append(s.events, e)
-	s.mu.Unlock()
+	if s.lose > 0 {
+		s.lose--
+		panic(http.ErrAbortHandler)
+	}
 	w.WriteHeader(http.StatusCreated)
 	_, _ = w.Write([]byte("{}"))
 }
@@ -310,6 +344,10 @@ func (k *kept) manifest() map[string]any {
 		"resourceVersion": strconv.Itoa(k.version), "annotations": annotations,
 		"managedFields": []any{map[string]any{"manager": "kubelet", "fieldsV1": map[string]any{"f:metadata": map[string]any{}}}},
 	}
+	state := map[string]any{"running": map[string]any{"startedAt": "2026-01-02T03:04:05Z"}}
+	if k.Stopped {
+		state = map[string]any{"waiting": map[string]any{"reason": "ContainerCreating"}}
+	}
 	if k.Deleting {
 		metadata["deletionTimestamp"] = "2026-01-02T03:04:05Z"
 	}
@@ -320,7 +358,7 @@ func (k *kept) manifest() map[string]any {
 			"containers": []any{map[string]any{"name": "c", "image": "registry.example/c@sha256:0", "env": env}},
 		},
 		"status": map[string]any{
-			"phase": phase, "podIP": k.PodIP, "hostIP": "192.0.2.1", "containerStatuses": []any{map[string]any{"name": "c", "restartCount": k.Restarts}},
+			"phase": phase, "podIP": k.PodIP, "hostIP": "192.0.2.1", "containerStatuses": []any{map[string]any{"name": "c", "restartCount": k.Restarts, "state": state}},
 			"initContainerStatuses": []any{map[string]any{"name": "i", "restartCount": k.InitRestarts}},
 		},
 	}

@@ -18,11 +18,11 @@ func (s *Server) PutNamespace(name string, annotations map[string]string) {
 	s.namespaces[name] = annotations
 }
 
-// FailNamespaces makes requests for namespaces end with an HTTP status; 0 ends that.
-func (s *Server) FailNamespaces(status int) {
+// FailNamespace makes requests for a namespace end with an HTTP status; 0 ends that.
+func (s *Server) FailNamespace(name string, status int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.failNamespaces = status
+	s.failNamespace[name] = status
 }
 
 // NamespacesAsked returns the names of the namespaces that were requested, one for
@@ -42,7 +42,7 @@ func (s *Server) getNamespace(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.asked = append(s.asked, name)
 	annotations, ok := s.namespaces[name]
-	fail := s.failNamespaces
+	fail := s.failNamespace[name]
 	s.mu.Unlock()
 	if fail != 0 {
 		refuse(w, fail, http.StatusText(fail))
