@@ -4,19 +4,19 @@
 package metrics
 
 import (
+	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/version"
 )
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -71,18 +71,20 @@ var (
 	descGroupPods = groupDesc("podweir_namespace_pods",
 		"Pods by whether they have a share of the namespace's limit.", "share")
 	descGroupSent = groupDesc("podweir_namespace_sent_bytes_total",
-		"Bytes on the wire that left the queues with a share of the namespace's limit.")
+		"Bytes on the wire that the queues of the namespace's pods let through.")
 	descGroupHeld = groupDesc("podweir_namespace_held_seconds_total",
 		"Time in which the pods together had at least 90 % of the namespace's limit.")
 	descGroupDropped = groupDesc("podweir_namespace_dropped_packets_total",
 		"Packets that left their queues and were more than the namespace's limit.")
 	descFailures = desc("podweir_cni_failures",
-		"Attachments whose ADD could not shape them, as recorded on the node.")
+		"Attachments whose ADD could not shape them and that are still there.")
 	descReady  = desc("podweir_ready", "1 if the part of the agent works, else 0.", "part")
 	descDoctor = desc("podweir_doctor_check",
 		"1, with the result of a check of the doctor.", "code", "category", "result")
 	descDoctorTime = desc("podweir_doctor_last_run_timestamp_seconds",
 		"When the doctor last looked, as a Unix time.")
+	descDelivery = desc("podweir_delivery_info", "1, with the way in which new pods come to be shaped.", "delivery")
+	descBuild    = desc("podweir_build_info", "1, with the version of the agent.", "version", "goversion")
 )
 
 func gauge(d *prometheus.Desc, v float64, labels ...string) prometheus.Metric {
@@ -97,24 +99,22 @@ func constant(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels .
 	return m
 }
 
-// podCollector reads the pods at every scrape.
-type podCollector struct{ config Config }
+// collector reads everything at every scrape.
+type collector struct{ config Config }
 
-// Describe implements [prometheus.Collector].
-func (*podCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{
-		descBytes, descPackets, descSentBytes, descSentPackets, descDrops, descBacklog, descWait, descLimit, descBurst,
-		descMode, descShaped, descObserved, descFailed, descRead,
-	} {
-		ch <- d
-	}
-}
+// Describe implements [prometheus.Collector]: which series there are shows when they are read.
+func (*collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements [prometheus.Collector].
-func (c *podCollector) Collect(ch chan<- prometheus.Metric) {
-	if c.config.Pods == nil {
-		return
+func (c *collector) Collect(ch chan<- prometheus.Metric) {
+	ch <- gauge(descBuild, 1, version.String(), runtime.Version())
+	if c.config.Pods != nil {
+		c.pods(ch)
 	}
+	c.node(ch)
+}
+
+func (c *collector) pods(ch chan<- prometheus.Metric) {
 	start := time.Now()
 	all, failed, err := c.config.Pods.Read()
 	if err != nil {
@@ -184,21 +184,8 @@ var usual = map[terms.Queue][]string{
 
 var usualObserved = []string{"light", "conforming", "would-wait", "would-drop"}
 
-// stateCollector tells the state of the node.
-type stateCollector struct{ config Config }
-
-// Describe implements [prometheus.Collector].
-func (*stateCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{
-		descUnshaped, descEnforced, descHeld, descFailures, descReady,
-		descGroupLimit, descGroupPods, descGroupSent, descGroupHeld, descGroupDropped,
-	} {
-		ch <- d
-	}
-}
-
-// Collect implements [prometheus.Collector].
-func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
+// node tells the state of the node.
+func (c *collector) node(ch chan<- prometheus.Metric) {
 	if c.config.Unshaped != nil {
 		for reason, n := range c.config.Unshaped() {
 			ch <- gauge(descUnshaped, float64(n), reason)
@@ -230,6 +217,18 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 			ch <- gauge(descReady, oneIf(works), part)
 		}
 	}
+	if d := c.config.Delivery; d != nil && d() != "" {
+		ch <- gauge(descDelivery, 1, d())
+	}
+	if c.config.Doctor == nil {
+		return
+	}
+	if rep, at := c.config.Doctor(); rep != nil {
+		for _, o := range rep.Checks {
+			ch <- gauge(descDoctor, 1, o.Code, string(o.Category), string(o.Status))
+		}
+		ch <- gauge(descDoctorTime, float64(at.UnixMilli())/1e3)
+	}
 }
 
 func collectGroups(ch chan<- prometheus.Metric, read func() ([]mailbox.Group, error)) {
@@ -255,38 +254,6 @@ func oneIf(holds bool) float64 {
 		return 1
 	}
 	return 0
-}
-
-// doctorCollector keeps the newest results of the doctor.
-type doctorCollector struct {
-	mu  sync.Mutex
-	rep *doctor.Report
-	at  time.Time
-}
-
-func (c *doctorCollector) set(rep *doctor.Report, at time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.rep, c.at = rep, at
-}
-
-// Describe implements [prometheus.Collector].
-func (*doctorCollector) Describe(ch chan<- *prometheus.Desc) {
-	ch <- descDoctor
-	ch <- descDoctorTime
-}
-
-// Collect implements [prometheus.Collector].
-func (c *doctorCollector) Collect(ch chan<- prometheus.Metric) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.rep == nil {
-		return
-	}
-	for _, o := range c.rep.Checks {
-		ch <- gauge(descDoctor, 1, o.Code, string(o.Category), string(o.Status))
-	}
-	ch <- gauge(descDoctorTime, float64(c.at.UnixMilli())/1e3)
 }
 
 // labelSet is sorted by name, as the library wants it.

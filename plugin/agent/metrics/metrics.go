@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"runtime"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,7 +22,6 @@ import (
 	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/status"
-	"github.com/podweir/podweir/plugin/version"
 )
 
 // Reader reads what is attached, at every scrape.
@@ -40,6 +38,8 @@ type Interface struct {
 	// namespace and its container ID for a name.
 	Namespace, Pod, Name string
 	Directions           []status.Direction
+
+	attached time.Time
 }
 
 // Config is what the metrics are made from. Functions are called at every scrape,
@@ -60,6 +60,10 @@ type Config struct {
 	Failures func() (int, error)
 	// Ready tells for each part of the agent whether it works.
 	Ready func() map[string]bool
+	// Delivery is the way in which new pods come to be shaped.
+	Delivery func() string
+	// Doctor is what the doctor found last and when, nil if it has not looked yet.
+	Doctor func() (*doctor.Report, time.Time)
 }
 
 // Metrics is the agent's registry.
@@ -68,8 +72,6 @@ type Metrics struct {
 	log       *slog.Logger
 	reconcile *prometheus.HistogramVec
 	hooks     *prometheus.HistogramVec
-	delivery  *prometheus.GaugeVec
-	doctor    *doctorCollector
 }
 
 // Buckets in seconds. A pod takes 1 to 50 ms (16 ms for each TCX link), a wait for
@@ -91,19 +93,8 @@ func New(c Config) *Metrics {
 			Name: "podweir_nri_hook_duration_seconds", Buckets: hookBuckets,
 			Help: "Time for which a hook of the container runtime was held up, by hook and result.",
 		}, []string{"hook", "result"}),
-		delivery: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "podweir_delivery_info",
-			Help: "1, with the way in which new pods come to be shaped.",
-		}, []string{"delivery"}),
-		doctor: &doctorCollector{},
 	}
-	build := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "podweir_build_info", Help: "1, with the version of the agent.",
-		ConstLabels: prometheus.Labels{"version": version.String(), "goversion": runtime.Version()},
-	})
-	build.Set(1)
-	m.registry.MustRegister(build, m.reconcile, m.hooks, m.delivery, m.doctor,
-		&podCollector{config: c}, &stateCollector{config: c},
+	m.registry.MustRegister(m.reconcile, m.hooks, &collector{config: c},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -125,15 +116,6 @@ func (m *Metrics) ObserveReconcile(outcome string, d time.Duration) {
 func (m *Metrics) ObserveHook(hook string, d time.Duration, err error) {
 	m.hooks.WithLabelValues(hook, result(err)).Observe(d.Seconds())
 }
-
-// SetDelivery says in which way new pods come to be shaped.
-func (m *Metrics) SetDelivery(name string) {
-	m.delivery.Reset()
-	m.delivery.WithLabelValues(name).Set(1)
-}
-
-// SetDoctor takes the newest results of the doctor, made at a time.
-func (m *Metrics) SetDoctor(rep *doctor.Report, at time.Time) { m.doctor.set(rep, at) }
 
 // format is Prometheus' text format 0.0.4, which every version of it reads.
 var format = expfmt.NewFormat(expfmt.TypeTextPlain)

@@ -78,24 +78,15 @@ func full(p *pods) *metrics.Metrics {
 		Log: slog.New(slog.DiscardHandler), Pods: p,
 		Unshaped: func() map[string]int { return map[string]int{"host-network": 2} },
 		Enforced: func() []mailbox.Enforced {
-			if len(p.all) == 0 {
-				return nil
-			}
 			return []mailbox.Enforced{
 				{Namespace: "default", Pod: "web", Direction: terms.Egress, Reason: "exceeded"},
 				{Namespace: "default", Pod: "web", Direction: terms.Ingress, Enforced: true},
 			}
 		},
 		Held: func() []mailbox.Held {
-			if len(p.all) == 0 {
-				return nil
-			}
 			return []mailbox.Held{{Namespace: "default", Pod: "web", Interface: "eth0", Direction: terms.Egress, Time: 2500 * time.Millisecond}}
 		},
 		Groups: func() ([]mailbox.Group, error) {
-			if len(p.all) == 0 {
-				return nil, nil
-			}
 			return []mailbox.Group{{
 				Group:     terms.Group{Namespace: "default", Direction: terms.Name(terms.Egress), Limit: 200e6, Pods: 3, Outside: []string{"default/fq"}},
 				SentBytes: 900, Held: 1500 * time.Millisecond, DroppedPackets: 6,
@@ -103,14 +94,13 @@ func full(p *pods) *metrics.Metrics {
 		},
 		Failures: func() (int, error) { return 4, nil },
 		Ready:    func() map[string]bool { return map[string]bool{"delivery": true, "api": false} },
+		Delivery: func() string { return "chain" },
+		Doctor: func() (*doctor.Report, time.Time) {
+			return &doctor.Report{Checks: []doctor.Outcome{{Code: "PW101", Category: doctor.CategoryNode, Status: doctor.Fail}}}, time.Unix(1000, 0)
+		},
 	})
 	m.ObserveReconcile("mended", 3*time.Millisecond)
 	m.ObserveHook("RunPodSandbox", 40*time.Millisecond, errors.New("no"))
-	m.SetDelivery("nri")
-	m.SetDelivery("chain")
-	m.SetDoctor(&doctor.Report{Checks: []doctor.Outcome{
-		{Code: "PW101", Category: doctor.CategoryNode, Status: doctor.Fail},
-	}}, time.Unix(1000, 0))
 	return m
 }
 
@@ -273,21 +263,8 @@ func TestSeriesOfAPod(t *testing.T) {
 func TestScrapeSurvivesErrors(t *testing.T) {
 	t.Parallel()
 	text := scrape(t, full(&pods{err: errors.New("no bpffs")}).Handler())
-	if strings.Contains(text, "podweir_pod_") || !strings.Contains(text, "podweir_cni_failures 4\n") {
+	if strings.Contains(text, "podweir_pod_limit") || !strings.Contains(text, "podweir_cni_failures 4\n") {
 		t.Errorf("scrape without pods = %v", own(text))
-	}
-}
-
-func TestDeadPodsHaveNoSeries(t *testing.T) {
-	t.Parallel()
-	p := onePod()
-	m := full(p)
-	if text := scrape(t, m.Handler()); !strings.Contains(text, `pod="web"`) {
-		t.Fatal("the pod is not there to begin with")
-	}
-	p.all = nil
-	if text := scrape(t, m.Handler()); strings.Contains(text, `pod="web"`) {
-		t.Errorf("series of a pod that is gone: %v", own(text))
 	}
 }
 
@@ -462,7 +439,7 @@ func newNode(tb testing.TB) *node {
 }
 
 // shape makes a pod and gives it 10 Mbit/s in both directions.
-func (n *node) shape(tb testing.TB, index int) *testutil.NetNS {
+func (n *node) shape(tb testing.TB, index int, name string) *testutil.NetNS {
 	tb.Helper()
 	pod := testutil.NewNetNS(tb)
 	gateway, addr := fmt.Sprintf("10.77.%d.1", index), fmt.Sprintf("10.77.%d.2", index)
@@ -479,7 +456,7 @@ func (n *node) shape(tb testing.TB, index int) *testutil.NetNS {
 	n.do(tb, func(node *engine.Node) error {
 		_, err := node.Ensure(tb.Context(), &apply.Want{
 			ID:        attach.ID{Network: "net", ContainerID: fmt.Sprintf("container-%d", index), IfName: "eth0"},
-			NetNSPath: pod.Path(), Names: []string{"eth0"}, Pod: fmt.Sprintf("default/pod-%d", index),
+			NetNSPath: pod.Path(), Names: []string{"eth0"}, Pod: "default/" + name,
 			Config: &shaping.Config{Egress: limit(), Ingress: limit()},
 		})
 		return err
@@ -527,7 +504,7 @@ func mustRead(tb testing.TB, r metrics.Reader) []metrics.Interface {
 
 func TestPrivilegedPinsCount(t *testing.T) {
 	n := newNode(t)
-	pod := n.shape(t, 1)
+	pod := n.shape(t, 1, "pod-1")
 	r := n.reader()
 	pod.Run(t, "ping", "-c", "5", "-i", "0.01", "10.77.1.1")
 	all := mustRead(t, r)
@@ -558,16 +535,21 @@ func TestPrivilegedPinsCount(t *testing.T) {
 	if got := rate(); got != 20e6 {
 		t.Errorf("rate after set = %d, want 20 Mbit/s", got)
 	}
+	// The pod gets another sandbox while the first one lingers: the new one is told, whatever its name.
+	n.shape(t, 0, "pod-1")
+	if got := rate(); got != 10e6 {
+		t.Errorf("rate = %d, want the 10 Mbit/s of the new sandbox", got)
+	}
 }
 
 // A pod that is gone has no series and is kept alive by nothing, although its
 // pins are still there.
 func TestPrivilegedPinsForgetThePodsThatAreGone(t *testing.T) {
 	n := newNode(t)
-	n.shape(t, 1)
+	n.shape(t, 1, "pod-1")
 	var path string
 	t.Run("pod", func(t *testing.T) {
-		path = n.shape(t, 2).Path()
+		path = n.shape(t, 2, "pod-2").Path()
 		if got := len(mustRead(t, n.reader())); got != 2 {
 			t.Fatalf("%d pods, want two", got)
 		}

@@ -82,14 +82,15 @@ func (p *Pins) Read() ([]Interface, int, error) {
 			seen[k] = one
 			i, bad := read(node, queues, r, one)
 			failed += bad
-			// A sandbox that was replaced may linger: its name is told once.
+			// A sandbox that was replaced may linger: its name is told once, of the new one.
 			at, twice := taken[i.labels()]
-			if twice {
+			switch {
+			case !twice:
+				taken[i.labels()] = len(all)
+				all = append(all, i)
+			case i.attached.After(all[at].attached):
 				all[at] = i
-				continue
 			}
-			taken[i.labels()] = len(all)
-			all = append(all, i)
 		}
 	}
 	p.known = seen
@@ -128,7 +129,7 @@ func describe(node *engine.Node, r *apply.Record) (known, error) {
 
 // read adds the counters. What cannot be read is left out of the answer.
 func read(node *engine.Node, queues *engine.Queues, r *apply.Record, k known) (i Interface, failed int) {
-	i.Name = r.Interface.PodName
+	i.Name, i.attached = r.Interface.PodName, r.Attached
 	i.Namespace, i.Pod, _ = strings.Cut(r.Pod, "/")
 	if i.Pod == "" {
 		i.Namespace, i.Pod = "", r.ID.ContainerID

@@ -258,7 +258,6 @@ func (n *nodeCheck) look(ctx context.Context) {
 		return
 	}
 	now := time.Now()
-	n.metrics.SetDoctor(rep, now)
 	n.mu.Lock()
 	n.rep, n.at = rep, now
 	n.mu.Unlock()

@@ -124,7 +124,6 @@ func (a *agentParts) decided(d delivery.Decision) {
 	if d.Entry != "" {
 		a.onceDecided.Do(func() { close(a.entry) })
 	}
-	a.metrics.SetDelivery(string(d.Delivery))
 	a.reconciler.Again()
 	a.node.changed()
 }
@@ -249,14 +248,14 @@ func (a *agentParts) makeServer(ctx context.Context) (*serve.Server, error) {
 	ready := a.checks()
 	paths := a.o.paths()
 	a.metrics = metrics.New(metrics.Config{
-		Log: a.log, Pods: a.waiting.mute(metrics.NewPins(paths)), Unshaped: a.unshaped, Enforced: a.enforcement.States, Held: a.enforcement.Held, Groups: paths.Mail().Groups,
-		Failures: func() (int, error) {
-			if a.waiting.on() {
-				return 0, nil // the other agent tells of them
-			}
+		Log: a.log, Pods: a.waiting.mute(metrics.NewPins(paths)), Unshaped: a.unshaped, Enforced: a.enforcement.States, Held: a.enforcement.Held,
+		Groups: unlessWaiting(a.waiting, paths.Mail().Groups),
+		Failures: unlessWaiting(a.waiting, func() (int, error) {
 			all, err := paths.Mail().Failures()
-			return len(all), err
-		},
+			return len(slices.DeleteFunc(all, func(f mailbox.Failure) bool { return f.Ended() })), err
+		}),
+		Doctor:   a.node.last,
+		Delivery: func() string { return string(a.manager.Decision().Delivery) },
 		Ready: func() map[string]bool {
 			works := make(map[string]bool, len(ready))
 			for _, c := range ready {

@@ -110,6 +110,16 @@ func (m muted) Read() (interfaces []metrics.Interface, failed int, err error) {
 	return m.reader.Read()
 }
 
+// unlessWaiting reads nothing while the agent waits: the other one tells.
+func unlessWaiting[T any](w *waiting, read func() (T, error)) func() (T, error) {
+	return func() (all T, err error) {
+		if w.on() {
+			return all, nil
+		}
+		return read()
+	}
+}
+
 // unless has the checks fail while the agent waits.
 func (w *waiting) unless(checks []serve.Check) []serve.Check {
 	for i := range checks {

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -13,6 +14,8 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/plugin/agent/kube/apitest"
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
@@ -66,7 +69,7 @@ func TestPrivilegedFight(t *testing.T) {
 func TestPrivilegedSecondAgent(t *testing.T) {
 	const own, health = "uid-second", "127.0.0.1:9578"
 	n := newTestNode(t)
-	first := n.start(t)
+	first := n.startAs(t, withFlags(t, "--default namespaceRate=50M"))
 	first.until(t, time.Minute, "the first agent is ready", func() (bool, string) { return first.ready(t.Context()) })
 	second := n.startAs(t, withFlags(t, "--pod kube-system/podweir-b/"+own+" --address :9579 --cluster-address :9577 --health-address "+health))
 	ready := func() (bool, string) {
@@ -84,7 +87,15 @@ func TestPrivilegedSecondAgent(t *testing.T) {
 	})
 	n.pod(t, 1, map[string]string{"kubernetes.io/egress-bandwidth": "10M"})
 	first.until(t, time.Minute, "the pod is limited", func() (bool, string) { return first.outcomes("attached") == 1, "it is not" })
-	if _, page, err := second.get(t.Context(), "127.0.0.1:9579", "/metrics"); err != nil || strings.Contains(page, "podweir_pod_limit") {
+	// It failed for a pod that has ended.
+	dir := t.TempDir()
+	must.OK(t, os.WriteFile(filepath.Join(dir, "another"), nil, 0o600))
+	mailbox.Dir(n.run).RecordFailure(slog.New(slog.DiscardHandler), &mailbox.Failure{ID: attach.ID{ContainerID: "ended", IfName: "eth0"}, Time: time.Now(), NetNSPath: filepath.Join(dir, "ended")})
+	first.until(t, time.Minute, "the limit of the namespace is told, and no failure", func() (bool, string) {
+		_, page, err := first.get(t.Context(), "127.0.0.1:9479", "/metrics")
+		return err == nil && strings.Contains(page, "podweir_namespace_pods") && strings.Contains(page, "podweir_cni_failures 0"), page
+	})
+	if _, page, err := second.get(t.Context(), "127.0.0.1:9579", "/metrics"); err != nil || strings.Contains(page, "podweir_pod_limit") || strings.Contains(page, "podweir_namespace_pods") {
 		t.Errorf("the agent that waits tells of pods, too (%v):\n%.2000s", err, page)
 	}
 	first.end()
