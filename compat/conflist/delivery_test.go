@@ -38,6 +38,7 @@ func TestDecide(t *testing.T) {
 		"not there":                {conflist.Standing{Original: original}, conflist.Write, "not in the chain"},
 		"original changed":         {conflist.Standing{Original: fileOf(t, "10-x.conflist", strings.Replace(plain, `"ptp"`, `"ptp","mtu":9000`, 1)), Own: own}, conflist.Write, "10-x.conflist changed since"},
 		"original written anew":    {conflist.Standing{Original: fileOf(t, "10-x.conflist", plain+" "), Own: own}, conflist.Leave, "matches"},
+		"made by an earlier build": {conflist.Standing{Original: original, Own: fileOf(t, own.Name, strings.Replace(string(own.Raw), `"keys":["cniVersion","name"]`, `"single":false,"keys":["name","cniVersion"]`, 1))}, conflist.Leave, "matches"},
 		"another entry":            {conflist.Standing{Original: original, Own: own, Entry: []byte(`{"type":"podweir-cni","policy":"flat"}`)}, conflist.Write, "entry changed"},
 		"podweir taken out":        {conflist.Standing{Original: original, Own: fileOf(t, own.Name, strings.Replace(string(own.Raw), separator+entry, "", 1))}, conflist.Write, "took podweir out"},
 		"podweir moved to first":   {conflist.Standing{Original: original, Own: fileOf(t, own.Name, strings.Replace(strings.Replace(string(own.Raw), separator+entry, "", 1), "[\n    ", "["+entry+separator, 1))}, conflist.Write, "its chain"},

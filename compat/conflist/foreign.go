@@ -162,8 +162,8 @@ func (n *Network) settings() map[string]string {
 	}
 	if n.Mark != nil {
 		mark := *n.Mark
-		mark.SHA256 = ""
-		raw, _ := json.Marshal(mark) // it has strings only
+		mark.SHA256, mark.Keys = "", nil // what the members are the members show
+		raw, _ := json.Marshal(mark)     // it has strings only
 		out[markKey] = string(raw)
 	}
 	return out

@@ -5,7 +5,7 @@
 # Puts podweir's container image together from binaries that are built already: an OCI
 # tar for all architectures, a tar for "docker load" of this machine's, and for each a
 # list of what is linked in (SPDX 2.3). It uses no registry, no daemon and no base image,
-# and the same binaries give the same digest. ko does not fit: it makes an image of one
+# and the same binaries give the same digest (GNU tar, gzip). ko does not fit: it makes an image of one
 # program on a base image, and this one has two programs, the licences of all that is
 # linked in, their SBOM, and no base.
 #
