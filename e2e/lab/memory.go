@@ -141,10 +141,9 @@ func SettledMemory(ctx context.Context) (Memory, error) {
 // per pod. It makes pods by ptp alone, reads, runs ADD of the chained plugins
 // on each of them, reads again and deletes them; so namespaces and veths are
 // not in the difference. One more pod, made before the first reading, pays for
-// what the kernel allocates only once. While the pods are there, beside, if not nil,
-// is called with all of them.
+// what the kernel allocates only once. While the pods are there, beside is called.
 func (n *Network) ChainMemoryBeside(
-	ctx context.Context, pods int, opts PodOptions, beside func([]*Pod) error,
+	ctx context.Context, pods int, opts PodOptions, beside func() error,
 ) (m Memory, err error) {
 	plain := n.plain()
 	made, err := plain.Pods(ctx, pods+1, opts)
@@ -170,8 +169,8 @@ func (n *Network) ChainMemoryBeside(
 		}
 	}
 	after, err := SettledMemory(ctx)
-	if err == nil && beside != nil {
-		err = beside(made)
+	if err == nil {
+		err = beside()
 	}
 	return after.Sub(before).Div(int64(pods)), err
 }

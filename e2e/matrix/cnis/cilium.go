@@ -24,13 +24,7 @@ type ciliumCNI struct {
 	// release is one that [cilium.Prepare] knows.
 	release string
 	// changes are other settings, which follow one another while pods run.
-	changes []ciliumChange
-}
-
-// ciliumChange has settings that Cilium gets while pods run, and their name.
-type ciliumChange struct {
-	what     string
-	settings cilium.Settings
+	changes []Change
 }
 
 func newCilium(r *row.Row) CNI {
@@ -54,11 +48,11 @@ func newCilium(r *row.Row) CNI {
 	switch {
 	case variantHas(r, "bpf.enableTCX=false"):
 		m.settings.WithoutTCX = true
-		m.changes = []ciliumChange{{"TCX on", first}, {"TCX off", m.settings}}
+		m.changes = []Change{m.to("TCX on", first), m.to("TCX off", m.settings)}
 	case variantHas(r, "bpf.datapathMode=auto"):
 		auto := cilium.BPF
 		auto.DatapathMode = "auto"
-		m.changes = []ciliumChange{{"BPF host routing", cilium.BPF}, {"bpf.datapathMode=auto", auto}, {"legacy host routing", first}}
+		m.changes = []Change{m.to("BPF host routing", cilium.BPF), m.to("bpf.datapathMode=auto", auto), m.to("legacy host routing", first)}
 	}
 	return m
 }
@@ -70,13 +64,13 @@ func (m *ciliumCNI) Images(ctx context.Context, here string) ([]string, error) {
 	return []string{m.Archive()}, err
 }
 
-// Changes give Cilium other settings. Meanwhile it denies what it denied before.
-func (m *ciliumCNI) Changes() (all []Change) {
-	for _, c := range m.changes {
-		all = append(all, Change{c.what, func(ctx context.Context) error { return m.Release.Install(ctx, c.settings) }, true})
-	}
-	return all
+// to gives Cilium other settings. Meanwhile it denies what it denied before.
+func (m *ciliumCNI) to(what string, s cilium.Settings) Change {
+	return Change{what, func(ctx context.Context) error { return m.Release.Install(ctx, s) }, true}
 }
+
+// Changes follow one another while pods run.
+func (m *ciliumCNI) Changes() []Change { return m.changes }
 
 // Install returns when Cilium is ready.
 func (m *ciliumCNI) Install(ctx context.Context, c *cluster.Cluster) error {

@@ -153,13 +153,16 @@ func (r *Run) capsOf(ctx context.Context, p *workload.Pod, ingress, egress uint6
 
 // capInForce is a cap in the metrics; 0 is none.
 func capInForce(page, pod, direction string) uint64 {
+	return uint64(metric(page, "podweir_pod_limit_bits_per_second", `interface="eth0"`, fmt.Sprintf("pod=%q", pod), fmt.Sprintf("direction=%q", direction)))
+}
+
+// metric is the number of a metric with some labels; 0 if the page does not have it.
+func metric(page, name string, labels ...string) (number float64) {
 	for line := range strings.Lines(page) {
-		if strings.HasPrefix(line, "podweir_pod_limit_bits_per_second{") && strings.Contains(line, `interface="eth0"`) &&
-			strings.Contains(line, fmt.Sprintf("pod=%q", pod)) && strings.Contains(line, fmt.Sprintf("direction=%q", direction)) {
-			var bits float64
-			if _, err := fmt.Sscan(line[strings.LastIndexByte(line, ' ')+1:], &bits); err == nil {
-				return uint64(bits)
-			}
+		lacks := func(label string) bool { return !strings.Contains(line, label) }
+		if strings.HasPrefix(line, name+"{") && !slices.ContainsFunc(labels, lacks) {
+			_, _ = fmt.Sscan(line[strings.LastIndexByte(line, ' ')+1:], &number)
+			return number
 		}
 	}
 	return 0

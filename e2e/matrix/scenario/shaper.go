@@ -119,12 +119,7 @@ func (r *Run) changeLabels(ctx context.Context) {
 // mended is how often the agent of the first node put something back.
 func (r *Run) mended(ctx context.Context) (times float64, err error) {
 	page, err := r.Cluster.Members[0].Fetch(ctx, "/metrics")
-	for line := range strings.Lines(page) {
-		if after, ok := strings.CutPrefix(line, `podweir_reconcile_duration_seconds_count{outcome="mended"} `); ok {
-			_, err = fmt.Sscan(after, &times)
-		}
-	}
-	return times, err
+	return metric(page, "podweir_reconcile_duration_seconds_count", `outcome="mended"`), err
 }
 
 // leftToTheCNI has podweir leave the standard annotations to the CNI, and takes them back.

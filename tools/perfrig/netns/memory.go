@@ -23,7 +23,7 @@ func (r *run) memory(ctx context.Context) {
 	defer step.Close(l.Close)
 	bw, chain := r.chain()
 	network := step.Get(l.Network("memory", chain...))
-	m, err := network.ChainMemoryBeside(ctx, r.cell.Workload.Pods, lab.PodOptions{Bandwidth: bw}, func([]*lab.Pod) error {
+	m, err := network.ChainMemoryBeside(ctx, r.cell.Workload.Pods, lab.PodOptions{Bandwidth: bw}, func() error {
 		return step.Run(func() { r.addMemory(ctx, l) })
 	})
 	step.OK(errors.Join(err, r.said.err()))

@@ -57,49 +57,30 @@ type among struct {
 // pods measures what a packet costs where each goes to another one of so many
 // shaped pods, in turns with one pod alone.
 func (r *run) pods(ctx context.Context) {
-	a := &among{run: r}
-	defer step.Close(func() error { return a.close(ctx) })
-	a.open(ctx)
-	sent := a.path(ctx, "light")
-	if r.cell.Phase.Kind == spec.Podweir {
-		a.makeHeavy(ctx, sent)
-		a.path(ctx, "heavy")
-	}
-}
-
-func (a *among) open(ctx context.Context) {
-	a.lab = step.Get(lab.New(ctx, a.opts))
+	a := &among{run: r, lab: step.Get(lab.New(ctx, r.opts))}
+	defer step.Close(a.lab.Close)
 	a.client = step.Get(a.lab.Client("client"))
 	bw, chain := a.chain()
 	a.one, a.each = bw, bw
 	network := step.Get(a.lab.Network("pods", chain...))
 	a.all = step.Get(network.Pods(ctx, 1+a.cell.Workload.Pods, lab.PodOptions{Bandwidth: bw}))
+	defer step.Close(func() error { return lab.DeletePods(context.WithoutCancel(ctx), a.all) })
 	step.OK(a.said.err())
 	hosts := make([]*lab.Host, len(a.all))
 	for i, p := range a.all {
 		hosts[i] = &p.Host
 	}
 	a.sinks = step.Get(lab.OpenSinks(hosts))
+	defer step.Close(a.sinks.Close)
 	// In all phases: the statistics cost each program a little.
 	a.meter = step.Get(meterPrograms(ownPrograms))
+	defer step.Close(a.meter.Close)
 	a.set("statistics_cost_ns", a.meter.overhead)
-}
-
-func (a *among) close(ctx context.Context) error {
-	var errs []error
-	if a.meter != nil {
-		errs = append(errs, a.meter.Close())
+	sent := a.path(ctx, "light")
+	if r.cell.Phase.Kind == spec.Podweir {
+		a.makeHeavy(ctx, sent)
+		a.path(ctx, "heavy")
 	}
-	if a.sinks != nil {
-		errs = append(errs, a.sinks.Close())
-	}
-	if a.all != nil {
-		errs = append(errs, lab.DeletePods(context.WithoutCancel(ctx), a.all))
-	}
-	if a.lab != nil {
-		errs = append(errs, a.lab.Close())
-	}
-	return errors.Join(errs...)
 }
 
 // podsTurn is who is sent to in a window, and what that cost for each packet, in ns.

@@ -11,7 +11,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -97,8 +99,12 @@ func (s *Substrate) Run(ctx context.Context, r *spec.Run, into *record.Sample) e
 	if !ok {
 		return fmt.Errorf("workload %s is not one of this substrate", r.Cell.Workload.Kind)
 	}
-	if into.Unavailable = s.unavailable(&r.Cell); into.Unavailable != "" {
-		return nil
+	// The build that the cell is of may be missing.
+	if own := filepath.Join(ownPlugins, r.Cell.Phase.Keys["type"]); own != ownPlugins {
+		if _, err := os.Stat(filepath.Join(s.root, own)); errors.Is(err, fs.ErrNotExist) {
+			into.Unavailable = "no " + own + `: "make before" builds it`
+			return nil
+		}
 	}
 	into.Metrics = map[string]float64{}
 	one := &run{root: s.root, cell: &r.Cell, into: into, said: &pluginLog{}}

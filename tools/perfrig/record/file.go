@@ -97,15 +97,16 @@ func Open(name string, c Campaign, plan []spec.Run) (*File, error) {
 		}
 		return create(name, c)
 	}
-	f, err := os.OpenFile(name, os.O_RDWR, 0)
+	// What follows the last whole line is cut.
+	raw, err := os.ReadFile(name)
+	if err == nil {
+		err = os.Truncate(name, int64(bytes.LastIndexByte(raw, '\n')+1))
+	}
 	if err != nil {
 		return nil, err
 	}
-	out := &File{Results: old, f: f}
-	if err := out.toEnd(); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return out, nil
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND, 0)
+	return &File{Results: old, f: f}, err
 }
 
 func create(name string, c Campaign) (*File, error) {
@@ -118,20 +119,6 @@ func create(name string, c Campaign) (*File, error) {
 		return nil, errors.Join(err, f.Close(), os.Remove(name))
 	}
 	return out, nil
-}
-
-// toEnd goes behind the last whole line and cuts what follows.
-func (f *File) toEnd() error {
-	raw, err := io.ReadAll(f.f)
-	if err != nil {
-		return err
-	}
-	end := int64(bytes.LastIndexByte(raw, '\n') + 1)
-	if err := f.f.Truncate(end); err != nil {
-		return err
-	}
-	_, err = f.f.Seek(end, io.SeekStart)
-	return err
 }
 
 // Append writes a sample; it is on the disk when Append returns. A metric

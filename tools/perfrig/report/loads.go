@@ -34,10 +34,10 @@ func LoadKinds(r *record.Results) Table {
 	for _, k := range append([]Kind{capKind}, loadKinds()...) {
 		row, found := []string{k.Name}, false
 		for _, phase := range phases {
-			var alike []judged
+			var alike []Bar
 			for _, bar := range byPhase[phase] {
 				if bar.Kind == k.Name {
-					alike = append(alike, judged{bar, r})
+					alike = append(alike, bar)
 				}
 			}
 			row, found = append(row, tally(alike)), found || len(alike) > 0
@@ -50,7 +50,7 @@ func LoadKinds(r *record.Results) Table {
 }
 
 // tally is the range of some bars, and the verdict.
-func tally(bars []judged) string {
+func tally(bars []Bar) string {
 	if len(bars) == 0 {
 		return "-"
 	}
@@ -63,7 +63,7 @@ func tally(bars []judged) string {
 
 // outcome is the verdict. If each bar has one sample, none is decided, and it counts the
 // samples beyond their target.
-func outcome(bars []judged) string {
+func outcome(bars []Bar) string {
 	beyond := 0
 	for i := range bars {
 		if !bars[i].Single {

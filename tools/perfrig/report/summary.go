@@ -16,20 +16,14 @@ import (
 // notMeasured stands where no campaign has a number.
 const notMeasured = "not measured"
 
-// judged is a bar with the campaign that it is from.
-type judged struct {
-	Bar
-	r *record.Results
-}
-
 // Summary holds campaigns, taken together, against what was promised: a row for each of
 // [Kinds], also where no campaign has it. It has the range of all cells, and each that
 // misses its target.
 func Summary(campaigns ...*record.Results) Table {
-	byKind := map[string][]judged{}
+	byKind := map[string][]Bar{}
 	for _, r := range campaigns {
 		for _, b := range Bars(r) {
-			byKind[b.Kind] = append(byKind[b.Kind], judged{b, r})
+			byKind[b.Kind] = append(byKind[b.Kind], b)
 		}
 	}
 	t := Table{Header: []string{"what", "cells", "podweir", "target", ""}}
@@ -40,7 +34,7 @@ func Summary(campaigns ...*record.Results) Table {
 }
 
 // row sums a kind up.
-func (k *Kind) row(bars []judged) []string {
+func (k *Kind) row(bars []Bar) []string {
 	if len(bars) == 0 {
 		return []string{k.Name, "", notMeasured, k.Asked, "-"}
 	}
@@ -54,8 +48,8 @@ func (k *Kind) row(bars []judged) []string {
 }
 
 // span is the lowest and the highest number.
-func span(bars []judged) string {
-	byValue := func(a, b judged) int { return cmp.Compare(a.Value, b.Value) }
+func span(bars []Bar) string {
+	byValue := func(a, b Bar) int { return cmp.Compare(a.Value, b.Value) }
 	low, high := slices.MinFunc(bars, byValue).Measured, slices.MaxFunc(bars, byValue).Measured
 	if low == high {
 		return low
@@ -89,7 +83,7 @@ func Quantity(metric string, v float64) string {
 	}
 }
 
-func verdict(bars []judged) string {
+func verdict(bars []Bar) string {
 	missed, open := 0, 0
 	for i := range bars {
 		switch {

@@ -5,9 +5,11 @@ package suite
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -48,8 +50,15 @@ func Report(w io.Writer, all []Results) []string {
 	}
 	_ = table.Flush()
 	for _, r := range all {
-		for _, feature := range r.missing() {
-			fmt.Fprintf(w, "%s has no %s, so it skipped %s\n", r.Kernel, feature, strings.Join(r.skippedFor(feature), ", "))
+		skipped := map[string][]string{}
+		for id, t := range r.Tests {
+			if t.Outcome == Skip && t.Feature != "" {
+				skipped[t.Feature] = append(skipped[t.Feature], id.Name)
+			}
+		}
+		for _, feature := range slices.Sorted(maps.Keys(skipped)) {
+			slices.Sort(skipped[feature])
+			fmt.Fprintf(w, "%s has no %s, so it skipped %s\n", r.Kernel, feature, strings.Join(skipped[feature], ", "))
 		}
 	}
 	return Faults(all)
@@ -73,28 +82,6 @@ func RunByNone(all []Results) []string {
 	return out
 }
 
-// missing lists the features for the lack of which tests were skipped.
-func (r *Results) missing() []string {
-	set := map[string]bool{}
-	for _, t := range r.Tests {
-		if t.Outcome == Skip && t.Feature != "" {
-			set[t.Feature] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(set))
-}
-
-func (r *Results) skippedFor(feature string) []string {
-	var names []string
-	for id, t := range r.Tests {
-		if t.Outcome == Skip && t.Feature == feature {
-			names = append(names, id.Name)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
 // Faults are tests that failed, and those that were skipped without naming a feature or
 // for the lack of one that the kernel has.
 func Faults(all []Results) []string {
@@ -116,4 +103,24 @@ func Faults(all []Results) []string {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// Keep writes which tests each kernel ran and skipped, so that RunByNone can be asked
+// of several runs together.
+func Keep(path string, all []Results) error {
+	b, err := json.Marshal(all)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, b, 0o644)
+}
+
+// Kept reads what Keep wrote.
+func Kept(path string) ([]Results, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var all []Results
+	return all, json.Unmarshal(b, &all)
 }
