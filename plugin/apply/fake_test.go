@@ -4,7 +4,9 @@
 package apply_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -162,6 +164,9 @@ func (w *world) Write(r *apply.Record) error {
 	b, err := r.Marshal()
 	if err != nil {
 		return err
+	}
+	if plain, _ := json.Marshal(r); !bytes.Equal(b, plain) {
+		return fmt.Errorf("the record is %s, and package encoding/json makes it %s", b, plain)
 	}
 	kept, err := apply.UnmarshalRecord(b)
 	if err != nil {

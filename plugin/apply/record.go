@@ -117,7 +117,7 @@ func (r *Record) ClockWasSet(by time.Duration) {
 
 // Marshal returns the record as it is pinned.
 func (r *Record) Marshal() ([]byte, error) {
-	b, err := json.Marshal(r)
+	b, err := attach.Encode(r)
 	if err != nil {
 		return nil, fmt.Errorf("encode record of %v: %w", r.ID, err)
 	}

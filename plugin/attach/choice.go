@@ -19,11 +19,18 @@ type Choices map[terms.Direction]Choice
 
 // MarshalJSON writes the choices by name.
 func (c Choices) MarshalJSON() ([]byte, error) {
-	named := make(map[terms.Named[terms.Direction]]Choice, len(c))
+	named := struct {
+		Egress  *Choice `json:"egress,omitempty"`
+		Ingress *Choice `json:"ingress,omitempty"`
+	}{}
 	for d, choice := range c {
-		named[terms.Name(d)] = choice
+		if d == terms.Egress {
+			named.Egress = &choice
+		} else {
+			named.Ingress = &choice
+		}
 	}
-	return json.Marshal(named)
+	return Encode(&named)
 }
 
 // UnmarshalJSON reads them.
