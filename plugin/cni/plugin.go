@@ -13,7 +13,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
@@ -25,10 +24,6 @@ import (
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/terms"
 )
-
-// verbTimeout bounds a verb: the time that may pass in waiting for another
-// process of the same attachment.
-const verbTimeout = 30 * time.Second
 
 // Plugin answers the CNI verbs.
 type Plugin struct {
@@ -72,7 +67,8 @@ func (p *Plugin) Add(args *skel.CmdArgs) error {
 // read reads what the pod of a call is to have. Where the rates of its namespace cannot
 // be read, those of the node are used.
 func (p *Plugin) read(command netconf.Command, args *skel.CmdArgs) (*netconf.Config, error) {
-	namespace, unread := p.Paths.Mail().Namespace(namespaceOf(args.Args))
+	name, _, _ := strings.Cut(podOf(args.Args), "/")
+	namespace, unread := p.Paths.Mail().Namespace(name)
 	cfg, err := netconf.ParseIn(namespace, command, args.StdinData)
 	if unread != nil {
 		cfg.Warnings = append(cfg.Warnings, fmt.Sprintf("%v: the node's rates are used", unread))
@@ -126,12 +122,6 @@ func podOf(cniArgs string) string {
 	return namespace + "/" + name
 }
 
-// namespaceOf reads the pod's namespace from CNI_ARGS; empty if it is not there.
-func namespaceOf(cniArgs string) string {
-	namespace, _, _ := strings.Cut(podOf(cniArgs), "/")
-	return namespace
-}
-
 // Del removes everything of the attachment. It needs nothing but its ID, and
 // that things are gone already is no error.
 func (p *Plugin) Del(args *skel.CmdArgs) error {
@@ -141,8 +131,7 @@ func (p *Plugin) Del(args *skel.CmdArgs) error {
 	}
 	id := idOf(cfg, args)
 	p.Paths.Mail().ClearFailure(id)
-	ctx, cancel := context.WithTimeout(context.Background(), verbTimeout)
-	defer cancel()
+	ctx := context.Background()
 	node, err := p.open()
 	if errors.Is(err, engine.ErrNoState) {
 		return nil
@@ -172,8 +161,7 @@ func (p *Plugin) Check(args *skel.CmdArgs) error {
 		return contractError(err)
 	}
 	id := idOf(cfg, args)
-	ctx, cancel := context.WithTimeout(context.Background(), verbTimeout)
-	defer cancel()
+	ctx := context.Background()
 	node, err := p.open()
 	if err != nil {
 		return shapeError(err)
@@ -205,8 +193,7 @@ func (p *Plugin) GC(args *skel.CmdArgs) error {
 	if err != nil {
 		return contractError(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), verbTimeout)
-	defer cancel()
+	ctx := context.Background()
 	node, err := p.open()
 	if errors.Is(err, engine.ErrNoState) {
 		return nil

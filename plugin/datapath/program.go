@@ -119,8 +119,7 @@ func (n *Slab) current(prog *bpfcall.Program, p *image.Program, carrier Carrier)
 	if err != nil {
 		return false, err
 	}
-	ids, err := prog.MapIDs()
-	return slices.Contains(ids, slab.ID()), err
+	return info.Uses(slab.ID()), nil
 }
 
 func (n *Slab) loadProgram(p *image.Program, carrier Carrier, pin string) (*bpfcall.Program, error) {
@@ -200,23 +199,10 @@ func (n *Slab) Serves(id uint32, name string) bool {
 	if serves, known := n.serving[id]; known {
 		return serves
 	}
-	serves := n.usesSlab(id)
-	n.serving[id] = serves
-	return serves
-}
-
-func (n *Slab) usesSlab(id uint32) bool {
 	slab, err := n.table(mapSlab)
-	if err != nil {
-		return false
-	}
-	prog, err := bpfcall.ProgramByID(id)
-	if err != nil {
-		return false
-	}
-	defer func() { _ = prog.Close() }()
-	ids, err := prog.MapIDs()
-	return err == nil && slices.Contains(ids, slab.ID())
+	info := programInfo(id)
+	n.serving[id] = err == nil && info.Uses(slab.ID())
+	return n.serving[id]
 }
 
 // Steers says whether a program of this name steers packets from an egress hook into
@@ -245,19 +231,16 @@ func Ours(id uint32, name string, tag [8]byte) bool {
 var ownMaps = []string{mapSlab, mapHosts, mapScratch}
 
 func usesOurMaps(id uint32) bool {
-	prog, err := bpfcall.ProgramByID(id)
-	if err != nil {
-		return false // it is gone
+	info := programInfo(id) // no map if it is gone
+	for _, m := range info.MapIDs {
+		if m == 0 {
+			break
+		}
+		if name, err := bpfcall.MapName(m); err == nil && slices.Contains(ownMaps, name) {
+			return true
+		}
 	}
-	defer func() { _ = prog.Close() }()
-	ids, err := prog.MapIDs()
-	if err != nil {
-		return false
-	}
-	return slices.ContainsFunc(ids, func(m uint32) bool {
-		name, err := bpfcall.MapName(m)
-		return err == nil && slices.Contains(ownMaps, name)
-	})
+	return false
 }
 
 // ReadAnswers finds out of the programs of others what each does with every packet, where

@@ -17,10 +17,6 @@ import (
 	"github.com/podweir/podweir/plugin/terms"
 )
 
-// addTimeout bounds an ADD: the time that may pass in waiting for another process of the
-// same attachment.
-const addTimeout = 30 * time.Second
-
 // Adding is a pod's interface that is to get the limits which are requested for it. The
 // CNI verb, the runtime's NRI hook and the agent's look at running pods differ in where
 // they know of the pod from, and in nothing else.
@@ -125,11 +121,11 @@ func (a *Adding) ended(err error) bool {
 // apply brings the pod to what is requested.
 func (a *Adding) apply(ctx context.Context, log *slog.Logger, out *Added) error {
 	limited := out.Config.Shaping.Limited()
-	if there, err := a.attached(limited, out.ID); err != nil || !there {
-		return err
+	if !limited { // most pods have no limit, and nothing of an earlier ADD either
+		if there, err := a.Paths.Attached(out.ID); err != nil || !there {
+			return err
+		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, addTimeout)
-	defer cancel()
 	node, err := a.Open()
 	if err != nil {
 		return err
@@ -167,15 +163,6 @@ func (a *Adding) apply(ctx context.Context, log *slog.Logger, out *Added) error 
 // takesOver is [apply.Want.TakesOver]: what was attached by hand stays.
 func (a *Adding) takesOver(other attach.ID) bool {
 	return other.Network != ManualNetwork && other.ContainerID != a.ContainerID && (a.Ended == nil || a.Ended(other.ContainerID))
-}
-
-// attached says whether there is something to do: most pods have no limit, and nothing
-// of an earlier ADD either.
-func (a *Adding) attached(limited bool, id attach.ID) (bool, error) {
-	if limited {
-		return true, nil
-	}
-	return a.Paths.Attached(id)
 }
 
 // OfAnotherEntry says that another entry of a chain which has podweir-cni twice made an

@@ -22,18 +22,22 @@ const (
 	lockPauseMax = 20 * time.Millisecond
 )
 
+// lockWait is how long Lock waits for another process. A context with a deadline would do, too, and starts the poller
+// of the Go runtime, in processes that have nobody to wait for.
+const lockWait = 30 * time.Second
+
 // Lock excludes everyone else, in this and in other processes, from an
 // attachment until unlock is called or the process ends. Other attachments are
 // not touched. It makes the attachment's directory, on which the lock is, and
 // unlock removes it if it is empty.
 //
-// Returns an error wrapping ctx's if that ends first.
+// Returns an error after 30 s, and one wrapping ctx's if that ends first.
 func (s *Store) Lock(ctx context.Context, id attach.ID) (unlock func(), err error) {
 	dir, err := s.Path(id)
 	if err != nil {
 		return nil, err
 	}
-	pause := lockPauseMin
+	began, pause := time.Now(), lockPauseMin
 	for {
 		fd, err := s.tryLock(dir)
 		if err != nil {
@@ -46,6 +50,9 @@ func (s *Store) Lock(ctx context.Context, id attach.ID) (unlock func(), err erro
 				_ = s.prune(dir)
 				_ = unix.Close(fd)
 			}, nil
+		}
+		if time.Since(began) >= lockWait {
+			return nil, fmt.Errorf("lock %v, held by another process for %v", id, lockWait)
 		}
 		select {
 		case <-ctx.Done():

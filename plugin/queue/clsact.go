@@ -81,6 +81,9 @@ type bpfFilter struct {
 }
 
 func (f *bpfFilter) add(h *hostif.Handle, ifindex int) error {
+	if !strings.HasPrefix(f.program.Name, ProgramPrefix) {
+		return fmt.Errorf("program name %q does not begin with %q", f.program.Name, ProgramPrefix)
+	}
 	return addFilter(h, ifindex, f.parent, f.pref, f.handle, f.options())
 }
 
@@ -138,17 +141,11 @@ func filterRequest(cmd, flags, ifindex int, parent shaping.TCHandle, pref uint16
 // [ErrNoEgressHook] if an ingress qdisc stands where clsact would have to. A
 // failure leaves nothing.
 func AttachClsact(h *hostif.Handle, ifindex int, at Place, program Classifier) (made bool, err error) {
-	if !strings.HasPrefix(program.Name, ProgramPrefix) {
-		return false, fmt.Errorf("program name %q does not begin with %q", program.Name, ProgramPrefix)
-	}
 	return onHook(h, ifindex, at, func() error { return filterAt(at, program).add(h, ifindex) })
 }
 
 // AddToClsact is [AttachClsact] for whoever knows that the clsact qdisc is there.
 func AddToClsact(h *hostif.Handle, ifindex int, at Place, program Classifier) error {
-	if !strings.HasPrefix(program.Name, ProgramPrefix) {
-		return fmt.Errorf("program name %q does not begin with %q", program.Name, ProgramPrefix)
-	}
 	if err := at.check(); err != nil {
 		return err
 	}

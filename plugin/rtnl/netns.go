@@ -94,12 +94,10 @@ func CurrentNetNS() (*NetNS, error) {
 func NewScratchNetNS() (*NetNS, error) {
 	var ns *NetNS
 	err := onOwnThread(func(t *thread) error {
-		if err := t.leave(); err != nil {
-			return err
-		}
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("unshare netns: %w", err)
 		}
+		t.left = true
 		var err error
 		ns, err = CurrentNetNS()
 		return err
@@ -151,23 +149,15 @@ func (n *NetNS) Close() error {
 // it the error wraps [ErrNoEntry].
 func (n *NetNS) Do(f func() error) error {
 	return onOwnThread(func(t *thread) error {
-		if n.holdsThread() {
+		if n.Same(t.home) {
 			return f()
-		}
-		if err := t.leave(); err != nil {
-			return err
 		}
 		if err := unix.Setns(n.fd, unix.CLONE_NEWNET); err != nil {
 			return entryError(n.path, err)
 		}
+		t.left = true
 		return f()
 	})
-}
-
-// holdsThread says whether the calling thread is in the namespace.
-func (n *NetNS) holdsThread() bool {
-	var st unix.Stat_t
-	return unix.Stat(threadNetNS, &st) == nil && st.Ino == n.ino && st.Dev == n.dev
 }
 
 func entryError(path string, err error) error {
@@ -179,32 +169,34 @@ func entryError(path string, err error) error {
 
 // thread is a locked thread.
 type thread struct {
-	// home is the network namespace that it is to come back to, if it left one.
-	home int
+	// home is the network namespace that it is to come back to if it left it.
+	home *NetNS
 	left bool
-}
-
-// leave says that the thread is about to go to another network namespace.
-func (t *thread) leave() error {
-	home, err := open(threadNetNS, unix.O_RDONLY)
-	if err != nil {
-		return fmt.Errorf("open current netns: %w", err)
-	}
-	t.home, t.left = home, true
-	return nil
 }
 
 // release brings the thread back and unlocks it. One that stays locked ends with its
 // goroutine.
 func (t *thread) release() {
-	if t.left {
-		err := unix.Setns(t.home, unix.CLONE_NEWNET)
-		_ = unix.Close(t.home)
-		if err != nil {
-			return
-		}
+	if t.left && unix.Setns(t.home.fd, unix.CLONE_NEWNET) != nil {
+		return
 	}
 	runtime.UnlockOSThread()
+}
+
+// home is the network namespace of the process, in which all threads are that run no function of Do. It stays open: its
+// path takes the kernel as long as a visit to another namespace.
+var home atomic.Pointer[NetNS]
+
+// homeNetNS returns home, for a thread that has just been locked.
+func homeNetNS() (*NetNS, error) {
+	if ns := home.Load(); ns != nil {
+		return ns, nil
+	}
+	ns, err := CurrentNetNS()
+	if err == nil {
+		home.Store(ns)
+	}
+	return ns, err
 }
 
 // onOwnThread runs f on a locked thread.
@@ -217,6 +209,11 @@ func onOwnThread(f func(t *thread) error) error {
 		runtime.LockOSThread()
 		var t thread
 		defer t.release()
+		var failed error
+		if t.home, failed = homeNetNS(); failed != nil {
+			err = failed
+			return
+		}
 		err = f(&t)
 	}()
 	<-done

@@ -27,7 +27,7 @@ var answers = sync.Pool{New: func() any { return new([answerBytes]byte) }}
 // answerTimeout is how long the kernel may take for the next part of an answer: an RTNL
 // hold of a busy node is tens of milliseconds. It does not cover the wait for RTNL
 // within sendto, which nothing can interrupt.
-var answerTimeout = 20 * time.Second
+const answerTimeout = 20 * time.Second
 
 // ErrLate means that a request was not sent, since the deadline of its connection has passed.
 var ErrLate = errors.New("no time is left for a netlink request")
@@ -60,30 +60,15 @@ func openSocket(proto int) (*socket, error) {
 		return nil, err
 	}
 	s := &socket{fd: fd, kernel: unix.SockaddrNetlink{Family: unix.AF_NETLINK}}
-	if err := s.setUp(); err != nil {
+	err = errors.Join(unix.Bind(fd, &s.kernel), s.bound(), unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_EXT_ACK, 1))
+	name, failed := unix.Getsockname(fd)
+	if address, ok := name.(*unix.SockaddrNetlink); ok {
+		s.port = address.Pid
+	}
+	if err = errors.Join(err, failed); err != nil {
 		return nil, errors.Join(err, unix.Close(fd))
 	}
 	return s, nil
-}
-
-func (s *socket) setUp() error {
-	if err := unix.Bind(s.fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return err
-	}
-	name, err := unix.Getsockname(s.fd)
-	if err != nil {
-		return err
-	}
-	address, ok := name.(*unix.SockaddrNetlink)
-	if !ok {
-		return fmt.Errorf("the socket has the address %v, not one of netlink's", name)
-	}
-	s.port = address.Pid
-	timeout := unix.NsecToTimeval(answerTimeout.Nanoseconds())
-	return errors.Join(
-		unix.SetsockoptTimeval(s.fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &timeout),
-		s.bound(),
-		unix.SetsockoptInt(s.fd, unix.SOL_NETLINK, unix.NETLINK_EXT_ACK, 1))
 }
 
 // bound sets how long the next part of an answer may take: [answerTimeout], or what is

@@ -164,21 +164,6 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// A request that gets no answer ends with an error that says so.
-func TestNoAnswer(t *testing.T) {
-	before := answerTimeout
-	t.Cleanup(func() { answerTimeout = before })
-	answerTimeout = 50 * time.Millisecond
-	hasty, err := Dial(nil, unix.NETLINK_ROUTE)
-	must.OK(t, err)
-	t.Cleanup(hasty.Close)
-	// The kernel says nothing to this one, since it does not ask for an acknowledgement.
-	_, err = hasty.Execute(nl.NewNetlinkRequest(unix.NLMSG_NOOP, 0), 0)
-	if !errors.Is(err, ErrNoAnswer) || !strings.Contains(err.Error(), "within 50ms") {
-		t.Errorf("a request without an answer: %v, want %v within 50ms", err, ErrNoAnswer)
-	}
-}
-
 // An error names the capability that is missing, and no other.
 func TestPermissionErrors(t *testing.T) {
 	for _, c := range []struct {

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of podweir
 
+// A process of some milliseconds needs no names of its memory, and no goroutine that follows changes of processors.
+//
+//go:debug decoratemappings=0
+//go:debug updatemaxprocs=0
+
 package main
 
 import "syscall"

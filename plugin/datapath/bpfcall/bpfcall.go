@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -241,16 +242,13 @@ type ProgramInfo struct {
 	// Tag is the kernel's digest of the instructions, the same for every copy of a
 	// program whatever maps it has.
 	Tag [8]byte
+	// MapIDs are the IDs of the maps that the program uses, 0 where there is none.
+	MapIDs [16]uint32
 }
 
-// MapIDs are the IDs of the maps that the program uses, at most 16.
-func (p *Program) MapIDs() ([]uint32, error) {
-	var ids [16]uint32
-	i := programInfo{nMaps: uint32(len(ids)), maps: unsafe.Pointer(&ids)}
-	if err := info(&p.object, &i); err != nil {
-		return nil, fmt.Errorf("maps of program: %w", err)
-	}
-	return ids[:min(int(i.nMaps), len(ids))], nil
+// Uses says whether the program uses a map, by the map's ID.
+func (i *ProgramInfo) Uses(mapID uint32) bool {
+	return mapID != 0 && slices.Contains(i.MapIDs[:], mapID)
 }
 
 // Code returns the program's instructions as the kernel runs them, before they are compiled
@@ -277,11 +275,13 @@ func (p *Program) Code(atMost int) ([]byte, error) {
 
 // Info asks the kernel about the program.
 func (p *Program) Info() (ProgramInfo, error) {
-	var i programInfo
+	var is ProgramInfo
+	i := programInfo{nMaps: uint32(len(is.MapIDs)), maps: unsafe.Pointer(&is.MapIDs)}
 	if err := info(&p.object, &i); err != nil {
 		return ProgramInfo{}, fmt.Errorf("program: %w", err)
 	}
-	return ProgramInfo{ID: i.id, Name: i.name.String(), Tag: i.tag}, nil
+	is.ID, is.Name, is.Tag = i.id, i.name.String(), i.tag
+	return is, nil
 }
 
 // Attach types of TCX programs.
