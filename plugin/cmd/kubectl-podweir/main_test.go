@@ -41,11 +41,7 @@ func expect(t *testing.T, f *fakeCluster, args []string, status int, want ...str
 		t.Errorf("%v ends with %d, %v, want %d\n%s", args, got, err, status, out)
 	}
 	text := strings.Join(strings.Fields(out+" "+fmt.Sprint(err)), " ")
-	for _, w := range want {
-		if !strings.Contains(text, w) {
-			t.Errorf("%v has no %q:\n%s\n%v", args, w, out, err)
-		}
-	}
+	must.Have(t, fmt.Sprint(args), text, want...)
 	return out
 }
 
@@ -69,12 +65,8 @@ func TestLimitsOfNamespaces(t *testing.T) {
 	f := start(t, &fakeCluster{nodes: 3, pods: 2, grouped: []string{"n1", "n3"}})
 	const first, third = "egress of namespace team-a is at its limit of 200 Mbit/s on n1 since 2026-11-23T14:02:31Z, among 2 pods; team-a/n1-0 has 70 % of it.",
 		"egress of namespace team-a is at its limit of 200 Mbit/s on n3 since 2026-11-23T14:02:31Z, among 2 pods; team-a/n3-0 has 70 % of it."
-	if out := expect(t, f, []string{"status"}, 0, first, third); strings.Contains(out, "on n2") {
-		t.Errorf("a limit of a node that has none:\n%s", out)
-	}
-	if out := expect(t, f, []string{"explain", "team-a/n3-1"}, 0, third); strings.Contains(out, "on n1") {
-		t.Errorf("the limit of another node than the pod's:\n%s", out)
-	}
+	must.Have(t, "status", expect(t, f, []string{"status"}, 0, first, third), "!on n2")
+	must.Have(t, "explain", expect(t, f, []string{"explain", "team-a/n3-1"}, 0, third), "!on n1")
 	var nodes cluster.Nodes
 	if err := json.Unmarshal([]byte(expect(t, f, []string{"status", "-o", "json"}, 0)), &nodes); err != nil || len(nodes.Nodes[2].Answer.Status.Groups) != 1 {
 		t.Errorf("JSON: %+v, %v", nodes.Nodes, err)
@@ -135,9 +127,7 @@ func TestSilentAgents(t *testing.T) {
 		"cause its agent does not answer within 1s (--request-timeout); see kubectl --kubeconfig",
 		"cause its agent cannot ask the API server whose token this is; see kubectl --kubeconfig")
 	for _, raw := range []string{"dial", "503", "context"} {
-		if strings.Contains(out, raw) {
-			t.Errorf("the answer has %q:\n%s", raw, out)
-		}
+		must.Have(t, "the answer", out, "!"+raw)
 	}
 }
 
@@ -152,14 +142,10 @@ func TestHalfUpgradedFleet(t *testing.T) {
 	}
 	expect(t, f, []string{"doctor"}, cluster.ExitUnknown, "podweir 0.0.9 and 0.1.0")
 	f.behind, f.down = nil, nil
-	if out := expect(t, f, []string{"status"}, 0); strings.Contains(out, "VERSIONS") {
-		t.Errorf("one release is reported as several:\n%s", out)
-	}
+	must.Have(t, "status of one release", expect(t, f, []string{"status"}, 0), "!VERSIONS")
 	f.behind = []string{"n7"}
 	expect(t, f, []string{"status"}, 0, "2 releases: 39 agents of 0.1.0; 1 agent of 0.0.9 on n7")
-	if out := expect(t, f, []string{"status", "--node", "n7"}, 0); strings.Contains(out, "VERSIONS") {
-		t.Errorf("one node is reported as of several releases:\n%s", out)
-	}
+	must.Have(t, "status of one node", expect(t, f, []string{"status", "--node", "n7"}, 0), "!VERSIONS")
 }
 
 func TestTop(t *testing.T) {
@@ -332,9 +318,7 @@ func TestReferenceNamesEveryFlag(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/reference/kubectl-podweir.md")
 	must.OK(t, err)
 	check := func(text string) {
-		if !strings.Contains(string(page), text) {
-			t.Errorf("docs/reference/kubectl-podweir.md does not have %q", text)
-		}
+		must.Have(t, "docs/reference/kubectl-podweir.md", string(page), text)
 	}
 	root := newRoot()
 	for _, cmd := range root.Commands() {

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of podweir
 
-// Package must ends tests whose preparation fails. It imports nothing, so that tests of
-// pure packages can use it, too.
+// Package must ends tests whose preparation fails, and has what many of them compare in
+// one way. It imports nothing of podweir, so that tests of pure packages can use it, too.
 package must
 
-import "testing"
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
 
 // OK ends the test with err, unless that is nil.
 func OK(tb testing.TB, err error) {
@@ -13,4 +18,58 @@ func OK(tb testing.TB, err error) {
 	if err != nil {
 		tb.Fatal(err)
 	}
+}
+
+// Get is what a call returns beside its error, which ends the test: must.Get(f())(t).
+func Get[T any](v T, err error) func(testing.TB) T {
+	return func(tb testing.TB) T {
+		tb.Helper()
+		OK(tb, err)
+		return v
+	}
+}
+
+// Err is the error of a call that returns something else, too.
+func Err[T any](_ T, err error) error { return err }
+
+// Be fails the test unless got is want. what says what is compared.
+func Be[T comparable](tb testing.TB, what string, want, got T) {
+	tb.Helper()
+	if text, ok := any(got).(string); ok && got != want {
+		tb.Errorf("%s: %q, want %q", what, text, any(want))
+	} else if got != want {
+		tb.Errorf("%s: %+v, want %+v", what, got, want)
+	}
+}
+
+// Match fails the test unless got is want, and prints what differs. what says what is
+// compared.
+func Match(tb testing.TB, what string, want, got any, opts ...cmp.Option) {
+	tb.Helper()
+	if diff := cmp.Diff(want, got, opts...); diff != "" {
+		tb.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// Have fails the test unless a text has each of the parts, and none of those that begin
+// with "!". what says whose text it is.
+func Have(tb testing.TB, what, text string, parts ...string) {
+	tb.Helper()
+	for _, part := range parts {
+		if not, ok := strings.CutPrefix(part, "!"); ok && strings.Contains(text, not) {
+			tb.Errorf("%s has %q, want nothing of it:\n%s", what, not, text)
+		} else if !ok && !strings.Contains(text, part) {
+			tb.Errorf("%s has no %q:\n%s", what, part, text)
+		}
+	}
+}
+
+// Fail fails the test unless err is an error with each of the parts. what says whose.
+func Fail(tb testing.TB, what string, err error, parts ...string) {
+	tb.Helper()
+	if err == nil {
+		tb.Errorf("%s = nil, want an error with %q", what, parts)
+		return
+	}
+	Have(tb, "the error of "+what, err.Error(), parts...)
 }
