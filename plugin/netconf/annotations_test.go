@@ -37,8 +37,7 @@ func TestUnknownAnnotationsAreCounted(t *testing.T) {
 	names := []string{
 		"podweir.io/flood-0000", "podweir.io/flood-0001", "podweir.io/flood-0002", "podweir.io/flood-0003", "podweir.io/flood-0004",
 	}
-	raw, err := json.Marshal(manyAnnotations(n))
-	must.OK(t, err)
+	raw := must.Get(json.Marshal(manyAnnotations(n)))(t)
 	var fromJSON netconf.PodAnnotations
 	must.OK(t, json.Unmarshal(raw, &fromJSON))
 	for way, a := range map[string]netconf.PodAnnotations{"map": netconf.KeepAnnotations(manyAnnotations(n)), "JSON": fromJSON} {
@@ -52,9 +51,7 @@ func TestUnknownAnnotationsAreCounted(t *testing.T) {
 	}
 	want := []string{fmt.Sprintf("unknown annotations are ignored: %q and %d more", names, n-len(names))}
 	want[0] = strings.NewReplacer("[", "", "]", "", `" "`, `", "`).Replace(want[0])
-	if diff := cmp.Diff(want, got.Warnings); diff != "" {
-		t.Errorf("warnings (-want +got):\n%s", diff)
-	}
+	must.Match(t, "warnings", want, got.Warnings)
 }
 
 // A value that is longer than any that podweir reads is no value, whichever way it comes:
@@ -67,8 +64,7 @@ func TestLongAnnotationIsRefused(t *testing.T) {
 		accepted bool
 	}{{long[1:], true}, {long, false}, {strings.Repeat("0", 1<<16) + "10M", false}} {
 		all := map[string]string{"kubernetes.io/egress-bandwidth": tc.value}
-		raw, err := json.Marshal(all)
-		must.OK(t, err)
+		raw := must.Get(json.Marshal(all))(t)
 		_, plugin := netconf.Parse(netconf.Add, input(annotations(strings.Trim(string(raw), "{}")), ""))
 		_, agent := netconf.ParseEntry([]byte(`{"cniVersion":"1.0.0","name":"n","type":"podweir-cni"}`), netconf.KeepAnnotations(all), nil)
 		for who, err := range map[string]error{"plugin": plugin, "agent": agent} {
@@ -222,16 +218,10 @@ func TestPodsCannotLiftTheirLimit(t *testing.T) {
 		ignored, accepted string
 		change            func(*shaping.Limit)
 	}{
-		"a burst of 50 s": {
-			annotations: `"podweir.io/egress-burst":"500M"`, ignored: "egress-burst", accepted: "100ms",
-		},
-		"a burst of 101 ms": {annotations: `"podweir.io/egress-burst":"101ms"`, ignored: "egress-burst", accepted: "100ms"},
-		"a burst of 100 ms": {
-			annotations: `"podweir.io/egress-burst":"100ms"`, change: func(l *shaping.Limit) { l.Burst = 125_000 },
-		},
-		"the burst of 100 ms in bits": {
-			annotations: `"podweir.io/egress-burst":"1M"`, change: func(l *shaping.Limit) { l.Burst = 125_000 },
-		},
+		"a burst of 50 s":             {annotations: `"podweir.io/egress-burst":"500M"`, ignored: "egress-burst", accepted: "100ms"},
+		"a burst of 101 ms":           {annotations: `"podweir.io/egress-burst":"101ms"`, ignored: "egress-burst", accepted: "100ms"},
+		"a burst of 100 ms":           {annotations: `"podweir.io/egress-burst":"100ms"`, change: func(l *shaping.Limit) { l.Burst = 125_000 }},
+		"the burst of 100 ms in bits": {annotations: `"podweir.io/egress-burst":"1M"`, change: func(l *shaping.Limit) { l.Burst = 125_000 }},
 		"up to the node's own burst": {
 			annotations: `"podweir.io/egress-burst":"900ms"`, keys: `"egressBurst":"1s"`,
 			change: func(l *shaping.Limit) { l.Burst = 1_125_000 },
@@ -271,11 +261,8 @@ func TestPodsCannotLiftTheirLimit(t *testing.T) {
 			if tc.keys != "" {
 				keys += "," + tc.keys
 			}
-			got, err := netconf.Parse(netconf.Add, input(annotations(tc.annotations), keys))
-			must.OK(t, err)
-			if diff := cmp.Diff(limit(10e6, tc.change), got.Shaping.Egress); diff != "" {
-				t.Errorf("limit (-want +got):\n%s", diff)
-			}
+			got := must.Get(netconf.Parse(netconf.Add, input(annotations(tc.annotations), keys)))(t)
+			must.Match(t, "limit", limit(10e6, tc.change), got.Shaping.Egress)
 			switch {
 			case tc.ignored == "" && len(got.Ignored) != 0:
 				t.Errorf("ignored %v, want nothing", got.Ignored)
@@ -297,9 +284,8 @@ func TestOwnElephantsNeedHeavyFlows(t *testing.T) {
 	if err != nil || got.Shaping.Egress.HeavyThreshold != shaping.DefaultHeavyThreshold {
 		t.Errorf("Parse = %+v, %v, want the default threshold", got.Shaping.Egress, err)
 	}
-	if _, err := netconf.ParseStrict(netconf.Add, in); err == nil || !strings.Contains(err.Error(), "0.5% to 50%") {
-		t.Errorf("ParseStrict = %v, want what is accepted under elephants", err)
-	}
+	_, err = netconf.ParseStrict(netconf.Add, in)
+	must.Fail(t, "ParseStrict()", err, "0.5% to 50%")
 }
 
 // TestPodAnnotationsOfTheOperator: a bad list or item opens nothing.
@@ -316,11 +302,8 @@ func TestPodAnnotationsOfTheOperator(t *testing.T) {
 		"no bound of its own":      {`["enforce=limit"]`, "enforce=limit"},
 	} {
 		in := input(annotations(pod), `"egressRate":"10M","podAnnotations":`+tc.list)
-		got, err := netconf.Parse(netconf.Add, in)
-		must.OK(t, err)
-		if diff := cmp.Diff(limit(10e6, nil), got.Shaping.Egress); diff != "" {
-			t.Errorf("%s: limit (-want +got):\n%s", name, diff)
-		}
+		got := must.Get(netconf.Parse(netconf.Add, in))(t)
+		must.Match(t, name+": limit", limit(10e6, nil), got.Shaping.Egress)
 		if !slices.ContainsFunc(got.Ignored, func(e *netconf.FieldError) bool {
 			return e.Field == "podAnnotations" && e.Value == tc.value && e.Accepted != ""
 		}) {
@@ -356,36 +339,29 @@ func TestParseKeepsTheRateOfABadSetting(t *testing.T) {
 			runtime: `"bandwidth":{"egressRate":10000000,"egressBurst":0}`,
 			want:    one("runtimeConfig.bandwidth.egressBurst", "0", bits),
 		},
-		"burst of zero":    {keys: `"egressBurst":0`, want: one("egressBurst", "0", bits)},
-		"burst of milli":   {keys: `"egressBurst":"10m"`, want: one("egressBurst", "10m", bits)},
-		"burst of no kind": {keys: `"egressBurst":true`, want: one("egressBurst", "true", "a string or a number")},
-		"burst of a direction without a rate": {
-			keys: `"ingressBurst":"much"`, want: one("ingressBurst", "much", bits),
-		},
-		"policy": {keys: `"policy":"fair"`, want: one("policy", "fair", "one of strict, elephants, flat")},
-		"queue":  {keys: `"egressQueue":"cake"`, want: one("egressQueue", "cake", "one of auto, tbf, none")},
+		"burst of zero":                       {keys: `"egressBurst":0`, want: one("egressBurst", "0", bits)},
+		"burst of milli":                      {keys: `"egressBurst":"10m"`, want: one("egressBurst", "10m", bits)},
+		"burst of no kind":                    {keys: `"egressBurst":true`, want: one("egressBurst", "true", "a string or a number")},
+		"burst of a direction without a rate": {keys: `"ingressBurst":"much"`, want: one("ingressBurst", "much", bits)},
+		"policy":                              {keys: `"policy":"fair"`, want: one("policy", "fair", "one of strict, elephants, flat")},
+		"queue":                               {keys: `"egressQueue":"cake"`, want: one("egressQueue", "cake", "one of auto, tbf, none")},
 		"mode": {keys: `"mode":"xdp"`, want: one("mode", "xdp",
 			"one of auto, qdisc, tcx-podside, tcx-hostside, clsact-podside, clsact-hostside")},
-		"shaper":  {keys: `"ingressShaper":"nobody"`, want: one("ingressShaper", "nobody", "one of podweir, cilium, calico, ovn")},
-		"place":   {keys: `"ingressPlace":"pod"`, want: one("ingressPlace", "pod", "one of auto, host, ifb, prefer-ifb")},
-		"horizon": {keys: `"horizon":"2s"`, want: one("horizon", "2s", "a time from 1ms to 1s such as 50ms")},
-		"light share": {
-			keys: `"lightShare":"100%"`,
-			want: one("lightShare", "100%", "a share from 1% to 99% in steps of 0.1%, written as 90% or 0.9"),
-		},
+		"shaper":      {keys: `"ingressShaper":"nobody"`, want: one("ingressShaper", "nobody", "one of podweir, cilium, calico, ovn")},
+		"place":       {keys: `"ingressPlace":"pod"`, want: one("ingressPlace", "pod", "one of auto, host, ifb, prefer-ifb")},
+		"horizon":     {keys: `"horizon":"2s"`, want: one("horizon", "2s", "a time from 1ms to 1s such as 50ms")},
+		"light share": {keys: `"lightShare":"100%"`, want: one("lightShare", "100%", "a share from 1% to 99% in steps of 0.1%, written as 90% or 0.9")},
 		"heavy threshold": {
 			keys: `"heavyThreshold":"0.1%"`,
 			want: one("heavyThreshold", "0.1%", "a share from 0.5% to 100% in steps of 0.1%, written as 90% or 0.9"),
 		},
-		"error policy":      {keys: `"onError":"maybe"`, want: one("onError", "maybe", "one of open, closed")},
-		"relative log file": {keys: `"logFile":"a.log"`, want: one("logFile", "a.log", "an absolute path")},
-		"log level":         {keys: `"logLevel":"loud"`, want: one("logLevel", "loud", "one of debug, info, warn, error")},
-		"replaceQdisc":      {keys: `"replaceQdisc":"yes"`, want: one("replaceQdisc", `"yes"`, "true or false")},
-		"subnet":            {keys: `"unshapedSubnets":["10.0.0.1"]`, want: one("unshapedSubnets", "10.0.0.1", subnets)},
-		"one of the shaped subnets": {
-			keys: `"shapedSubnets":["10.0.0.0/8","x"]`, want: one("shapedSubnets", "x", subnets),
-		},
-		"list of subnets": {keys: `"shapedSubnets":"10.0.0.0/8"`, want: one("shapedSubnets", `"10.0.0.0/8"`, subnets)},
+		"error policy":              {keys: `"onError":"maybe"`, want: one("onError", "maybe", "one of open, closed")},
+		"relative log file":         {keys: `"logFile":"a.log"`, want: one("logFile", "a.log", "an absolute path")},
+		"log level":                 {keys: `"logLevel":"loud"`, want: one("logLevel", "loud", "one of debug, info, warn, error")},
+		"replaceQdisc":              {keys: `"replaceQdisc":"yes"`, want: one("replaceQdisc", `"yes"`, "true or false")},
+		"subnet":                    {keys: `"unshapedSubnets":["10.0.0.1"]`, want: one("unshapedSubnets", "10.0.0.1", subnets)},
+		"one of the shaped subnets": {keys: `"shapedSubnets":["10.0.0.0/8","x"]`, want: one("shapedSubnets", "x", subnets)},
+		"list of subnets":           {keys: `"shapedSubnets":"10.0.0.0/8"`, want: one("shapedSubnets", `"10.0.0.0/8"`, subnets)},
 		"both lists of subnets": {
 			keys: `"shapedSubnets":["10.0.0.0/8"],"unshapedSubnets":["10.0.0.0/8"]`,
 			want: one("unshapedSubnets, shapedSubnets", "1 subnets, 1 subnets", "one of them"),
@@ -428,11 +404,8 @@ func TestParseKeepsTheRateOfABadSetting(t *testing.T) {
 			if tc.runtime == "" {
 				keys += `,"egressRate":"10M"`
 			}
-			got, err := netconf.Parse(netconf.Add, input(tc.runtime, keys))
-			must.OK(t, err)
-			if diff := cmp.Diff(shaping.Config{Egress: limit(10e6, tc.change), Notes: got.Shaping.Notes, Decisions: got.Shaping.Decisions}, got.Shaping, anyOrigin); diff != "" {
-				t.Errorf("limits (-want +got):\n%s", diff)
-			}
+			got := must.Get(netconf.Parse(netconf.Add, input(tc.runtime, keys)))(t)
+			must.Match(t, "limits", shaping.Config{Egress: limit(10e6, tc.change), Notes: got.Shaping.Notes, Decisions: got.Shaping.Decisions}, got.Shaping, anyOrigin)
 			toldAs(t, input(tc.runtime, keys), got, tc.want)
 			if own := strings.HasPrefix(tc.want[0].Field, "annotation "); own && !strings.Contains(strings.Join(got.Warnings, "\n"), "; the node's own setting is used") {
 				t.Errorf("warnings %q, want the node's own setting", got.Warnings)
@@ -445,9 +418,7 @@ func TestParseKeepsTheRateOfABadSetting(t *testing.T) {
 // error for whoever asked by hand.
 func toldAs(t *testing.T, in []byte, got *netconf.Config, want []*netconf.FieldError) {
 	t.Helper()
-	if diff := cmp.Diff(want, got.Ignored); diff != "" {
-		t.Errorf("ignored (-want +got):\n%s", diff)
-	}
+	must.Match(t, "ignored", want, got.Ignored)
 	for _, e := range want {
 		for where, texts := range map[string][]string{"warnings": got.Warnings, "notes": got.Shaping.Notes} {
 			if !slices.ContainsFunc(texts, func(s string) bool { return strings.HasPrefix(s, e.Error()+"; ") }) {
@@ -460,9 +431,7 @@ func toldAs(t *testing.T, in []byte, got *netconf.Config, want []*netconf.FieldE
 	if !ok {
 		t.Fatalf("ParseStrict() = %v, want a LimitError", err)
 	}
-	if diff := cmp.Diff(want, bad.Fields); diff != "" {
-		t.Errorf("ParseStrict() (-want +got):\n%s", diff)
-	}
+	must.Match(t, "ParseStrict()", want, bad.Fields)
 }
 
 // TestParseFallsBackToTheDefaultRate: a rate that cannot be read gives way to the
@@ -487,12 +456,8 @@ func TestParseFallsBackToTheDefaultRate(t *testing.T) {
 			`"bandwidth":{"egressRate":999,"egressBurst":4294967295}`, "",
 			&netconf.FieldError{Field: runtime, Value: "999", Accepted: acceptedRates},
 		},
-		"of no kind, by the runtime": {
-			`"bandwidth":{"egressRate":[]}`, "", &netconf.FieldError{Field: runtime, Value: "[]", Accepted: "a string or a number"},
-		},
-		"no bandwidth that can be read": {
-			`"bandwidth":[]`, "", &netconf.FieldError{Field: "runtimeConfig.bandwidth", Value: "[]", Accepted: "a JSON object"},
-		},
+		"of no kind, by the runtime":    {`"bandwidth":{"egressRate":[]}`, "", &netconf.FieldError{Field: runtime, Value: "[]", Accepted: "a string or a number"}},
+		"no bandwidth that can be read": {`"bandwidth":[]`, "", &netconf.FieldError{Field: "runtimeConfig.bandwidth", Value: "[]", Accepted: "a JSON object"}},
 		"left to another shaper": {
 			annotation("bogus"), `"shaper":"cilium"`,
 			&netconf.FieldError{Field: "annotation kubernetes.io/egress-bandwidth", Value: "bogus", Accepted: acceptedRates},
@@ -506,9 +471,7 @@ func TestParseFallsBackToTheDefaultRate(t *testing.T) {
 			}
 			got, err := netconf.Parse(netconf.Add, input(tc.runtime, keys))
 			must.OK(t, err)
-			if diff := cmp.Diff(limit(10e6, nil), got.Shaping.Egress, anyOrigin); diff != "" {
-				t.Errorf("egress (-want +got):\n%s", diff)
-			}
+			must.Match(t, "egress", limit(10e6, nil), got.Shaping.Egress, anyOrigin)
 			toldAs(t, input(tc.runtime, keys), got, []*netconf.FieldError{tc.want})
 
 			// Without a default rate the other direction keeps its own.

@@ -13,8 +13,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
@@ -24,8 +22,7 @@ import (
 
 func page(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", name))
-	must.OK(t, err)
+	text := must.Get(os.ReadFile(filepath.Join("..", "..", "docs", "reference", name)))(t)
 	return string(text)
 }
 
@@ -56,9 +53,7 @@ func TestDocsNameEveryKeyAndAnnotation(t *testing.T) {
 	t.Parallel()
 	annotationsPage, keysPage := page(t, "annotations.md"), page(t, "configuration.md")
 	annotations := slices.Compact(sorted(append(netconf.Annotations(), netconf.NamespaceAnnotations()...))) // one is of both
-	if diff := cmp.Diff(annotations, inTables(annotationsPage, regexp.MustCompile("^podweir"))); diff != "" {
-		t.Errorf("annotations.md (-code +page):\n%s", diff)
-	}
+	must.Match(t, "annotations.md", annotations, inTables(annotationsPage, regexp.MustCompile("^podweir")))
 	others := []string{"auto", "qdisc", "bandwidth"} // modes and capabilities
 	var named []string
 	for _, k := range inTables(keysPage, regexp.MustCompile("^[a-zA-Z]+$")) {
@@ -66,9 +61,7 @@ func TestDocsNameEveryKeyAndAnnotation(t *testing.T) {
 			named = append(named, k)
 		}
 	}
-	if diff := cmp.Diff(sorted(netconf.Keys()), named); diff != "" {
-		t.Errorf("configuration.md (-code +page):\n%s", diff)
-	}
+	must.Match(t, "configuration.md", sorted(netconf.Keys()), named)
 }
 
 func TestDocsExamplesAreValid(t *testing.T) {
@@ -102,8 +95,7 @@ func TestDocsExamplesAreValid(t *testing.T) {
 
 func checkExample(t *testing.T, entry map[string]any) {
 	t.Helper()
-	in, err := json.Marshal(entry)
-	must.OK(t, err)
+	in := must.Get(json.Marshal(entry))(t)
 	got, err := netconf.Parse(netconf.Add, in)
 	if err != nil || len(got.Warnings) != 0 {
 		t.Errorf("Parse(%s) = %v, %v, want no error and no warning", in, err, got.Warnings)
@@ -112,18 +104,12 @@ func checkExample(t *testing.T, entry map[string]any) {
 
 func TestDocsNameRangesAndDefaults(t *testing.T) {
 	t.Parallel()
-	text := page(t, "configuration.md")
-	for _, want := range []string{
-		"| time | " + netconf.MinHorizon.String() + " to " + netconf.MaxHorizon.String() + " | `" + shaping.DefaultHorizon.String() + "` |",
-		"| " + netconf.MinLightShare.String() + " to " + netconf.MaxLightShare.String() + " | `" + shaping.DefaultLightShare.String() + "` |",
-		"| " + netconf.MinHeavyThreshold.String() + " to " + netconf.MaxHeavyThreshold.String() + ", under `elephants` to " +
-			netconf.MaxElephantsThreshold.String() + " | `" + shaping.DefaultHeavyThreshold.String() + "` |",
-		strings.Join(terms.CNIVersions[:6], ", ") + " or " + terms.CNIVersions[6],
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("configuration.md does not say %q", want)
-		}
-	}
+	must.Have(t, "configuration.md", page(t, "configuration.md"),
+		"| time | "+netconf.MinHorizon.String()+" to "+netconf.MaxHorizon.String()+" | `"+shaping.DefaultHorizon.String()+"` |",
+		"| "+netconf.MinLightShare.String()+" to "+netconf.MaxLightShare.String()+" | `"+shaping.DefaultLightShare.String()+"` |",
+		"| "+netconf.MinHeavyThreshold.String()+" to "+netconf.MaxHeavyThreshold.String()+", under `elephants` to "+
+			netconf.MaxElephantsThreshold.String()+" | `"+shaping.DefaultHeavyThreshold.String()+"` |",
+		strings.Join(terms.CNIVersions[:6], ", ")+" or "+terms.CNIVersions[6])
 	if units.MinRate != 1e3 || units.MaxRate != 400e9 || units.MaxBurst != 500e6 ||
 		netconf.MaxSubnets != 256 {
 		t.Error("a range changed that configuration.md and the error texts write in words")

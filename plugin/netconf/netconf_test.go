@@ -13,12 +13,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 const prevResult = `{"cniVersion": "1.0.0",  "vendor": {"b":1, "a":1e3},
@@ -81,14 +81,8 @@ func TestParseLimits(t *testing.T) {
 			`"bandwidth":{"ingressRate":1000000,"ingressBurst":2147483646,"egressRate":2000000,"egressBurst":2147483647}`, "",
 			want{egress: plain(2e6), ingress: burst(1e6, 268_435_456)},
 		},
-		"its number by the operator": {
-			"", `"egressRate":"2M","egressBurst":2147483647`,
-			want{egress: burst(2e6, 268_435_456)},
-		},
-		"CRI-O's filler for the burst": {
-			`"bandwidth":{"egressRate":2000000,"egressBurst":34359738360}`, "",
-			want{egress: plain(2e6)},
-		},
+		"its number by the operator":   {"", `"egressRate":"2M","egressBurst":2147483647`, want{egress: burst(2e6, 268_435_456)}},
+		"CRI-O's filler for the burst": {`"bandwidth":{"egressRate":2000000,"egressBurst":34359738360}`, "", want{egress: plain(2e6)}},
 		"one direction, the other as zeros": {
 			`"bandwidth":{"egressRate":2000000,"egressBurst":4294967295,"ingressRate":0,"ingressBurst":0}`, "",
 			want{egress: plain(2e6)},
@@ -175,19 +169,10 @@ func TestParseLimits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := netconf.Parse(netconf.Add, input(tc.runtime, tc.keys))
-			if err != nil {
-				t.Fatalf("Parse() error = %v", err)
-			}
-			if diff := cmp.Diff(tc.want.egress, got.Shaping.Egress, anyOrigin); diff != "" {
-				t.Errorf("egress (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(tc.want.ingress, got.Shaping.Ingress, anyOrigin); diff != "" {
-				t.Errorf("ingress (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(tc.want.warnings, got.Warnings); diff != "" {
-				t.Errorf("warnings (-want +got):\n%s", diff)
-			}
+			got := must.Get(netconf.Parse(netconf.Add, input(tc.runtime, tc.keys)))(t)
+			must.Match(t, "egress", tc.want.egress, got.Shaping.Egress, anyOrigin)
+			must.Match(t, "ingress", tc.want.ingress, got.Shaping.Ingress, anyOrigin)
+			must.Match(t, "warnings", tc.want.warnings, got.Warnings)
 		})
 	}
 }
@@ -209,19 +194,15 @@ func TestParseBadLimits(t *testing.T) {
 		runtime, keys string
 		want          fields
 	}{
-		"suffix that is none": {"", `"egressRate":"10X"`, one("egressRate", "10X", acceptedRates)},
-		"milli":               {"", `"egressRate":"10m"`, one("egressRate", "10m", acceptedRates)},
-		"negative number":     {"", `"ingressRate":-1`, one("ingressRate", "-1", acceptedRates)},
-		"above the range, by the operator": {
-			"", `"ingressRate":"400000000001"`, one("ingressRate", "400000000001", acceptedRates),
-		},
+		"suffix that is none":              {"", `"egressRate":"10X"`, one("egressRate", "10X", acceptedRates)},
+		"milli":                            {"", `"egressRate":"10m"`, one("egressRate", "10m", acceptedRates)},
+		"negative number":                  {"", `"ingressRate":-1`, one("ingressRate", "-1", acceptedRates)},
+		"above the range, by the operator": {"", `"ingressRate":"400000000001"`, one("ingressRate", "400000000001", acceptedRates)},
 		"negative, by the runtime": {
 			`"bandwidth":{"egressRate":-8,"egressBurst":4294967295}`, "",
 			one("annotation kubernetes.io/egress-bandwidth", "-8", acceptedRates),
 		},
-		"rate that is neither number nor string": {
-			"", `"egressRate":true`, one("egressRate", "true", "a string or a number"),
-		},
+		"rate that is neither number nor string": {"", `"egressRate":true`, one("egressRate", "true", "a string or a number")},
 		"annotations": {
 			`"io.kubernetes.cri.pod-annotations":{"a":1}`, "",
 			one("runtimeConfig[io.kubernetes.cri.pod-annotations]", `{"a":1}`, "an object of strings"),
@@ -242,13 +223,9 @@ func TestParseBadLimits(t *testing.T) {
 			if !ok {
 				t.Fatalf("Parse() error = %v, want a LimitError", err)
 			}
-			if diff := cmp.Diff(tc.want, bad.Fields); diff != "" {
-				t.Errorf("fields (-want +got):\n%s", diff)
-			}
+			must.Match(t, "fields", tc.want, bad.Fields)
 			for _, f := range tc.want {
-				if text := err.Error(); !strings.Contains(text, f.Field) || !strings.Contains(text, f.Accepted) {
-					t.Errorf("error %q does not name %q and %q", text, f.Field, f.Accepted)
-				}
+				must.Fail(t, "Parse()", err, f.Field, f.Accepted)
 			}
 			if got.Shaping.Egress != nil || got.Shaping.Ingress != nil {
 				t.Errorf("Shaping = %+v, want no limit beside an error", got.Shaping)
@@ -277,22 +254,16 @@ func TestParseOperator(t *testing.T) {
 		Unread: []terms.Direction{terms.Egress}, OnError: netconf.FailClosed, ReplaceQdisc: true, LogFile: "/var/log/x", LogLevel: slog.LevelDebug,
 	}
 	want.Shaping = got.Shaping
-	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
-		t.Errorf("Parse() beside an error (-want +got):\n%s", diff)
-	}
+	must.Match(t, "Parse() beside an error", want, got, cmpopts.EquateComparable(netip.Prefix{}))
 	got, err = netconf.Parse(netconf.Add, input("", `"shapedSubnets":["10.1.2.3/8","::ffff:192.168.0.0/112",
 		"fd00::1/64","fd00::1/128","::ffff:0:0/96","::ffff:0:0/90","::/0"]`))
-	if err != nil {
-		t.Fatalf("Parse() error = %v", err)
-	}
+	must.OK(t, err)
 	subnets := []netip.Prefix{
 		netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.168.0.0/16"),
 		netip.MustParsePrefix("fd00::/64"), netip.MustParsePrefix("fd00::1/128"),
 		netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::ffc0:0:0/90"), netip.MustParsePrefix("::/0"),
 	}
-	if diff := cmp.Diff(subnets, got.Shaping.Shaped, cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
-		t.Errorf("Shaped (-want +got):\n%s", diff)
-	}
+	must.Match(t, "Shaped", subnets, got.Shaping.Shaped, cmpopts.EquateComparable(netip.Prefix{}))
 }
 
 func TestParseContract(t *testing.T) {
@@ -323,13 +294,9 @@ func TestParseContract(t *testing.T) {
 		"DEL, odd prevResult":    {netconf.Del, `{` + head + `,"prevResult":[1]}`, 0, ""},
 		"DEL, bad limits":        {netconf.Del, `{` + head + `,"egressRate":"10X","runtimeConfig":7,"onError":"x"}`, 0, ""},
 		"STATUS, no prevResult":  {netconf.Status, `{` + head + `}`, 0, ""},
-		"GC, bad limits": {
-			netconf.GC, `{` + head + `,"policy":"x","cni.dev/valid-attachments":[]}`, 0, "",
-		},
-		"GC, no list": {netconf.GC, `{` + head + `}`, 7, "cni.dev/valid-attachments is missing"},
-		"GC, odd list": {
-			netconf.GC, `{` + head + `,"cni.dev/valid-attachments":{}}`, 7, "read cni.dev/valid-attachments",
-		},
+		"GC, bad limits":         {netconf.GC, `{` + head + `,"policy":"x","cni.dev/valid-attachments":[]}`, 0, ""},
+		"GC, no list":            {netconf.GC, `{` + head + `}`, 7, "cni.dev/valid-attachments is missing"},
+		"GC, odd list":           {netconf.GC, `{` + head + `,"cni.dev/valid-attachments":{}}`, 7, "read cni.dev/valid-attachments"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -338,9 +305,7 @@ func TestParseContract(t *testing.T) {
 				t.Fatal("Parse() = nil, want a configuration always")
 			}
 			if tc.code == 0 {
-				if err != nil {
-					t.Errorf("Parse() error = %v, want none", err)
-				}
+				must.OK(t, err)
 				return
 			}
 			bad, ok := errors.AsType[*netconf.ContractError](err)
@@ -361,12 +326,7 @@ func TestParseGC(t *testing.T) {
 		`"cni.dev/valid-attachments":[],"cni.dev/attachments":` + list: {},
 		`"cni.dev/valid-attachments":null`:                             nil,
 	} {
-		got, err := netconf.Parse(netconf.GC, []byte(`{"cniVersion":"1.1.0","name":"net",`+in+`}`))
-		if err != nil {
-			t.Errorf("Parse(%s) error = %v", in, err)
-		}
-		if diff := cmp.Diff(want, got.Attachments); diff != "" {
-			t.Errorf("Parse(%s) attachments (-want +got):\n%s", in, diff)
-		}
+		got := must.Get(netconf.Parse(netconf.GC, []byte(`{"cniVersion":"1.1.0","name":"net",`+in+`}`)))(t)
+		must.Match(t, fmt.Sprintf("Parse(%s) attachments", in), want, got.Attachments)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/must"
 	"github.com/podweir/podweir/plugin/units"
 )
 
@@ -141,9 +142,7 @@ func TestRatePrecedence(t *testing.T) {
 			}
 			p.checkTold(t, got, err)
 		})
-		if n != 4320 {
-			t.Errorf("%d combinations, want 4320", n)
-		}
+		must.Be(t, "combinations", 4320, n)
 	}
 }
 
@@ -240,33 +239,68 @@ func TestLongNamespaceRateIsRefused(t *testing.T) {
 	}
 }
 
-// What the pods of a namespace have together is that of the namespace, or else the node's, and at
-// most the node's maximum of it. No pod has more alone.
-func TestRateOfAGroup(t *testing.T) {
+// outcome is what a pod's egress comes to.
+type outcome struct {
+	rate, group units.BitRate
+	// standard says that other software may enforce the limit, too: the pod asks for it by an annotation of Kubernetes.
+	standard bool
+	// left are limits that are left to another shaper, ignored what is not accepted.
+	left, ignored int
+}
+
+// What the pods of a namespace have together is that of the namespace, or else the node's, and at most the node's maximum
+// of it. No pod has more alone. What other software enforces is left to it; podweir's own annotations, and a limit that is
+// lower than what the pod asks for, are not. podAnnotations is about the rates, too; what it leaves out of a pod's settings
+// does not take the rate along.
+func TestRateOfAPod(t *testing.T) {
 	t.Parallel()
-	const pod = `"bandwidth":{"egressRate":50000000,"egressBurst":4294967295}`
+	const pod, standard, own = `"bandwidth":{"egressRate":50000000,"egressBurst":4294967295}`, `"kubernetes.io/egress-bandwidth":"50M"`, `"podweir.io/egress-rate":"7M"`
 	node := func(rate string) netconf.Namespace { return netconf.Namespace{"podweir.io/node-egress-rate": rate} }
 	for name, tt := range map[string]struct {
 		runtime, keys string
 		namespace     netconf.Namespace
-		group, rate   units.BitRate
+		want          outcome
 	}{
-		"none":                            {runtime: pod, rate: 50e6},
-		"the namespace's":                 {runtime: pod, namespace: node("200M"), group: 200e6, rate: 50e6},
-		"less than the pod asks for":      {runtime: pod, namespace: node("20M"), group: 20e6, rate: 20e6},
-		"of a pod that asks for nothing":  {namespace: node("20M"), group: 20e6, rate: 20e6},
-		"the node's":                      {runtime: pod, keys: `"namespaceRate":"1G"`, group: 1e9, rate: 50e6},
-		"the namespace's before it":       {runtime: pod, keys: `"namespaceRate":"1G"`, namespace: node("200M"), group: 200e6, rate: 50e6},
-		"the namespace wants none":        {runtime: pod, keys: `"namespaceRate":"1G"`, namespace: node("none"), rate: 50e6},
-		"above the maximum":               {runtime: pod, keys: `"namespaceMaxRate":"100M"`, namespace: node("200M"), group: 100e6, rate: 50e6},
-		"none of the namespace, and most": {runtime: pod, keys: `"namespaceMaxRate":"100M"`, namespace: node("none"), group: 100e6, rate: 50e6},
-		"a bad one":                       {runtime: pod, keys: `"namespaceRate":"1G"`, namespace: node("200Mbps"), group: 1e9, rate: 50e6},
-		"another shaper has the pod's":    {runtime: pod, keys: `"shaper":"cilium"`, namespace: node("200M"), group: 200e6, rate: 50e6},
-		"a pod does not leave its group":  {runtime: annotations(`"podweir.io/node-egress-rate":"none","podweir.io/egress-rate":"50M"`), namespace: node("200M"), group: 200e6, rate: 50e6},
+		"no group":                        {pod, "", nil, outcome{rate: 50e6, standard: true}},
+		"the namespace's":                 {pod, "", node("200M"), outcome{rate: 50e6, group: 200e6, standard: true}},
+		"less than the pod asks for":      {pod, "", node("20M"), outcome{rate: 20e6, group: 20e6}},
+		"of a pod that asks for nothing":  {"", "", node("20M"), outcome{rate: 20e6, group: 20e6}},
+		"the node's":                      {pod, `"namespaceRate":"1G"`, nil, outcome{rate: 50e6, group: 1e9, standard: true}},
+		"the namespace's before it":       {pod, `"namespaceRate":"1G"`, node("200M"), outcome{rate: 50e6, group: 200e6, standard: true}},
+		"the namespace wants none":        {pod, `"namespaceRate":"1G"`, node("none"), outcome{rate: 50e6, standard: true}},
+		"above the maximum":               {pod, `"namespaceMaxRate":"100M"`, node("200M"), outcome{rate: 50e6, group: 100e6, standard: true}},
+		"none of the namespace, and most": {pod, `"namespaceMaxRate":"100M"`, node("none"), outcome{rate: 50e6, group: 100e6, standard: true}},
+		"a bad one":                       {pod, `"namespaceRate":"1G"`, node("200Mbps"), outcome{rate: 50e6, group: 1e9, standard: true, ignored: 1}},
+		"another shaper has the pod's":    {pod, `"shaper":"cilium"`, node("200M"), outcome{rate: 50e6, group: 200e6}},
+		"a pod does not leave its group":  {annotations(`"podweir.io/node-egress-rate":"none","podweir.io/egress-rate":"50M"`), "", node("200M"), outcome{rate: 50e6, group: 200e6}},
+
+		"left, but for an own annotation":             {annotations(own), `"shaper":"cilium"`, nil, outcome{rate: 7e6}},
+		"left, an own one beside the standard one":    {annotations(standard + "," + own), `"shaper":"cilium"`, nil, outcome{rate: 7e6}},
+		"left, above the maximum":                     {annotations(standard), `"shaper":"cilium","maxRate":"10M"`, nil, outcome{rate: 10e6}},
+		"left, below the maximum":                     {annotations(standard), `"shaper":"cilium","maxRate":"60M"`, nil, outcome{left: 1}},
+		"left, an own one that cannot be read beside": {annotations(standard + `,"podweir.io/egress-rate":"fast"`), `"shaper":"cilium"`, nil, outcome{left: 1, ignored: 1}},
+
+		"listed":            {annotations(own), `"podAnnotations":["egress-rate"]`, nil, outcome{rate: 7e6}},
+		"not listed":        {annotations(own), `"podAnnotations":["policy"],"egressRate":"1M"`, nil, outcome{rate: 1e6, ignored: 1}},
+		"nothing is listed": {annotations(own + "," + standard), `"podAnnotations":[]`, nil, outcome{rate: 50e6, standard: true, ignored: 1}},
+		"with a value":      {annotations(own), `"podAnnotations":["egress-rate=1G"],"egressRate":"1M"`, nil, outcome{rate: 1e6, ignored: 2}},
+		"above the range":   {annotations(`"podweir.io/egress-rate":"1P"`), `"onError":"open"`, nil, outcome{rate: 400e9}},
+
+		"by the annotation":             {annotations(standard), "", nil, outcome{rate: 50e6, standard: true}},
+		"podweir's own annotation":      {annotations(own), "", nil, outcome{rate: 7e6}},
+		"both":                          {annotations(standard + "," + own), "", nil, outcome{rate: 7e6}},
+		"of the node":                   {"", `"egressRate":"1M"`, nil, outcome{rate: 1e6}},
+		"below the most":                {annotations(standard), `"maxRate":"1G"`, nil, outcome{rate: 50e6, standard: true}},
+		"held to the most":              {annotations(standard), `"maxRate":"1M"`, nil, outcome{rate: 1e6}},
+		"podweir's own, left to others": {annotations(own), `"shaper":"calico"`, nil, outcome{rate: 7e6}},
 	} {
 		got, err := netconf.ParseIn(tt.namespace, netconf.Add, input(tt.runtime, tt.keys))
-		if l := got.Shaping.Egress; err != nil || l == nil || l.Group != tt.group || l.Rate != tt.rate {
-			t.Errorf("%s: %+v, %v, want %v, and %v together", name, l, err, tt.rate, tt.group)
+		is := outcome{left: len(got.Shaping.Deferred), ignored: len(got.Ignored)}
+		if l := got.Shaping.Egress; l != nil {
+			is.rate, is.group, is.standard = l.Rate, l.Group, l.Standard
+		}
+		if err != nil || is != tt.want {
+			t.Errorf("%s: %+v, %v, want %+v", name, is, err, tt.want)
 		}
 	}
 }
@@ -278,69 +312,16 @@ func TestMaxRateOfTheOperator(t *testing.T) {
 	const runtime = `"bandwidth":{"egressRate":1000000,"egressBurst":4294967295}` // hides the default, not the contradiction
 	for _, keys := range []string{`"egressRate":"50M","maxRate":"10M"`, `"egressRate":"50M","egressMaxRate":"10M"`} {
 		_, err := netconf.ParseStrict(netconf.Add, input(runtime, keys))
-		if err == nil || !strings.Contains(err.Error(), `egressRate: "50M"`) || !strings.Contains(err.Error(), "axRate") {
-			t.Errorf("ParseStrict(%s) = %v, want an error that names both keys", keys, err)
-		}
+		must.Fail(t, "ParseStrict() of "+keys, err, `egressRate: "50M"`, "axRate")
 	}
-	if _, err := netconf.ParseStrict(netconf.Add, input("", `"namespaceRate":"2G","namespaceMaxRate":"1G"`)); err == nil || !strings.Contains(err.Error(), `namespaceRate: "2G"`) {
-		t.Errorf("ParseStrict() of a limit of all namespaces above its maximum = %v, want an error", err)
-	}
+	_, err := netconf.ParseStrict(netconf.Add, input("", `"namespaceRate":"2G","namespaceMaxRate":"1G"`))
+	must.Fail(t, "ParseStrict() of a limit of all namespaces above its maximum", err, `namespaceRate: "2G"`)
 	if _, err := netconf.ParseStrict(netconf.Add, input(`"bandwidth":{"egressRate":1000000000,"egressBurst":4294967295}`, `"maxRate":"10M"`)); err != nil {
 		t.Errorf("ParseStrict() of a pod's rate above the maximum = %v, want no mistake of the operator's", err)
 	}
 	got, err := netconf.ParseIn(netconf.Namespace{"podweir.io/max-egress-rate": "10M"}, netconf.Add, input("", `"egressRate":"50M"`))
 	if err != nil || got.Shaping.Egress.Rate != limit(10e6, nil).Rate || len(got.Capped)+len(got.Ignored)+len(got.Warnings) != 0 {
 		t.Errorf("ParseIn() = %+v, %v, capped %v, warnings %q, want 10 Mbit/s and nothing to say", got.Shaping.Egress, err, got.Capped, got.Warnings)
-	}
-}
-
-// TestOwnRatesAreNobodyElses: what other software enforces is left to it; podweir's
-// own annotations, and a limit that is lower than what the pod asks for, are not.
-func TestOwnRatesAreNobodyElses(t *testing.T) {
-	t.Parallel()
-	const standard = `"kubernetes.io/egress-bandwidth":"50M"`
-	for name, tc := range map[string]struct {
-		annotations, keys string
-		egress            int
-	}{
-		"own annotation":                         {annotations: `"podweir.io/egress-rate":"7M"`, egress: 7e6},
-		"own annotation beside the standard one": {annotations: standard + `,"podweir.io/egress-rate":"7M"`, egress: 7e6},
-		"standard annotation above the maximum":  {annotations: standard, keys: `,"maxRate":"10M"`, egress: 10e6},
-		"standard annotation below the maximum":  {annotations: standard, keys: `,"maxRate":"60M"`},
-		"standard annotation, an own one that cannot be read": {
-			annotations: standard + `,"podweir.io/egress-rate":"fast"`,
-		},
-	} {
-		got, err := netconf.Parse(netconf.Add, input(annotations(tc.annotations), `"shaper":"cilium"`+tc.keys))
-		egress := 0
-		if l := got.Shaping.Egress; l != nil {
-			egress = int(l.Rate)
-		}
-		if left := len(got.Shaping.Deferred) == 1; err != nil || egress != tc.egress || left != (tc.egress == 0) {
-			t.Errorf("%s: %d bit/s, deferred %v, %v, want %d", name, egress, got.Shaping.Deferred, err, tc.egress)
-		}
-	}
-}
-
-// TestOwnRateIsTheOperatorsToAllow: podAnnotations is about the rates, too; what it
-// leaves out of a pod's settings does not take the rate along.
-func TestOwnRateIsTheOperatorsToAllow(t *testing.T) {
-	t.Parallel()
-	const own = `"podweir.io/egress-rate":"7M"`
-	for name, tc := range map[string]struct {
-		annotations, keys string
-		egress, ignored   int
-	}{
-		"listed":            {own, `"podAnnotations":["egress-rate"]`, 7e6, 0},
-		"not listed":        {own, `"podAnnotations":["policy"],"egressRate":"1M"`, 1e6, 1},
-		"nothing is listed": {own + `,"kubernetes.io/egress-bandwidth":"2M"`, `"podAnnotations":[]`, 2e6, 1},
-		"with a value":      {own, `"podAnnotations":["egress-rate=1G"],"egressRate":"1M"`, 1e6, 2},
-		"above the range":   {`"podweir.io/egress-rate":"1P"`, `"onError":"open"`, 400e9, 0},
-	} {
-		got, err := netconf.Parse(netconf.Add, input(annotations(tc.annotations), tc.keys))
-		if err != nil || got.Shaping.Egress == nil || int(got.Shaping.Egress.Rate) != tc.egress || len(got.Ignored) != tc.ignored {
-			t.Errorf("%s: %+v, %v, ignored %v, want %d bit/s and %d ignored", name, got.Shaping.Egress, err, got.Ignored, tc.egress, tc.ignored)
-		}
 	}
 }
 
@@ -379,9 +360,7 @@ func TestDecisions(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if diff := cmp.Diff(tt.want, got.Shaping.Decision(terms.Egress)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		must.Match(t, name, tt.want, got.Shaping.Decision(terms.Egress))
 	}
 }
 
@@ -495,35 +474,9 @@ func TestParseDeferred(t *testing.T) {
 			t.Errorf("%s: Parse() = %v, warnings %q", name, err, got.Warnings)
 		}
 		want := shaping.Config{Egress: tc.egress, Ingress: tc.ingress, Deferred: tc.left, Decisions: got.Shaping.Decisions}
-		if diff := cmp.Diff(want, got.Shaping, anyOrigin); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		must.Match(t, name, want, got.Shaping, anyOrigin)
 	}
 }
 
 // anyOrigin compares limits wherever their rates come from.
 var anyOrigin = cmpopts.IgnoreFields(shaping.Limit{}, "Standard")
-
-// A limit says whether other software may enforce it, too: then the pod asks for it by an
-// annotation of Kubernetes.
-func TestStandardRates(t *testing.T) {
-	const standard, own = `"kubernetes.io/egress-bandwidth":"7M"`, `"podweir.io/egress-rate":"8M"`
-	for name, tc := range map[string]struct {
-		runtime, keys string
-		want          bool
-	}{
-		"by the runtime":                {`"bandwidth":{"egressRate":2000000}`, "", true},
-		"by the annotation":             {annotations(standard), "", true},
-		"podweir's own annotation":      {annotations(own), "", false},
-		"both":                          {annotations(standard + "," + own), "", false},
-		"of the node":                   {"", `"egressRate":"1M"`, false},
-		"below the most":                {annotations(standard), `"maxRate":"1G"`, true},
-		"held to the most":              {annotations(standard), `"maxRate":"1M"`, false},
-		"podweir's own, left to others": {annotations(own), `"shaper":"calico"`, false},
-	} {
-		got, err := netconf.Parse(netconf.Add, input(tc.runtime, tc.keys))
-		if err != nil || got.Shaping.Egress == nil || got.Shaping.Egress.Standard != tc.want {
-			t.Errorf("%s: %+v, %v, want Standard = %v", name, got.Shaping.Egress, err, tc.want)
-		}
-	}
-}
