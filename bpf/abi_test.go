@@ -40,8 +40,7 @@ var sizes = map[string]uint32{
 // No struct that a map holds has a hole: what is not written would be whatever
 // the kernel or the stack had there, and Go and C could disagree.
 func TestABI(t *testing.T) {
-	spec, err := bpf.LoadPodweir()
-	must.OK(t, err)
+	spec := must.Get(bpf.LoadPodweir())(t)
 	for name, goSize := range mapStructs {
 		var s *btf.Struct
 		if err := spec.Types.TypeByName(name, &s); err != nil {
@@ -52,9 +51,7 @@ func TestABI(t *testing.T) {
 			t.Errorf("%s has %d bytes in C and %d in Go, want %d: another layout is another ABI version",
 				name, s.Size, goSize, sizes[name])
 		}
-		if hole := firstHole(t, s); hole != "" {
-			t.Errorf("%s has a hole before %s", name, hole)
-		}
+		must.Be(t, "what comes after a hole of "+name, "", firstHole(t, s))
 	}
 }
 
@@ -80,8 +77,7 @@ func firstHole(t *testing.T, s *btf.Struct) string {
 
 // The kernel shows 15 characters of a name, and people look for them.
 func TestProgramNames(t *testing.T) {
-	spec, err := bpf.LoadPodweir()
-	must.OK(t, err)
+	spec := must.Get(bpf.LoadPodweir())(t)
 	for name := range spec.Programs {
 		if len(name) > 15 {
 			t.Errorf("program name %q has %d characters, want at most 15", name, len(name))

@@ -5,6 +5,7 @@ package bpf_test
 
 import (
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"testing"
@@ -29,8 +30,7 @@ import (
 func TestPrivilegedProgramsNeedAnyAlignment(t *testing.T) {
 	mark.NightlyKernels(t, "it takes an emulated processor minutes")
 	bpftest.RequireRoot(t)
-	spec, err := bpf.LoadPodweir()
-	must.OK(t, err)
+	spec := must.Get(bpf.LoadPodweir())(t)
 	load := func(name string, flags uint32) error {
 		one := oneProgram(t, name)
 		one.Programs[name].Flags = flags
@@ -82,11 +82,7 @@ func TestPrivilegedConcurrentCharges(t *testing.T) {
 	}
 	group.Wait()
 	packets, _ := d.Counters()
-	if n := packets[image.Marked]; n != uint64(cpus*perCPU) {
-		t.Errorf("%d packets were marked, want %d", n, cpus*perCPU)
-	}
+	must.Be(t, "packets marked", uint64(cpus*perCPU), packets[image.Marked])
 	got, want := d.State().TotalTat-start, uint64(cpus*perCPU)*3*uint64(len(tcpPacket(3)))
-	if got != want {
-		t.Errorf("%d CPUs charged %d units, want %d", cpus, got, want)
-	}
+	must.Be(t, fmt.Sprintf("units that %d CPUs charged", cpus), want, got)
 }

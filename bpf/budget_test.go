@@ -19,7 +19,6 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/bpf"
@@ -84,9 +83,7 @@ func TestVerifierBudgetFile(t *testing.T) {
 		t.Fatalf("%s knows no kernel", budgetFile)
 	}
 	for series, b := range all {
-		if diff := cmp.Diff(want, slices.Sorted(maps.Keys(b))); diff != "" {
-			t.Errorf("%s, Linux %s: programs (-object +file):\n%s", budgetFile, series, diff)
-		}
+		must.Match(t, fmt.Sprintf("%s, Linux %s: programs", budgetFile, series), want, slices.Sorted(maps.Keys(b)))
 	}
 }
 
@@ -111,9 +108,7 @@ func TestOverBudget(t *testing.T) {
 		}},
 	} {
 		got := overBudget(known, tt.series, budgets{"p": tt.found})
-		if diff := cmp.Diff(tt.want, got); diff != "" {
-			t.Errorf("overBudget(%s, %+v) mismatch (-want +got):\n%s", tt.series, tt.found, diff)
-		}
+		must.Match(t, fmt.Sprintf("overBudget(%s, %+v) mismatch", tt.series, tt.found), tt.want, got)
 	}
 	if got := overBudget(known, "6.1", budgets{"q": {Instructions: 1}}); len(got) != 1 {
 		t.Errorf("overBudget of a program that has no budget = %q, want one problem", got)
@@ -154,15 +149,13 @@ func overBudget(all map[string]budgets, series string, found budgets) []string {
 // programNames are the programs of the shipped object, sorted.
 func programNames(t *testing.T) []string {
 	t.Helper()
-	spec, err := bpf.LoadPodweir()
-	must.OK(t, err)
+	spec := must.Get(bpf.LoadPodweir())(t)
 	return slices.Sorted(maps.Keys(spec.Programs))
 }
 
 func readBudgets(t *testing.T) map[string]budgets {
 	t.Helper()
-	data, err := os.ReadFile(budgetFile)
-	must.OK(t, err)
+	data := must.Get(os.ReadFile(budgetFile))(t)
 	all := map[string]budgets{}
 	if err := json.Unmarshal(data, &all); err != nil {
 		t.Fatalf("%s: %v", budgetFile, err)
@@ -172,8 +165,7 @@ func readBudgets(t *testing.T) map[string]budgets {
 
 func writeBudgets(t *testing.T, all map[string]budgets) {
 	t.Helper()
-	out, err := json.MarshalIndent(all, "", "  ")
-	must.OK(t, err)
+	out := must.Get(json.MarshalIndent(all, "", "  "))(t)
 	must.OK(t, os.WriteFile(budgetFile, append(out, '\n'), 0o600))
 }
 
@@ -227,8 +219,7 @@ func match(t *testing.T, re *regexp.Regexp, log string) string {
 
 func number(t *testing.T, s string) uint32 {
 	t.Helper()
-	n, err := strconv.ParseUint(s, 10, 32)
-	must.OK(t, err)
+	n := must.Get(strconv.ParseUint(s, 10, 32))(t)
 	return uint32(n)
 }
 
@@ -238,8 +229,6 @@ func kernelSeries(t *testing.T) string {
 	var name unix.Utsname
 	must.OK(t, unix.Uname(&name))
 	var major, minor int
-	if _, err := fmt.Sscanf(string(name.Release[:]), "%d.%d", &major, &minor); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.Err(fmt.Sscanf(string(name.Release[:]), "%d.%d", &major, &minor)))
 	return fmt.Sprintf("%d.%d", major, minor)
 }

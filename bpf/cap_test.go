@@ -192,14 +192,10 @@ func TestPrivilegedMeterForgetsASlowerRate(t *testing.T) {
 	d.WriteState(&image.State{TotalTat: (now + 500e9) << 6})
 	p := bpftest.Packet{Data: bpftest.Corpus()["TCP over IPv4"]}
 	d.SetClock(bpftest.Clock{ExactNS: now, CoarseNS: now}, math.MaxUint32)
-	if r := d.MustRun("pw_police", &p); r.Verdict != verdictDrop {
-		t.Errorf("the first packet gets %d, want %d: the meter counts as full", r.Verdict, verdictDrop)
-	}
+	must.Be(t, "verdict of the first packet: the meter counts as full", verdictDrop, d.MustRun("pw_police", &p).Verdict)
 	now += 51 * millisecond
 	d.SetClock(bpftest.Clock{ExactNS: now, CoarseNS: now}, math.MaxUint32)
-	if r := d.MustRun("pw_police", &p); r.Verdict != verdictNext {
-		t.Errorf("51 ms later a packet gets %d, want %d", r.Verdict, verdictNext)
-	}
+	must.Be(t, "verdict of a packet 51 ms later", verdictNext, d.MustRun("pw_police", &p).Verdict)
 }
 
 // CE is set without harm to anything else, in place and behind a tag.
@@ -217,9 +213,7 @@ func TestPrivilegedMark(t *testing.T) {
 			d.WriteState(&image.State{TotalTat: (now + 30*millisecond) << 6})
 			d.SetClock(bpftest.Clock{ExactNS: now, CoarseNS: now}, 0)
 			r := d.MustRun("pw_police", &bpftest.Packet{Data: data})
-			if r.Verdict != verdictNext {
-				t.Errorf("%s, tagged %v: verdict %d, want %d", name, tagged, r.Verdict, verdictNext)
-			}
+			must.Be(t, fmt.Sprintf("%s, tagged %v: verdict", name, tagged), verdictNext, r.Verdict)
 			checkMark(t, name, data, r.Data, l3)
 		}
 	}
@@ -230,9 +224,7 @@ func checkMark(t *testing.T, name string, before, after []byte, l3 int) {
 	want := slices.Clone(before)
 	if want[l3]>>4 == 4 {
 		want[l3+1] |= 3
-		if sum := bpftest.Checksum(after[l3 : l3+20]); sum != 0xffff {
-			t.Errorf("%s: IPv4 header sums to %#x, want 0xffff", name, sum)
-		}
+		must.Be(t, name+": sum of the IPv4 header", 0xffff, bpftest.Checksum(after[l3:l3+20]))
 		copy(want[l3+10:l3+12], after[l3+10:])
 	} else {
 		want[l3+1] |= 3 << 4
@@ -270,9 +262,7 @@ func TestPrivilegedCeilingOfAGroup(t *testing.T) {
 	if passed > most || passed < most-2 {
 		t.Errorf("%d packets passed in a second, want %d", passed, most)
 	}
-	if got := d.Group(one.Config.Group).Dropped; got.Packets != uint64(2500-passed) {
-		t.Errorf("the group counts %d dropped packets, want %d", got.Packets, 2500-passed)
-	}
+	must.Be(t, "packets that the group counts as dropped", uint64(2500-passed), d.Group(one.Config.Group).Dropped.Packets)
 	must.OK(t, d.Map("pw_groups").Delete(one.Config.Group))
 	if again := flood(25); again < 15 || again > 21 {
 		t.Errorf("%d of 25 packets in 10 ms passed after the group was removed, want its limit and its burst once more", again)
@@ -351,9 +341,7 @@ func TestPrivilegedPolicingLeavesRoomForLight(t *testing.T) {
 				next += 1e8
 				for i := range light {
 					out, _ := send(t, d, m, &step{program: "pw_police", packet: light[i], clock: clock})
-					if out.was != image.Light {
-						t.Errorf("after %.1f s a packet of %d bytes is %v, want %v", (at-1e12)/1e9, len(light[i].Data), out.was, image.Light)
-					}
+					must.Be(t, fmt.Sprintf("after %.1f s a packet of %d bytes", (at-1e12)/1e9, len(light[i].Data)), image.Light, out.was)
 				}
 			}
 			if dropped < 1000 {
@@ -406,9 +394,7 @@ func TestPrivilegedSegmentsInATunnel(t *testing.T) {
 				}
 				send(t, d, m, &step{program: "pw_ceiling", packet: p, clock: clock})
 				want := cost(m.Config.CeilingRate, uint32(tt.all+data+(segments-1)*tt.known))
-				if got := d.State().CeilingTat - 1e12<<6; got != want {
-					t.Errorf("with a last segment of %d bytes the ceiling charges %d, want %d", last, got, want)
-				}
+				must.Be(t, fmt.Sprintf("what the ceiling charges with a last segment of %d bytes", last), want, d.State().CeilingTat-1e12<<6)
 			}
 		})
 	}

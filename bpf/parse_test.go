@@ -14,8 +14,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/podweir/podweir/bpf/bpftest"
 	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/shaping"
@@ -193,8 +191,7 @@ func TestPrivilegedParse(t *testing.T) {
 	all := bpftest.Corpus()
 	maps.Copy(all, layer3)
 	var got, want strings.Builder
-	golden, err := os.ReadFile(parseGolden)
-	must.OK(t, err)
+	golden := must.Get(os.ReadFile(parseGolden))(t)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		data, l3Only := all[name], layer3[name] != nil
 		flow, bytes, ok := parsed(t, d, &bpftest.Packet{Data: data}, l3Only)
@@ -225,7 +222,5 @@ func TestPrivilegedParse(t *testing.T) {
 	if os.Getenv("UPDATE") != "" {
 		must.OK(t, os.WriteFile(parseGolden, []byte(got.String()), 0o644))
 	}
-	if diff := cmp.Diff(want.String(), got.String()); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", parseGolden, diff)
-	}
+	must.Match(t, parseGolden, want.String(), got.String())
 }

@@ -56,9 +56,7 @@ func TestPrivilegedSenderAfterATimeout(t *testing.T) {
 					t.Fatal("no packet is lost, so nothing is tested")
 				}
 			}
-			if got := next(tt.sender); got != tt.want {
-				t.Errorf("the next packet is %v, want %v", got, tt.want)
-			}
+			must.Be(t, "the next packet", tt.want, next(tt.sender))
 		})
 	}
 }
@@ -79,8 +77,7 @@ func TestPrivilegedSenderOfTheKernel(t *testing.T) {
 	defer func() { _ = conn.Close() }()
 	before := d.Senders()
 	to.Run(t, "ip", "addr", "del", "192.0.2.2/24", "dev", "b") // nothing arrives from now on
-	_, err = conn.Write(make([]byte, 20_000))
-	must.OK(t, err)
+	must.OK(t, must.Err(conn.Write(make([]byte, 20_000))))
 	testutil.Eventually(t, 10*time.Second, "a packet is sent again while nothing is under way", func() bool {
 		return d.Senders()[1] > before[1]
 	})

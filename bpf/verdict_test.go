@@ -4,6 +4,7 @@
 package bpf_test
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // Verdicts, as in linux/pkt_cls.h.
@@ -188,12 +190,8 @@ func failOpen(t *testing.T, d *bpftest.Dataplane, cfg image.Config, program stri
 		t.Errorf("class is %d, want 2, within the cap", r.ClassID)
 	}
 	const reason = image.FailopenConfig
-	if n := after[reason] - before[reason]; n != 1 {
-		t.Errorf("%d packets counted as %v, want 1", n, reason)
-	}
-	if n := bytesAfter[reason] - bytesBefore[reason]; n != uint64(len(p.Data)) {
-		t.Errorf("%d bytes counted as %v, want %d", n, reason, len(p.Data))
-	}
+	must.Be(t, fmt.Sprintf("packets counted as %v", reason), 1, after[reason]-before[reason])
+	must.Be(t, fmt.Sprintf("bytes counted as %v", reason), uint64(len(p.Data)), bytesAfter[reason]-bytesBefore[reason])
 }
 
 // Without a slot packets pass, and the programs behind see them.
@@ -202,9 +200,7 @@ func TestPrivilegedNoSlot(t *testing.T) {
 	d.RemoveSlot()
 	p := bpftest.Packet{Data: bpftest.Corpus()["UDP with ECT(0)"]}
 	for program, allowed := range allowedVerdicts {
-		if r := d.MustRun(program, &p); r.Verdict != allowed[0] {
-			t.Errorf("%s answers %d without a slot, want %d", program, r.Verdict, allowed[0])
-		}
+		must.Be(t, program+" without a slot", allowed[0], d.MustRun(program, &p).Verdict)
 	}
 }
 

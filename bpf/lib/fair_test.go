@@ -8,12 +8,14 @@ package lib
 import (
 	"cmp"
 	"container/heap"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
 
 	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // sender sends packets at a rate whatever becomes of them.
@@ -232,9 +234,7 @@ func TestFairShareThatNobodyHas(t *testing.T) {
 	d := strictAt(bits)
 	d.setFair(share, tick(begin))
 	offer(d, bits, 0, 2, &sender{share: 0.05, bytes: 300}, &sender{share: 0.08, bytes: 300})
-	if d.share() != share {
-		t.Errorf("the share is %.3f of the cap, want still %.3f", float64(d.share())/estimateOne, float64(share)/estimateOne)
-	}
+	must.Be(t, "share of the cap, which stays", share, d.share())
 	offer(d, bits, 2, 4, &sender{share: 0.4, bytes: 1514})
 	if d.share() < estimateOne/4 {
 		t.Errorf("the share is %.3f of the cap beside a flow that has 0.4, want a quarter", float64(d.share())/estimateOne)
@@ -332,9 +332,7 @@ func TestWaitGrowsWhereTheQueueRunsEmpty(t *testing.T) {
 			p.Flow.Protocol = c.protocol
 			d.excess(p, size)
 		}
-		if d.State.FairExtra != want {
-			t.Errorf("%s: shall wait %d longer, want %d", name, d.State.FairExtra, want)
-		}
+		must.Be(t, name+": longer wait", want, d.State.FairExtra)
 	}
 }
 
@@ -444,42 +442,7 @@ func TestWaitGrowsWithWhatTCPLoses(t *testing.T) {
 		for tick := last; tick < last+100_000; tick += 100 { // 105 s
 			d.look(0, tick)
 		}
-		if d.State.FairExtra != 0 {
-			t.Errorf("%+v: after 105 s without a loss shall still wait %d longer", c, d.State.FairExtra)
-		}
-	}
-}
-
-// One offloaded packet is no sign that marks are ignored.
-func TestMarksOnLargePackets(t *testing.T) {
-	d := strictAt(10e6)
-	c := &d.Config[0]
-	fair := uint32(estimateOne / 9)
-	setClock(0, math.MaxUint32)
-	for frames, want := range map[uint32]excess{3: excessMark, 5: excessDrop} {
-		p := &image.Packet{Fair: fair, Level: c.TotalBurst + c.FairMost, Est: 2*fair + frames*c.FairFrameEst, Family: 4, Tos: 2}
-		if got := d.draw(p, 0); got != want {
-			t.Errorf("%d frames above twice the share: %d, want %d", frames, got, want)
-		}
-	}
-}
-
-// A packet that is more than the share by itself is not lost if its flow was silent before.
-func TestLargePacketAfterSilence(t *testing.T) {
-	d := strictAt(10e6)
-	c := &d.Config[0]
-	const bytes = 65_226
-	fair := uint32(estimateOne / 9)
-	setClock(0, math.MaxUint32)
-	for part, want := range map[float64]excess{0: excessNone, 0.12: excessNone, 0.13: excessDrop, 1: excessDrop} {
-		p := &image.Packet{Fair: fair, Level: c.TotalBurst + c.FairMost}
-		p.Est = uint32(part*float64(fair)) + uint32(cost(c.FairRate, bytes))
-		if p.Est < 2*fair {
-			t.Fatalf("the packet is %d, less than twice the share, %d", p.Est, fair)
-		}
-		if got := d.draw(p, bytes); got != want {
-			t.Errorf("%v of the share before the packet: %d, want %d", part, got, want)
-		}
+		must.Be(t, fmt.Sprintf("%+v: longer wait after 105 s without a loss", c), 0, d.State.FairExtra)
 	}
 }
 
@@ -504,35 +467,41 @@ func TestLargePacketsSeldom(t *testing.T) {
 	}
 }
 
-// A connection that has sent little is not cut down to the share of bulk that makes the queue longer.
-func TestBeginningBesideBulk(t *testing.T) {
+// Where the queue is full and a ninth of the cap is fair: one offloaded packet is no sign that marks are ignored; a packet
+// that is more than the share by itself is not lost if its flow was silent before; and a connection that has sent little is
+// not cut down to the share of bulk that makes the queue longer.
+func TestWhoIsCutDown(t *testing.T) {
 	d := strictAt(10e6)
 	c := &d.Config[0]
-	const kib = 1 << 10
-	fair := uint32(estimateOne / 9)
+	const kib, large, fair = 1 << 10, 65_226, uint32(estimateOne / 9)
+	est := func(part float64) uint32 { return uint32(part * float64(fair)) }
+	ofLarge := uint32(cost(c.FairRate, large))
+	if ofLarge < 2*fair {
+		t.Fatalf("the packet is %d, less than twice the share, %d", ofLarge, fair)
+	}
+	setClock(0, math.MaxUint32)
 	for name, tc := range map[string]struct {
+		p        image.Packet
+		bytes    uint32
 		protocol uint8
-		sent     uint64
-		extra    uint64
-		part     float64
 		want     excess
 	}{
-		"begins":                 {protoTCP, 100 * kib, 1, 1.9, excessNone},
-		"has more than twice":    {protoTCP, 100 * kib, 1, 2.1, excessDrop},
-		"what the share carries": {protoTCP, 300 * kib, 1, 1.9, excessDrop},
-		"less than that":         {protoTCP, 280 * kib, 1, 1.9, excessNone},
-		"bulk does not wait":     {protoTCP, 100 * kib, 0, 1.9, excessDrop},
-		"is not in the list":     {protoTCP, 0, 1, 1.9, excessDrop},
-		"does not slow down":     {protoUDP, 100 * kib, 1, 1.9, excessDrop},
+		"3 frames above twice the share": {image.Packet{Est: 2*fair + 3*c.FairFrameEst, Tos: 2}, 0, 0, excessMark},
+		"5 frames above it":              {image.Packet{Est: 2*fair + 5*c.FairFrameEst, Tos: 2}, 0, 0, excessDrop},
+		"large, after silence":           {image.Packet{Est: ofLarge}, large, 0, excessNone},
+		"large, after little":            {image.Packet{Est: est(0.12) + ofLarge}, large, 0, excessNone},
+		"large, after more":              {image.Packet{Est: est(0.13) + ofLarge}, large, 0, excessDrop},
+		"large, after the share":         {image.Packet{Est: fair + ofLarge}, large, 0, excessDrop},
+		"begins":                         {image.Packet{Est: est(1.9), Listed: 100 * kib, Extra: 1}, 0, protoTCP, excessNone},
+		"has more than twice":            {image.Packet{Est: est(2.1), Listed: 100 * kib, Extra: 1}, 0, protoTCP, excessDrop},
+		"what the share carries":         {image.Packet{Est: est(1.9), Listed: 300 * kib, Extra: 1}, 0, protoTCP, excessDrop},
+		"less than that":                 {image.Packet{Est: est(1.9), Listed: 280 * kib, Extra: 1}, 0, protoTCP, excessNone},
+		"bulk does not wait":             {image.Packet{Est: est(1.9), Listed: 100 * kib}, 0, protoTCP, excessDrop},
+		"is not in the list":             {image.Packet{Est: est(1.9), Extra: 1}, 0, protoTCP, excessDrop},
+		"does not slow down":             {image.Packet{Est: est(1.9), Listed: 100 * kib, Extra: 1}, 0, protoUDP, excessDrop},
 	} {
-		setClock(0, math.MaxUint32)
-		p := &image.Packet{
-			Fair: fair, Extra: tc.extra, Level: c.TotalBurst + c.FairMost, Est: uint32(tc.part * float64(fair)), Listed: tc.sent,
-		}
-		p.Flow.Protocol = tc.protocol
-		if got := d.draw(p, 0); got != tc.want {
-			t.Errorf("%s: %d, want %d", name, got, tc.want)
-		}
+		tc.p.Fair, tc.p.Level, tc.p.Family, tc.p.Flow.Protocol = fair, c.TotalBurst+c.FairMost, 4, tc.protocol
+		must.Be(t, name, tc.want, d.draw(&tc.p, tc.bytes))
 	}
 }
 
@@ -634,9 +603,7 @@ func TestFloodBesideTCP(t *testing.T) {
 			setClock(0, dice)
 			p := &image.Packet{Fair: d.share(), Flood: uint32(d.State.Fair), Level: c.TotalBurst + c.FairMost, Est: uint32(part * float64(d.share()))}
 			p.Flow.Protocol = protocol
-			if got := d.draw(p, 1514); got != want {
-				t.Errorf("protocol %d with %.2f of the share: %d, want %d", protocol, part, got, want)
-			}
+			must.Be(t, fmt.Sprintf("protocol %d with %.2f of the share", protocol, part), want, d.draw(p, 1514))
 		}
 	}
 	if look(300) {
@@ -675,17 +642,13 @@ func TestWaitBesideAFlood(t *testing.T) {
 		d := flooded(tt.direction, tt.lost)
 		before := d.wait()
 		d.heavy(now, tt.protocol, tt.part)
-		if got := cmp.Compare(before, d.wait()); got != tt.shorter {
-			t.Errorf("%+v: a wait of %d, was %d", tt, d.wait(), before)
-		}
+		must.Be(t, fmt.Sprintf("%+v: a shorter wait", tt), tt.shorter, cmp.Compare(before, d.wait()))
 	}
 	lossy := flooded(terms.Ingress, 3000)
 	lossy.State.FairCut &^= half
 	before := lossy.wait()
 	lossy.State.FairExtra = lossy.Config[0].FairLeast / 2
-	if got := lossy.wait() - before; got != lossy.State.FairExtra-1 {
-		t.Errorf("TCP that has its share: losses make the wait longer by %d, want %d", got, lossy.State.FairExtra-1)
-	}
+	must.Be(t, "how much losses lengthen the wait of TCP that has its share", lossy.State.FairExtra-1, lossy.wait()-before)
 	spare := flooded(terms.Egress, 3000)
 	spare.State.FairCut |= 0xffff << 48
 	spare.Config[0].FairEach *= 2

@@ -14,6 +14,7 @@ import (
 
 	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // floodOf are packets of new flows, so many of each, at a multiple of the cap.
@@ -370,9 +371,7 @@ func TestEstablishedFlowsKeepTheirPlace(t *testing.T) {
 		if k := table.find(own, unit+flowKept-2, hold, hold); k.Found == 0 {
 			t.Errorf("an established flow of unit %d lost its place to new ones", begin)
 		}
-		if k := table.find(own, unit+flowKept, hold, hold); k.Found != 0 {
-			t.Errorf("a flow of unit %d is remembered after %d units", begin, flowKept)
-		}
+		must.Be(t, fmt.Sprintf("a flow of unit %d found after %d units", begin, flowKept), 0, table.find(own, unit+flowKept, hold, hold).Found)
 	}
 }
 

@@ -6,11 +6,13 @@
 package lib
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
 
 	"github.com/podweir/podweir/bpf/image"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // exactDecay is what Decay approximates, with a half-life of a second.
@@ -61,9 +63,7 @@ func TestDecayAtTheEdges(t *testing.T) {
 		"the last tick of its second": {1 << 20, halfLife - 1, 524_645},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := decay(c.est, c.since, shift); got != c.want {
-				t.Errorf("decay(%d, %d) = %d, want %d", c.est, c.since, got, c.want)
-			}
+			must.Be(t, fmt.Sprintf("decay(%d, %d)", c.est, c.since), c.want, decay(c.est, c.since, shift))
 		})
 	}
 }
@@ -166,9 +166,7 @@ func TestSketchSaturates(t *testing.T) {
 	d := withKeys(4)
 	flow := flowOf(1)
 	for range 3 {
-		if got := d.sketch(d.hash(&flow), 1, math.MaxUint32); got != math.MaxUint32 {
-			t.Errorf("estimate is %d, want %d", got, uint32(math.MaxUint32))
-		}
+		must.Be(t, "estimate", math.MaxUint32, d.sketch(d.hash(&flow), 1, math.MaxUint32))
 	}
 }
 
@@ -262,9 +260,7 @@ func TestCost(t *testing.T) {
 		"largest at 1 kbit/s": {image.Rate{Mult: 512_000_000 << 14, Shift: 14}, math.MaxUint32, 512_000_000 << 32},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := cost(c.rate, c.bytes); got != c.want {
-				t.Errorf("cost(%v, %d) = %d, want %d", c.rate, c.bytes, got, c.want)
-			}
+			must.Be(t, fmt.Sprintf("cost(%v, %d)", c.rate, c.bytes), c.want, cost(c.rate, c.bytes))
 		})
 	}
 }
@@ -280,9 +276,7 @@ func TestLightLimit(t *testing.T) {
 		}
 		last = limit
 	}
-	if last != tolerance {
-		t.Errorf("the smallest flows get %d, want the whole tolerance %d", last, tolerance)
-	}
+	must.Be(t, "tolerance of the smallest flows", tolerance, last)
 }
 
 // What a flow would have beside so many is known within a third, on average, and
@@ -307,9 +301,7 @@ func TestActiveEqual(t *testing.T) {
 	}
 	d := &direction{}
 	d.State.ActiveNow = math.MaxUint64
-	if d.equal() != 0 {
-		t.Errorf("with all bits set: %d, want 0", d.equal())
-	}
+	must.Be(t, "with all bits set", 0, d.equal())
 }
 
 // A flow counts in its period and in the next one.
@@ -345,9 +337,7 @@ func TestCeilingOfAnotherRate(t *testing.T) {
 			dropped++
 		}
 	}
-	if dropped != 3 {
-		t.Errorf("%d of 5 packets of 0.8 s were dropped with room for 1 s, want 3", dropped)
-	}
+	must.Be(t, "of 5 packets of 0.8 s dropped with room for 1 s", 3, dropped)
 	c.CeilingRate.Mult /= 100
 	c.CeilingBurst /= 10
 	if !d.ceiling(1000) {
