@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -17,7 +18,6 @@ import (
 	"testing/fstest"
 
 	"github.com/containernetworking/cni/libcni"
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/profiles"
@@ -28,10 +28,8 @@ const entry = conflist.DefaultEntry
 
 func splice(t *testing.T, file, raw string) string {
 	t.Helper()
-	n, err := conflist.Parse(file, []byte(raw))
-	must.OK(t, err)
-	out, err := conflist.Join(n, []byte(entry), nil, nil)
-	must.OK(t, err)
+	n := must.Get(conflist.Parse(file, []byte(raw)))(t)
+	out := must.Get(conflist.Join(n, []byte(entry), nil, nil))(t)
 	return string(out)
 }
 
@@ -44,19 +42,15 @@ func TestGolden(t *testing.T) {
 	}
 	for _, in := range inputs {
 		t.Run(filepath.Base(in), func(t *testing.T) {
-			raw, err := os.ReadFile(in)
-			must.OK(t, err)
+			raw := must.Get(os.ReadFile(in))(t)
 			name := strings.Replace(filepath.Base(in), ".in.", ".", 1)
 			got := splice(t, name, string(raw))
 			golden := strings.Replace(in, ".in.", ".golden.", 1)
 			if *update {
 				must.OK(t, os.WriteFile(golden, []byte(got), 0o644))
 			}
-			want, err := os.ReadFile(golden)
-			must.OK(t, err)
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("Join() (-want +got):\n%s", diff)
-			}
+			want := must.Get(os.ReadFile(golden))(t)
+			must.Match(t, "Join()", string(want), got)
 			compareByLibcni(t, name, raw, []byte(got))
 		})
 	}
@@ -86,9 +80,7 @@ func compareByLibcni(t *testing.T, name string, before, after []byte) {
 	for _, p := range b.Plugins {
 		got = append(got, canonical(t, p.Bytes))
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("plugins by libcni (-want +got):\n%s", diff)
-	}
+	must.Match(t, "plugins by libcni", want, got)
 	if a.Name != b.Name || a.CNIVersion != b.CNIVersion || a.DisableCheck != b.DisableCheck || a.DisableGC != b.DisableGC {
 		t.Errorf("network by libcni = %s %s %v %v, want %s %s %v %v", b.Name, b.CNIVersion, b.DisableCheck, b.DisableGC,
 			a.Name, a.CNIVersion, a.DisableCheck, a.DisableGC)
@@ -121,8 +113,7 @@ func canonical(t *testing.T, raw []byte) string {
 	dec.UseNumber()
 	var v any
 	must.OK(t, dec.Decode(&v))
-	out, err := json.Marshal(v)
-	must.OK(t, err)
+	out := must.Get(json.Marshal(v))(t)
 	return string(out)
 }
 
@@ -176,8 +167,7 @@ func TestSpliceRefuses(t *testing.T) {
 		"entry not podweir": {"a.conflist", ok, `{"type":"x"}`, "podweir's entry"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n, err := conflist.Parse(tc.file, []byte(tc.raw))
-			must.OK(t, err)
+			n := must.Get(conflist.Parse(tc.file, []byte(tc.raw)))(t)
 			if out, err := conflist.Join(n, []byte(tc.entry), nil, nil); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("Join() = %s, %v, want an error with %q", out, err, tc.want)
 			}
@@ -200,8 +190,7 @@ func tree(files map[string]string) fstest.MapFS {
 
 func readDir(t *testing.T, root fs.FS) *conflist.Dir {
 	t.Helper()
-	d, err := conflist.ReadDir(root, dir)
-	must.OK(t, err)
+	d := must.Get(conflist.ReadDir(root, dir))(t)
 	return d
 }
 
@@ -227,28 +216,16 @@ func TestReadDir(t *testing.T) {
 		}
 	}
 	want := []string{"00-podweir-05-a.conflist", "05-a.conf", "10-b.conflist", "99-broken.json"}
-	if diff := cmp.Diff(want, names); diff != "" {
-		t.Errorf("files (-want +got):\n%s", diff)
-	}
-	if got := d.Active().Name; got != want[0] {
-		t.Errorf("Active() = %s, want %s", got, want[0])
-	}
-	if got := d.Original().Name; got != want[1] {
-		t.Errorf("Original() = %s, want %s", got, want[1])
-	}
-	if diff := cmp.Diff([]string{"bridge", "podweir-cni"}, d.Effective(true)); diff != "" {
-		t.Errorf("Effective() (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{"20-x.conflist.cilium_bak"}, d.Backups); diff != "" {
-		t.Errorf("backups (-want +got):\n%s", diff)
-	}
+	must.Match(t, "files", want, names)
+	must.Be(t, "Active()", want[0], d.Active().Name)
+	must.Be(t, "Original()", want[1], d.Original().Name)
+	must.Match(t, "Effective()", []string{"bridge", "podweir-cni"}, d.Effective(true))
+	must.Match(t, "backups", []string{"20-x.conflist.cilium_bak"}, d.Backups)
 	var types []string
 	for _, c := range d.DropIns["n"] {
 		types = append(types, c.Name+" "+c.Type)
 	}
-	if diff := cmp.Diff([]string{"50-early.conf early", "60-late.conf late", "80-broken.conf "}, types); diff != "" {
-		t.Errorf("drop-ins (-want +got):\n%s", diff)
-	}
+	must.Match(t, "drop-ins", []string{"50-early.conf early", "60-late.conf late", "80-broken.conf "}, types)
 	if err := d.DropIns["n"][2].Err; err == nil || !strings.Contains(err.Error(), "n/80-broken.conf") {
 		t.Errorf("error of the broken drop-in = %v", err)
 	}
@@ -270,8 +247,7 @@ func TestReadDirWithoutDirectory(t *testing.T) {
 func TestDropInByLibcni(t *testing.T) {
 	root := t.TempDir()
 	confDir := filepath.Join(root, dir)
-	dropIn, err := conflist.DropIn([]byte(entry))
-	must.OK(t, err)
+	dropIn := must.Get(conflist.DropIn([]byte(entry)))(t)
 	for name, content := range map[string]string{
 		"05-cilium.conflist":              `{"cniVersion":"1.0.0","name":"cilium","plugins":[{"type":"cilium-cni"}]}`,
 		"cilium/" + conflist.DropInFile:   string(dropIn),
@@ -292,23 +268,16 @@ func TestDropInByLibcni(t *testing.T) {
 	d := readDir(t, os.DirFS(root))
 	for i, want := range [][]string{{"cilium-cni", "podweir-cni"}, {"a"}, {"first", "podweir-cni"}} {
 		f := d.Files[i]
-		list, err := libcni.NetworkConfFromFile(filepath.Join(confDir, f.Name))
-		must.OK(t, err)
+		list := must.Get(libcni.NetworkConfFromFile(filepath.Join(confDir, f.Name)))(t)
 		var byLibcni []string
 		for _, p := range list.Plugins {
 			byLibcni = append(byLibcni, p.Network.Type)
 		}
-		if diff := cmp.Diff(want, byLibcni); diff != "" {
-			t.Errorf("%s: chain by libcni (-want +got):\n%s", f.Name, diff)
-		}
+		must.Match(t, fmt.Sprintf("%s: chain by libcni", f.Name), want, byLibcni)
 		alone := conflist.Dir{Files: []conflist.File{f}, DropIns: d.DropIns}
-		if diff := cmp.Diff(want, alone.Effective(true)); diff != "" {
-			t.Errorf("%s: Effective(true) (-want +got):\n%s", f.Name, diff)
-		}
+		must.Match(t, fmt.Sprintf("%s: Effective(true)", f.Name), want, alone.Effective(true))
 	}
-	if diff := cmp.Diff([]string{"cilium-cni"}, d.Effective(false)); diff != "" {
-		t.Errorf("Effective(false) (-want +got):\n%s", diff)
-	}
+	must.Match(t, "Effective(false)", []string{"cilium-cni"}, d.Effective(false))
 }
 
 func TestReadFileOnDisk(t *testing.T) {
@@ -394,9 +363,7 @@ func TestDifferences(t *testing.T) {
 		"what the runtime has": {`{"type":"podweir-cni","name":"n","cniVersion":"1.0.0"}`, conflist.DefaultEntry, ""},
 		"no object":            {`[]`, conflist.DefaultEntry, ""},
 	} {
-		if got := strings.Join(conflist.Differences([]byte(tc.a), []byte(tc.b)), ","); got != tc.want {
-			t.Errorf("%s: Differences() = %q, want %q", name, got, tc.want)
-		}
+		must.Be(t, name+": Differences()", tc.want, strings.Join(conflist.Differences([]byte(tc.a), []byte(tc.b)), ","))
 	}
 }
 
@@ -445,12 +412,9 @@ func TestJoin(t *testing.T) {
 			if action, why := conflist.Decide(s); (action == conflist.Leave) != tc.keeps {
 				t.Errorf("Decide() = %v, %s, want it left: %v", action, why, tc.keeps)
 			}
-			raw, err := conflist.Join(original.Network, []byte(entry), now, nil)
-			must.OK(t, err)
+			raw := must.Get(conflist.Join(original.Network, []byte(entry), now, nil))(t)
 			joined := fileOf(t, "00-podweir-10-x.conflist", string(raw))
-			if diff := cmp.Diff(tc.want, joined.Network.Types()); diff != "" {
-				t.Errorf("Join() (-want +got):\n%s", diff)
-			}
+			must.Match(t, "Join()", tc.want, joined.Network.Types())
 			if strings.Contains(tc.own, "disableCheck") && !strings.Contains(string(raw), `"disableCheck": true`) {
 				t.Errorf("Join() = %s, lacks what was set by hand", raw)
 			}
@@ -474,8 +438,7 @@ func TestGonePlugin(t *testing.T) {
 	}
 	join := func(own *conflist.Network) *conflist.File {
 		t.Helper()
-		raw, err := conflist.Join(original.Network, s.Entry, own, s.Installed)
-		must.OK(t, err)
+		raw := must.Get(conflist.Join(original.Network, s.Entry, own, s.Installed))(t)
 		return fileOf(t, "00-podweir-10-x.conflist", string(raw))
 	}
 	wants := func(when string, action conflist.Action, types ...string) {
@@ -484,9 +447,7 @@ func TestGonePlugin(t *testing.T) {
 			t.Errorf("%s: Decide() = %v, %s, want %v", when, got, why, action)
 		}
 		s.Own = join(s.Own.Network)
-		if diff := cmp.Diff(types, s.Own.Network.Types()); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", when, diff)
-		}
+		must.Match(t, when, types, s.Own.Network.Types())
 		if got, why := conflist.Decide(s); got != conflist.Leave {
 			t.Errorf("%s: Decide() of what was written = %v, %s", when, got, why)
 		}
@@ -495,13 +456,10 @@ func TestGonePlugin(t *testing.T) {
 		t.Helper()
 		raw := strings.Replace(string(original.Raw), ","+mesh, "", 1)
 		made := fileOf(t, "10-x.conflist", raw)
-		out, err := conflist.Join(made.Network, s.Entry, nil, nil)
-		must.OK(t, err)
+		out := must.Get(conflist.Join(made.Network, s.Entry, nil, nil))(t)
 		// With the note of podweir's own file.
-		was, err := json.Marshal(s.Own.Network.Mark)
-		must.OK(t, err)
-		now, err := json.Marshal(fileOf(t, "x.conflist", string(out)).Network.Mark)
-		must.OK(t, err)
+		was := must.Get(json.Marshal(s.Own.Network.Mark))(t)
+		now := must.Get(json.Marshal(fileOf(t, "x.conflist", string(out)).Network.Mark))(t)
 		s.Own = fileOf(t, "00-podweir-10-x.conflist", strings.Replace(string(out), string(now), string(was), 1))
 	}
 

@@ -4,6 +4,7 @@
 package conflist_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -171,11 +172,8 @@ func TestReadsDropIns(t *testing.T) {
 		"cri-o://1.31.0": profiles.No, "cri-o://1.32.1": profiles.No, "cri-o://1.33.0": profiles.Yes,
 		"cri-o://1.34.0": profiles.Yes, "cri-o://2.0.0": profiles.Yes, "docker://28.1.1": profiles.Unknown,
 	} {
-		r, err := conflist.ParseRuntime(in)
-		must.OK(t, err)
-		if got := r.ReadsDropIns(); got != want {
-			t.Errorf("%v reads drop-ins: %v, want %v", r, got, want)
-		}
+		r := must.Get(conflist.ParseRuntime(in))(t)
+		must.Be(t, fmt.Sprintf("%v reads drop-ins", r), want, r.ReadsDropIns())
 	}
 	for _, in := range []string{"", "containerd", "://1", "containerd://"} {
 		if r, err := conflist.ParseRuntime(in); err == nil || !strings.Contains(err.Error(), "is not accepted") {

@@ -6,6 +6,7 @@ package detect_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -18,8 +19,6 @@ import (
 	"testing"
 	"testing/fstest"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/compat/profiles"
@@ -282,9 +281,7 @@ func TestStates(t *testing.T) {
 		sockets:   []string{"/run/other.sock"},
 		devices:   []string{"lo", "eth0", "cilium_host"},
 	}.root(), detect.Options{})
-	if diff := cmp.Diff([]string{"cilium", "flannel"}, n.Running); diff != "" {
-		t.Errorf("running (-want +got):\n%s", diff)
-	}
+	must.Match(t, "running", []string{"cilium", "flannel"}, n.Running)
 	if n.Kernel.Release != "6.18.44" || n.Kernel.HasBTF != profiles.Yes {
 		t.Errorf("kernel %+v", n.Kernel)
 	}
@@ -443,18 +440,14 @@ func TestRuntimeIsAnyBinary(t *testing.T) {
 		t.Errorf("runtime %+v, want what it says of itself", n.Runtime)
 	}
 	n = detect.Read(t.Context(), node{processes: []string{"7 containerd"}}.root(), detect.Options{Runtime: "containerd://1.7.2", Live: live{runtime: "containerd://2.4.2"}})
-	if n.Runtime.Version != "1.7.2" {
-		t.Errorf("runtime %+v, want what the operator says", n.Runtime)
-	}
+	must.Be(t, "version that the operator says", "1.7.2", n.Runtime.Version)
 	n = detect.Read(t.Context(), node{processes: []string{"7 containerd"}}.root(), detect.Options{Live: live{}})
 	if n.Runtime.Name != "containerd" || n.Runtime.Version != "" || !strings.Contains(errors.Join(n.Problems...).Error(), "ask the container runtime") {
 		t.Errorf("runtime %+v, problems %v, want its process, and why it did not say", n.Runtime, n.Problems)
 	}
 	for version, l := range map[string]detect.Live{"2.1.3": live{}, "2.4.2": live{runtime: "containerd://2.4.2"}} {
 		n = detect.Read(t.Context(), node{}.root(), detect.Options{ToldRuntime: "containerd://2.1.3", Live: l})
-		if n.Runtime.Version != version {
-			t.Errorf("runtime %+v, want version %s: what was given counts where the runtime does not answer", n.Runtime, version)
-		}
+		must.Be(t, "version that was given, where the runtime does not answer", version, n.Runtime.Version)
 	}
 	n = detect.Read(t.Context(), node{processes: []string{"7 containerd", "8 cri-dockerd"}}.root(), detect.Options{})
 	if n.Runtime.Name != "docker" || n.Runtime.ReadsDropIns() != profiles.Unknown {
@@ -659,15 +652,9 @@ func TestSandboxedHandlers(t *testing.T) {
 		},
 	} {
 		n := detect.Read(t.Context(), node{files: tc.files, processes: tc.processes}.root(), detect.Options{Live: live{}})
-		if diff := cmp.Diff(tc.want, n.Config.Sandboxed); diff != "" {
-			t.Errorf("%s: handlers differ (-want +got):\n%s", name, diff)
-		}
-		if got := n.Runtimes(); got != tc.runtimes {
-			t.Errorf("%s: Runtimes() = %+v, want %+v", name, got, tc.runtimes)
-		}
-		if got := n.Config.Runs(""); got != tc.byDefault {
-			t.Errorf("%s: pods without a handler run %q, want %q", name, got, tc.byDefault)
-		}
+		must.Match(t, fmt.Sprintf("%s: handlers differ", name), tc.want, n.Config.Sandboxed)
+		must.Be(t, name+": Runtimes()", tc.runtimes, n.Runtimes())
+		must.Be(t, name+": pods without a handler", tc.byDefault, n.Config.Runs(""))
 	}
 }
 
@@ -848,11 +835,9 @@ func TestHostRoot(t *testing.T) {
 
 // TestProcessRoot follows the kernel's link to the root of this very process.
 func TestProcessRoot(t *testing.T) {
-	self, err := os.Readlink("/proc/self")
-	must.OK(t, err)
+	self := must.Get(os.Readlink("/proc/self"))(t)
 	pid := filepath.Base(self)
-	a, err := fs.ReadFile(detect.HostRoot("/"), "proc/"+pid+"/root/proc/sys/kernel/osrelease")
-	must.OK(t, err)
+	a := must.Get(fs.ReadFile(detect.HostRoot("/"), "proc/"+pid+"/root/proc/sys/kernel/osrelease"))(t)
 	b, err := os.ReadFile("/proc/sys/kernel/osrelease")
 	if err != nil || string(a) != string(b) {
 		t.Errorf("osrelease through the process = %q, directly %q, %v", a, b, err)
@@ -883,8 +868,6 @@ func TestSocketOfAKubeletOfAnotherName(t *testing.T) {
 		"k3s-server": "run/k3s/containerd/containerd.sock", "k3s-agent --container-runtime-endpoint=/var/run/x.sock": "run/x.sock",
 		"kubelite": "var/snap/microk8s/common/run/containerd.sock", "dockerd": "",
 	} {
-		if got := detect.KubeletSocket(node{processes: []string{"9 " + process}}.root()); got != want {
-			t.Errorf("%s: %q, want %q", process, got, want)
-		}
+		must.Be(t, process, want, detect.KubeletSocket(node{processes: []string{"9 " + process}}.root()))
 	}
 }

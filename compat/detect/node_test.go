@@ -4,6 +4,7 @@
 package detect
 
 import (
+	"fmt"
 	"runtime/debug"
 	"testing"
 
@@ -21,11 +22,8 @@ func TestCalicoVersion(t *testing.T) {
 		head + "build\t-ldflags=\"-X github.com/flannel-io/flannel/pkg/version.Version=v0.27.0\"\n":                                                                             "",
 		head + "build\t-tags=x\n": "",
 	} {
-		info, err := debug.ParseBuildInfo(text)
-		must.OK(t, err)
-		if got := calicoVersion(info); got != want {
-			t.Errorf("calicoVersion(%q) = %q, want %q", text, got, want)
-		}
+		info := must.Get(debug.ParseBuildInfo(text))(t)
+		must.Be(t, fmt.Sprintf("calicoVersion(%q)", text), want, calicoVersion(info))
 	}
 }
 
@@ -37,10 +35,7 @@ func TestLibcniVersion(t *testing.T) {
 		head + "dep\tgithub.com/containernetworking/plugins\tv1.9.1\th1:x=\n":                          "",
 		head: "",
 	} {
-		info, err := debug.ParseBuildInfo(text)
-		must.OK(t, err)
-		if got := libcniVersion(info); got != want {
-			t.Errorf("libcniVersion(%q) = %q, want %q", text, got, want)
-		}
+		info := must.Get(debug.ParseBuildInfo(text))(t)
+		must.Be(t, fmt.Sprintf("libcniVersion(%q)", text), want, libcniVersion(info))
 	}
 }

@@ -17,8 +17,6 @@ import (
 	"testing/fstest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/compat/doctor"
@@ -317,9 +315,7 @@ func TestHealthyNodes(t *testing.T) {
 				t.Errorf("%s: %s %s: %q, want a finding that nothing is wrong", name, o.Code, o.Status, o.Seen)
 			}
 		}
-		if rep.Exit(false) != doctor.ExitOK {
-			t.Errorf("%s: Exit() = %d", name, rep.Exit(false))
-		}
+		must.Be(t, name+": Exit()", doctor.ExitOK, rep.Exit(false))
 	}
 }
 
@@ -334,9 +330,7 @@ func TestExit(t *testing.T) {
 		{map[doctor.Status]int{doctor.OK: 1, doctor.Unknown: 1}, false, doctor.ExitUnknown},
 		{map[doctor.Status]int{doctor.Fail: 1, doctor.Unknown: 1}, false, doctor.ExitFail},
 	} {
-		if got := (&doctor.Report{Count: tc.count}).Exit(tc.strict); got != tc.want {
-			t.Errorf("Exit(%v, strict %v) = %d, want %d", tc.count, tc.strict, got, tc.want)
-		}
+		must.Be(t, fmt.Sprintf("Exit(%v, strict %v)", tc.count, tc.strict), tc.want, (&doctor.Report{Count: tc.count}).Exit(tc.strict))
 	}
 }
 
@@ -348,9 +342,7 @@ func TestRootCauseOnce(t *testing.T) {
 	for _, o := range rep.Checks {
 		switch o.Code {
 		case "PW201":
-			if o.Status != doctor.Fail {
-				t.Errorf("PW201 = %s", o.Status)
-			}
+			must.Be(t, "PW201", doctor.Fail, o.Status)
 		case "PW202", "PW203", "PW210", "PW301":
 			if o.Status != doctor.Skip || o.Seen != "needs PW201" {
 				t.Errorf("%s = %s %q, want skipped", o.Code, o.Status, o.Seen)
@@ -367,9 +359,7 @@ func TestRootCauseOnce(t *testing.T) {
 // over.
 func TestEmptyRoot(t *testing.T) {
 	n := &node{files: map[string]string{"x": ""}, kernel: &kernel{}}
-	if rep := n.report(t); rep.Exit(false) != doctor.ExitFail {
-		t.Errorf("Exit() = %d", rep.Exit(false))
-	}
+	must.Be(t, "Exit()", doctor.ExitFail, n.report(t).Exit(false))
 }
 
 // Five broken pods of 110 are one finding, named on a screen of 40 lines and 80 columns.
@@ -394,11 +384,7 @@ func TestManyPodsFitAScreen(t *testing.T) {
 	var b bytes.Buffer
 	must.OK(t, rep.WriteTable(&b, doctor.Format{Short: true}))
 	text := b.String()
-	for _, pod := range broken {
-		if !strings.Contains(text, pod) {
-			t.Errorf("%s is not named", pod)
-		}
-	}
+	must.Have(t, "the report", text, broken...)
 	lines := strings.Split(text, "\n")
 	for _, l := range lines {
 		if len([]rune(l)) > 80 {
@@ -447,11 +433,8 @@ func TestRenderers(t *testing.T) {
 			if *update {
 				must.OK(t, os.WriteFile(golden, b.Bytes(), 0o644))
 			}
-			want, err := os.ReadFile(golden)
-			must.OK(t, err)
-			if diff := cmp.Diff(string(want), b.String()); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			want := must.Get(os.ReadFile(golden))(t)
+			must.Match(t, "", string(want), b.String())
 			if name != "color.golden" && strings.Contains(b.String(), "\x1b") {
 				t.Error("a control character of foreign text is written")
 			}
@@ -526,9 +509,7 @@ func TestBadInput(t *testing.T) {
 				must.OK(t, tc.make(bad))
 				before := snapshot(t, root)
 				o := outcomes(t, detect.HostRoot(root))["PW201"]
-				if diff := cmp.Diff(before, snapshot(t, root)); diff != "" {
-					t.Errorf("the doctor changed the node (-before +after):\n%s", diff)
-				}
+				must.Match(t, "the doctor changed the node", before, snapshot(t, root))
 				switch {
 				case says == "" && (o.Status == doctor.Fail || !strings.Contains(o.Seen, "10-good.conflist")):
 					t.Errorf("%s %s: %s, want 10-good.conflist in force", o.Code, o.Status, o.Seen)

@@ -16,6 +16,7 @@ import (
 	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 const (
@@ -152,10 +153,7 @@ func machineFindings() []finding {
 			n.files[results+"aws-cni-c2-eth0"] = cached("c2", limited)
 			delete(n.files, own)
 		}, want: doctor.Warn, seen: "default/early", fix: "first put podweir into the chain"},
-		{name: "failed pod", code: "PW605", node: aws, change: func(n *node) {
-			n.files[results+"aws-cni-c1-eth0"] = cached("c1", limited)
-			failing("boom")(n)
-		}, want: doctor.OK, seen: "could not shape 1 of them (PW601)"},
+		{name: "failed pod", code: "PW605", node: aws, change: func(n *node) { n.files[results+"aws-cni-c1-eth0"] = cached("c1", limited); failing("boom")(n) }, want: doctor.OK, seen: "could not shape 1 of them (PW601)"},
 		{name: "pod that the agent could not limit", code: "PW605", node: aws, change: func(n *node) {
 			n.files[results+"aws-cni-c2-eth0"] = cached("c2", limited)
 			n.kernel.attached = append(n.kernel.attached, doctor.Attachment{Pod: "default/early", Failure: "boom"})
@@ -226,10 +224,7 @@ func chainFindings() []finding {
 	const bandwidthFirst = `{"cniVersion":"1.0.0","name":"aws-cni","plugins":[{"type":"bandwidth"},{"type":"aws-cni"},{"type":"portmap"}]}`
 	return []finding{
 		{name: "no directory", code: "PW201", node: aws, change: func(n *node) { n.opts.ConfDir = "nowhere" }, want: doctor.Fail, seen: "/nowhere cannot be read", fix: "--cni-conf-dir"},
-		{name: "empty directory", code: "PW201", node: aws, change: func(n *node) {
-			n.opts.ConfDir = "etc/empty"
-			n.files["etc/empty/README"] = ""
-		}, want: doctor.Fail, seen: "has no network", fix: "restart"},
+		{name: "empty directory", code: "PW201", node: aws, change: func(n *node) { n.opts.ConfDir = "etc/empty"; n.files["etc/empty/README"] = "" }, want: doctor.Fail, seen: "has no network", fix: "restart"},
 		{name: "broken file in force", code: "PW201", node: aws, change: set(net+"00-a.conf", "{"), want: doctor.Fail, seen: "00-a.conf", fix: "remove /etc/cni/net.d/00-a.conf"},
 		{name: "huge file in force", code: "PW201", node: aws, change: set(net+"00-a.conf", strings.Repeat(" ", 10<<20)), want: doctor.Fail, seen: "has 10485760 bytes, want at most 1048576", fix: "remove"},
 		{name: "broken file behind", code: "PW201", node: aws, change: set(net+"99-z.conf", "\xff"), want: doctor.Warn, seen: "99-z.conf", fix: "remove them"},
@@ -497,9 +492,7 @@ func hookFindings() []finding {
 		{name: "stranger unread", code: "PW502", node: cilium, change: func(n *node) { n.kernel.devices[0].Out.Unread = "EPERM" }, want: doctor.Unknown, seen: "lxc0123: EPERM"},
 		{name: "verdict 0", code: "PW504", node: aws, change: func(n *node) { n.kernel.verdicts[0].Wrong = "verdict 0" }, want: doctor.Fail, seen: "pw_police: verdict 0", fix: "detach"},
 		{name: "not run", code: "PW504", node: aws, change: func(n *node) { n.kernel.verdicts = nil }, want: doctor.Skip, seen: "no program was tried"},
-		{name: "foreign queue", code: "PW505", node: aws, change: func(n *node) {
-			n.kernel.devices[0].Qdiscs = []doctor.Qdisc{{Kind: "tbf", Root: true}}
-		}, want: doctor.Warn, seen: "eni0123456789a has tbf", fix: "replaceQdisc"},
+		{name: "foreign queue", code: "PW505", node: aws, change: func(n *node) { n.kernel.devices[0].Qdiscs = []doctor.Qdisc{{Kind: "tbf", Root: true}} }, want: doctor.Warn, seen: "eni0123456789a has tbf", fix: "replaceQdisc"},
 		{name: "queue that is being made", code: "PW505", node: aws, change: func(n *node) {
 			made := n.kernel.devices[0]
 			n.kernel.devices = []doctor.Device{made}
@@ -507,9 +500,7 @@ func hookFindings() []finding {
 			n.kernel.attached[0].Young = true
 			n.kernel.meanwhile = func() { n.kernel.devices = []doctor.Device{made} }
 		}, want: doctor.OK, seen: "none on 1"},
-		{name: "kernel's queue", code: "PW505", node: aws, change: func(n *node) {
-			n.kernel.devices[0].Qdiscs = []doctor.Qdisc{{Kind: "noqueue", Root: true}}
-		}, want: doctor.OK, seen: "none on 1"},
+		{name: "kernel's queue", code: "PW505", node: aws, change: func(n *node) { n.kernel.devices[0].Qdiscs = []doctor.Qdisc{{Kind: "noqueue", Root: true}} }, want: doctor.OK, seen: "none on 1"},
 		{name: "unshaped, and not told", code: "PW601", node: aws, change: func(n *node) {
 			n.kernel, n.unwritable = healthy(), errors.New("/run/podweir cannot be written: read-only file system")
 		}, want: doctor.Warn, seen: "read-only", fix: "file system"},
@@ -595,9 +586,7 @@ func hookFindings() []finding {
 		{name: "perhaps left over", code: "PW608", node: aws, change: func(n *node) {
 			n.kernel.attached[0].Gone, n.kernel.attached[0].Left, n.kernel.attached[0].ContainerID = true, "its host end exists", "c1"
 		}, want: doctor.Warn, seen: "default/web may be gone: its host end exists", fix: "podweir detach --container c1"},
-		{name: "left over is no drift", code: "PW602", node: aws, change: func(n *node) {
-			n.kernel.attached[0].Gone, n.kernel.attached[0].Drift = true, []string{"gone"}
-		}, want: doctor.OK, seen: "1 limits"},
+		{name: "left over is no drift", code: "PW602", node: aws, change: func(n *node) { n.kernel.attached[0].Gone, n.kernel.attached[0].Drift = true, []string{"gone"} }, want: doctor.OK, seen: "1 limits"},
 		{name: "agent that is not ready", code: "PW613", node: aws, change: func(n *node) {
 			n.kernel.agent = &doctor.Agent{NotReady: []doctor.Part{{Name: "api", Reason: "the API server is not reached"}}}
 		}, want: doctor.Warn, seen: "api: the API server is not reached", fix: "by itself"},
@@ -629,9 +618,7 @@ func TestFindings(t *testing.T) {
 			cluster.run = helm
 			there := doctor.Outcomes(cluster.facts(t))[at]
 			for _, text := range []string{there.Seen, there.Expected, there.Why, there.Fix} {
-				if terms.Runnable(text, helm) != text {
-					t.Errorf("a command of the text does not run where it is read: %s", text)
-				}
+				must.Be(t, "a text whose commands run where it is read", text, terms.Runnable(text, helm))
 			}
 			if o.Status != tc.want || !strings.Contains(o.Seen, tc.seen) || !strings.Contains(o.Fix, tc.fix) {
 				t.Errorf("%s: seen %q, fix %q\nwant %s: seen %q, fix %q", o.Status, o.Seen, o.Fix, tc.want, tc.seen, tc.fix)
@@ -668,9 +655,7 @@ func TestKernelByProcessor(t *testing.T) {
 		{"6.1.0", "arm64", ""},
 		{"5.14.0", "arm64", "Linux 5.15 or newer"},
 	} {
-		if got := doctor.KernelOn(tt.release, tt.arch); got.Expected != tt.want {
-			t.Errorf("Linux %s on %s: expected %q, want %q", tt.release, tt.arch, got.Expected, tt.want)
-		}
+		must.Be(t, fmt.Sprintf("Linux %s on %s: what is expected", tt.release, tt.arch), tt.want, doctor.KernelOn(tt.release, tt.arch).Expected)
 	}
 }
 

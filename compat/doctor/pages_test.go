@@ -15,8 +15,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
@@ -33,14 +31,12 @@ func TestPages(t *testing.T) {
 			t.Errorf("%s/%s.md is not in the form that docs/contributing/doctor-checks.md has", pages, c.Code)
 		}
 	}
-	entries, err := os.ReadDir(pages)
-	must.OK(t, err)
+	entries := must.Get(os.ReadDir(pages))(t)
 	for _, e := range entries {
 		if !codes[strings.TrimSuffix(e.Name(), filepath.Ext(e.Name()))] {
 			t.Errorf("%s/%s: no check has this code", pages, e.Name())
 		}
-		text, err := os.ReadFile(filepath.Join(pages, e.Name()))
-		must.OK(t, err)
+		text := must.Get(os.ReadFile(filepath.Join(pages, e.Name())))(t)
 		for _, code := range regexp.MustCompile(`PW[1-9]\d\d`).FindAllString(string(text), -1) {
 			if !codes[code] {
 				t.Errorf("%s/%s names %s, and there is no such check", pages, e.Name(), code)
@@ -56,11 +52,8 @@ func TestPages(t *testing.T) {
 	if *update {
 		must.OK(t, os.WriteFile(name, []byte(index()), 0o644))
 	}
-	got, err := os.ReadFile(name)
-	must.OK(t, err)
-	if diff := cmp.Diff(index(), string(got)); diff != "" {
-		t.Errorf("%s is not what -update writes (-want +got):\n%s", name, diff)
-	}
+	got := must.Get(os.ReadFile(name))(t)
+	must.Match(t, fmt.Sprintf("%s is not what -update writes", name), index(), string(got))
 }
 
 const head = `# Doctor codes
@@ -125,8 +118,7 @@ var codePattern = regexp.MustCompile(`\bPW[0-9]{3}\b`)
 // TestChecklist: every item of each list has codes that exist, or a reason for
 // none; every code is on the page.
 func TestChecklist(t *testing.T) {
-	raw, err := os.ReadFile(checklist)
-	must.OK(t, err)
+	raw := must.Get(os.ReadFile(checklist))(t)
 	known, used := map[string]bool{}, map[string]bool{}
 	for _, c := range doctor.Checks() {
 		known[c.Code] = true
@@ -151,9 +143,7 @@ func TestChecklist(t *testing.T) {
 		}
 		text, _, _ = strings.Cut(text, "\n## ")
 		rows := regexp.MustCompile(`(?m)^(\d+)\. (.+?): (.+)$`).FindAllStringSubmatch(text, -1)
-		if len(rows) != items {
-			t.Errorf("%s: %d items, want %d", section, len(rows), items)
-		}
+		must.Be(t, section+": items", items, len(rows))
 		for i, row := range rows {
 			if row[1] != fmt.Sprint(i+1) {
 				t.Errorf("%s: item %s in row %d", section, row[1], i+1)
@@ -177,9 +167,7 @@ func TestChecksInOrder(t *testing.T) {
 		}
 		done[c.Code] = true
 	}
-	if len(ordered) != len(doctor.Checks()) {
-		t.Errorf("%d checks in order, want %d", len(ordered), len(doctor.Checks()))
-	}
+	must.Be(t, "checks in order", len(doctor.Checks()), len(ordered))
 	circle := []doctor.Check{{Code: "A", Needs: []string{"B"}}, {Code: "B", Needs: []string{"A"}}, {Code: "C"}}
 	if got := doctor.InOrder(circle); len(got) != 3 || got[0].Code != "C" {
 		t.Errorf("checks that need each other come out as %+v, want all, behind C", got)

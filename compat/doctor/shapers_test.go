@@ -14,6 +14,7 @@ import (
 	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // managed is a node whose Cilium enforces the annotations, as far as its version
@@ -337,8 +338,6 @@ func asking(s doctor.Sandbox) func(*node) {
 func TestShortenedListsKeepTheirOrder(t *testing.T) {
 	const want = "a; b; c; d; e; and 1 more"
 	for _, seen := range [][]string{{"c", "f", "a", "b", "e", "d"}, {"f", "e", "d", "c", "b", "a"}} {
-		if got := doctor.Shorten(seen); got != want {
-			t.Errorf("Shorten(%v) = %q, want %q", seen, got, want)
-		}
+		must.Be(t, fmt.Sprintf("Shorten(%v)", seen), want, doctor.Shorten(seen))
 	}
 }

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/plugin/judge"
@@ -119,12 +117,8 @@ func TestOneProblemIsOneFinding(t *testing.T) {
 					got[o.Code] = append(got[o.Code], also.Code)
 				}
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("findings (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(count, rep.Count); diff != "" {
-				t.Errorf("count (-checks +report):\n%s", diff)
-			}
+			must.Match(t, "findings", tc.want, got)
+			must.Match(t, "count", count, rep.Count)
 			var b bytes.Buffer
 			must.OK(t, rep.WriteTable(&b, doctor.Format{Short: true}))
 			for code, also := range got {

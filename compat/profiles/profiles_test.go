@@ -13,8 +13,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/terms"
@@ -37,9 +35,7 @@ func TestNames(t *testing.T) {
 		"cilium-on-veth", "flannel", "gke-dataplane-v2", "k3s-flannel", "kindnet", "kube-ovn", "kube-router",
 		"multus", "ovn-kubernetes", "ptp", "rke2-canal", "terway",
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("profiles (-want +got):\n%s", diff)
-	}
+	must.Match(t, "profiles", want, got)
 }
 
 // maxKernelName is TASK_COMM_LEN and BPF_OBJ_NAME_LEN without the final zero.
@@ -213,14 +209,11 @@ func TestCommandsWithSettings(t *testing.T) {
 
 // TestCiliumPage: the page about Cilium has the commands, with the entry as it is here.
 func TestCiliumPage(t *testing.T) {
-	page, err := os.ReadFile("../../docs/howto/install-beside-cilium.md")
-	must.OK(t, err)
+	page := must.Get(os.ReadFile("../../docs/howto/install-beside-cilium.md"))(t)
 	text := strings.ReplaceAll(string(page), " \\\n  ", " ")
 	c := profiles.Find("cilium").Conflist
 	for _, command := range slices.Concat(c.HandedDo, c.HandedAgainDo, c.ShareDo) {
-		if !strings.Contains(text, "\n"+command+"\n") {
-			t.Errorf("the page lacks %s", command)
-		}
+		must.Have(t, "the page", text, "\n"+command+"\n")
 	}
 }
 
@@ -259,11 +252,8 @@ func TestReferencePage(t *testing.T) {
 	if *update {
 		must.OK(t, os.WriteFile(referencePage, want, 0o644))
 	}
-	got, err := os.ReadFile(referencePage)
-	must.OK(t, err)
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s is not what -update writes (-want +got):\n%s", referencePage, diff)
-	}
+	got := must.Get(os.ReadFile(referencePage))(t)
+	must.Match(t, fmt.Sprintf("%s is not what -update writes", referencePage), string(want), string(got))
 }
 
 const intro = `# Profiles of primary CNIs

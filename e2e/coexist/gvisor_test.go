@@ -184,7 +184,6 @@ func (p *pod) arrives(t *testing.T, way string, count func(*testing.T, ...string
 	if err != nil {
 		t.Fatalf("%s: %v: %s", way, err, out)
 	}
-	rate, err := strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
-	must.OK(t, err)
+	rate := must.Get(strconv.ParseFloat(strings.TrimSpace(string(out)), 64))(t)
 	return rate / 8 * loadTime.Seconds()
 }

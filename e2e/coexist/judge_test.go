@@ -105,8 +105,7 @@ func (k *kase) heldByTC(t *testing.T, d terms.Direction) uint64 {
 	}
 	node := datapath.OpenSlab(k.pod.rig.paths.Pins, k.pod.node())
 	defer node.Close()
-	counters, err := node.Counters(k.pod.pins(), d)
-	must.OK(t, err)
+	counters := must.Get(node.Counters(k.pod.pins(), d))(t)
 	sum := uint64(0)
 	for _, c := range counters {
 		sum += c.Packets
@@ -147,8 +146,7 @@ func tbfPackets(t *testing.T, ns *testutil.NetNS, device string) (sum uint64, ok
 		if !strings.HasPrefix(m[1], device) {
 			continue
 		}
-		n, err := strconv.ParseUint(m[2], 10, 64)
-		must.OK(t, err)
+		n := must.Get(strconv.ParseUint(m[2], 10, 64))(t)
 		sum, ok = sum+n, true
 	}
 	return sum, ok

@@ -250,29 +250,15 @@ type mode struct {
 func modes() []*mode {
 	return []*mode{
 		{keys: conf{}, egress: "auto", ingress: "auto", profile: terms.ModeQdisc, ingressHost: true},
-		{
-			keys: conf{"queue": "none"}, egress: "auto, policing", ingress: "auto, policing",
-		},
-		{
-			keys: conf{"mode": "qdisc", "policy": "flat"}, egress: "qdisc, flat", ingress: "qdisc, flat",
-			profile: terms.ModeQdisc, ingressHost: true,
-		},
-		{
-			keys: conf{"mode": "qdisc", "ingressPlace": "ifb"}, egress: "qdisc", ingress: "qdisc on an ifb",
-			profile: terms.ModeQdisc,
-		},
-		{
-			keys: conf{"mode": "tcx-podside"}, egress: "tcx-podside", ingress: "tcx-podside, policing",
-			profile: terms.ModeTCXPodSide, tcx: true,
-		},
+		{keys: conf{"queue": "none"}, egress: "auto, policing", ingress: "auto, policing"},
+		{keys: conf{"mode": "qdisc", "policy": "flat"}, egress: "qdisc, flat", ingress: "qdisc, flat", profile: terms.ModeQdisc, ingressHost: true},
+		{keys: conf{"mode": "qdisc", "ingressPlace": "ifb"}, egress: "qdisc", ingress: "qdisc on an ifb", profile: terms.ModeQdisc},
+		{keys: conf{"mode": "tcx-podside"}, egress: "tcx-podside", ingress: "tcx-podside, policing", profile: terms.ModeTCXPodSide, tcx: true},
 		{
 			keys: conf{"mode": "tcx-hostside"}, egress: "tcx-hostside, policing", ingress: "tcx-hostside",
 			profile: terms.ModeTCXHostSide, ingressHost: true, tcx: true,
 		},
-		{
-			keys: conf{"mode": "clsact-podside"}, egress: "clsact-podside", ingress: "clsact-podside, policing",
-			profile: terms.ModeClsactPodSide,
-		},
+		{keys: conf{"mode": "clsact-podside"}, egress: "clsact-podside", ingress: "clsact-podside, policing", profile: terms.ModeClsactPodSide},
 		{
 			// With hostHook tcx, as beside these neighbours, ADD refuses this mode.
 			keys: conf{"mode": "clsact-hostside", "hostHook": "auto"}, egress: "clsact-hostside, policing", ingress: "clsact-hostside",
@@ -299,8 +285,7 @@ func (m *mode) name() string {
 // programs are the ids of the programs that podweir pinned for the node.
 func programs(t *testing.T, node string) map[string]ebpf.ProgramID {
 	t.Helper()
-	pins, err := filepath.Glob(filepath.Join(node, "pw_*"))
-	must.OK(t, err)
+	pins := must.Get(filepath.Glob(filepath.Join(node, "pw_*")))(t)
 	all := make(map[string]ebpf.ProgramID)
 	for _, pin := range pins {
 		prog, err := ebpf.LoadPinnedProgram(pin, nil)

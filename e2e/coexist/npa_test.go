@@ -174,8 +174,7 @@ func newAgent(t *testing.T, ns *testutil.NetNS) *agent {
 	if _, err := os.Stat(npaBinary); err != nil {
 		t.Fatalf("%v: \"make npa\" builds it", err)
 	}
-	programs, err := filepath.Abs(filepath.Dir(npaBinary))
-	must.OK(t, err)
+	programs := must.Get(filepath.Abs(filepath.Dir(npaBinary)))(t)
 	mount := func(source, target, kind string, flags uintptr) {
 		t.Helper()
 		target = filepath.Join(a.root, target)

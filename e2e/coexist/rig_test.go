@@ -107,8 +107,7 @@ func (p *pod) with(m *mode) conf {
 // call runs a verb of podweir's plugin on the node.
 func (p *pod) call(t *testing.T, verb string, m *mode) error {
 	t.Helper()
-	stdin, err := json.Marshal(p.with(m))
-	must.OK(t, err)
+	stdin := must.Get(json.Marshal(p.with(m)))(t)
 	var stdout, log bytes.Buffer
 	// Strict: the page tells of each mode by itself, not of auto in place of it.
 	plugin := cni.Plugin{Stdout: &stdout, Stderr: &log, Paths: p.rig.paths, Strict: true}

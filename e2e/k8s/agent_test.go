@@ -73,9 +73,7 @@ func TestPrivilegedAnnotations(t *testing.T) {
 	}
 	t.Logf("%s %s: %s", e.Type, e.Reason, e.Message)
 	measure(t, p, peer).holds(t, "after a bad value", 10_000_000, 20_000_000)
-	if restarts := kubectl(t, "get", "pod", p.Name, "-o", "jsonpath={.status.containerStatuses[0].restartCount}"); restarts != "0" {
-		t.Errorf("the pod restarted %s times, want 0", restarts)
-	}
+	must.Be(t, "the pod's restarts", "0", kubectl(t, "get", "pod", p.Name, "-o", "jsonpath={.status.containerStatuses[0].restartCount}"))
 }
 
 // limited waits until the agent of the pod's node says that these caps are in
@@ -125,22 +123,16 @@ func TestPrivilegedDropInWithoutTheAgent(t *testing.T) {
 		}
 		return fmt.Errorf("no Event says that podweir refused it: %+v", list)
 	})
-	if phase := kubectl(t, "get", "pod", "refused", "-o", "jsonpath={.status.phase}"); phase != "Pending" {
-		t.Errorf("the pod that cannot be limited is %s, want Pending", phase)
-	}
+	must.Be(t, "the pod that cannot be limited", "Pending", kubectl(t, "get", "pod", "refused", "-o", "jsonpath={.status.phase}"))
 }
 
 // hideBPFFS takes what podweir needs from a node for the rest of the test.
 func hideBPFFS(t *testing.T, n *cluster.Node) {
 	t.Helper()
 	const dir = "/sys/fs/bpf"
-	if _, err := n.Exec(t.Context(), "mount", "-t", "tmpfs", "none", dir); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.Err(n.Exec(t.Context(), "mount", "-t", "tmpfs", "none", dir)))
 	t.Cleanup(func() {
-		if _, err := n.Exec(context.Background(), "umount", dir); err != nil {
-			t.Error(err)
-		}
+		must.OK(t, must.Err(n.Exec(context.Background(), "umount", dir)))
 	})
 }
 

@@ -63,7 +63,5 @@ func editByHand(t *testing.T) {
 func atMostAway(t *testing.T, want string) {
 	t.Helper()
 	got := kubectl(t, "-n", namespace, "get", "daemonset", "podweir", "-o", "jsonpath={.spec.updateStrategy.rollingUpdate.maxUnavailable}")
-	if got != want {
-		t.Errorf("maxUnavailable is %q, want %q", got, want)
-	}
+	must.Be(t, "maxUnavailable", want, got)
 }

@@ -74,9 +74,7 @@ func takenOff(t *testing.T, delivery string) {
 	var before []snapshot.Snapshot
 	for _, n := range suite.Members {
 		// Of what other tests left nothing may be taken for the node's own.
-		if _, err := n.Exec(t.Context(), "rm", "-rf", "/run/podweir", "/var/lib/podweir"); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, must.Err(n.Exec(t.Context(), "rm", "-rf", "/run/podweir", "/var/lib/podweir")))
 		before = append(before, take(t, n))
 	}
 	install(t, "delivery="+delivery)
@@ -105,27 +103,19 @@ func TestPrivilegedDownDuringUninstall(t *testing.T) {
 	p := run(t, "staying", 0, limits("20M", "10M"))
 	peer := run(t, "peer", 1, nil)
 	// Of what other tests left nothing may be taken for the node's own.
-	if _, err := node.Exec(t.Context(), "rm", "-rf", "/run/podweir", "/var/lib/podweir"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.Err(node.Exec(t.Context(), "rm", "-rf", "/run/podweir", "/var/lib/podweir")))
 	before := take(t, node)
 	install(t, "delivery=chain")
 	p.limited(t, 20_000_000, 10_000_000)
 
 	// Nobody on the node sees that the release is uninstalled.
 	const down, up = "pkill -STOP -x kubelet; pkill -KILL -x podweir", "pkill -CONT -x kubelet"
-	if _, err := node.Exec(t.Context(), "bash", "-c", down); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.Err(node.Exec(t.Context(), "bash", "-c", down)))
 	back := func(ctx context.Context) {
-		if _, err := node.Exec(ctx, "bash", "-c", up); err != nil {
-			t.Error(err)
-		}
+		must.OK(t, must.Err(node.Exec(ctx, "bash", "-c", up)))
 	}
 	t.Cleanup(func() { back(context.Background()) })
-	if _, err := suite.Helm(t.Context(), "uninstall", "podweir", "-n", namespace); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.Err(suite.Helm(t.Context(), "uninstall", "podweir", "-n", namespace)))
 	eventually(t, 90*time.Second, "the agent of the other node is gone", func(ctx context.Context) error {
 		left, err := suite.Agents(ctx)
 		if err == nil && (len(left) != 1 || left[node.Name] == "") {
@@ -144,9 +134,7 @@ func TestPrivilegedDownDuringUninstall(t *testing.T) {
 	jobs, err := suite.Helm(t.Context(), "template", "podweir", chart, "-n", namespace, "--set", "image.pullPolicy=Never",
 		"--kube-version", "1.34", "--set", "cleanUp.nodes={"+node.Name+"}", "--show-only", "templates/cleanup.yaml")
 	must.OK(t, err)
-	if _, err := suite.Kubectl(t.Context(), jobs, "apply", "-f", "-"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.Err(suite.Kubectl(t.Context(), jobs, "apply", "-f", "-")))
 	const selector = "app.kubernetes.io/component=cleanup"
 	t.Cleanup(func() {
 		_, err := suite.Kubectl(context.Background(), "", "-n", namespace, "delete", "job", "-l", selector, "--ignore-not-found")
@@ -187,9 +175,7 @@ func TestPrivilegedHelmTest(t *testing.T) {
 	// It looks at one node, which the scheduler chooses.
 	for _, one := range []*pod{p, other} {
 		stopAgent(t, one.Node)
-		if _, err := one.tc(t.Context(), "qdisc", "del", "dev", "eth0", "root"); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, must.Err(one.tc(t.Context(), "qdisc", "del", "dev", "eth0", "root")))
 	}
 	out, err := helmTest(t)
 	if err == nil || !strings.Contains(err.Error(), "podweir-test failed") {

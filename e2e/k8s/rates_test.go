@@ -18,9 +18,7 @@ import (
 func undo(t *testing.T, args ...string) {
 	t.Helper()
 	t.Cleanup(func() {
-		if _, err := suite.Kubectl(context.WithoutCancel(t.Context()), "", args...); err != nil {
-			t.Error(err)
-		}
+		must.OK(t, must.Err(suite.Kubectl(context.WithoutCancel(t.Context()), "", args...)))
 	})
 }
 
@@ -57,9 +55,7 @@ func TestPrivilegedNamespaceRates(t *testing.T) {
 		t.Fatalf("status: %v\n%s", err, out)
 	}
 	for _, p := range []*pod{quiet, next} {
-		if got := p.by(t, out); got != map[string]string{"quiet": "agent", "next": "plugin"}[p.Name] {
-			t.Errorf("%s was attached by %q", p.Name, got)
-		}
+		must.Be(t, "who attached "+p.Name, map[string]string{"quiet": "agent", "next": "plugin"}[p.Name], p.by(t, out))
 	}
 }
 
@@ -133,10 +129,8 @@ func TestPrivilegedAdmissionPolicy(t *testing.T) {
 		"raise":             {[]string{"annotate", "--overwrite", "pod", p.Name, "podweir.io/egress-rate=9M"}, pods},
 		"take away":         {[]string{"annotate", "pod", p.Name, "podweir.io/egress-rate-"}, pods},
 		"raise the maximum": {[]string{"annotate", "--overwrite", "namespace", "default", "podweir.io/max-egress-rate=1G"}, namespaces},
-		"ask for too much": {
-			[]string{"run", "greedy", "--image=x", "--annotations=podweir.io/egress-rate=11M"}, "more than its namespace may have",
-		},
-		"tune": {[]string{"annotate", "pod", p.Name, "podweir.io/policy=flat"}, ""},
+		"ask for too much":  {[]string{"run", "greedy", "--image=x", "--annotations=podweir.io/egress-rate=11M"}, "more than its namespace may have"},
+		"tune":              {[]string{"annotate", "pod", p.Name, "podweir.io/policy=flat"}, ""},
 	} {
 		err := tenant(tc.args...)
 		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {

@@ -108,9 +108,7 @@ func primaryWrites(t *testing.T, chained ...string) {
 	for _, n := range suite.Members {
 		// As Cilium is told to write it: with both capabilities.
 		text := strings.ReplaceAll(n.Conflist(chained...), `"bandwidth": true`, `"bandwidth": true, "io.kubernetes.cri.pod-annotations": true`)
-		if err := n.WriteFile(cluster.Conflist, text); err != nil {
-			t.Error(err)
-		}
+		must.OK(t, n.WriteFile(cluster.Conflist, text))
 	}
 }
 

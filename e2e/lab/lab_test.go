@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
 	"github.com/podweir/podweir/plugin/testutil/must"
@@ -119,9 +117,7 @@ func TestLatenciesCountFailures(t *testing.T) {
 		Samples: []time.Duration{time.Millisecond, 3 * time.Millisecond, time.Second},
 		Errors:  map[string]int{"timeout": 1}, Elapsed: 2 * time.Second,
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("result (-want +got):\n%s", diff)
-	}
+	must.Match(t, "result", want, got)
 	if rate := got.PerSecond(); rate != 1 {
 		t.Errorf("PerSecond() = %v, want 1: a failure is no response", rate)
 	}

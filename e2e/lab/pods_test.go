@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
@@ -42,9 +41,7 @@ func TestParseIperf(t *testing.T) {
 		{Start: 1.0004, End: 1.5, Bytes: 3000, Flows: []float64{0}},
 		{Start: 1.5, End: 1.5, Bytes: 500, Flows: []float64{0}},
 	}
-	if diff := cmp.Diff(want, r.intervals()); diff != "" {
-		t.Errorf("intervals (-want +got):\n%s", diff)
-	}
+	must.Match(t, "intervals", want, r.intervals())
 }
 
 func TestBetween(t *testing.T) {

@@ -13,8 +13,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/e2e/k8s/cilium"
 	"github.com/podweir/podweir/e2e/matrix/cnis"
@@ -136,9 +134,7 @@ func TestProfilesCiteTheRowsThatPassed(t *testing.T) {
 	known := map[string]bool{}
 	for _, p := range profiles.All() {
 		known[p.Name] = true
-		if diff := cmp.Diff(passed[p.Name], p.Tried); diff != "" {
-			t.Errorf("profile %s: Tried is not the rows that passed (-passed +tried):\n%s", p.Name, diff)
-		}
+		must.Match(t, fmt.Sprintf("profile %s: Tried is not the rows that passed", p.Name), passed[p.Name], p.Tried)
 	}
 	for _, r := range matrix(t).Rows {
 		if r.Profile != "" && !known[r.Profile] {

@@ -23,17 +23,14 @@ func judge(t *testing.T, c Case) {
 	t.Helper()
 	t.Run(fmt.Sprintf("%dM/%s/%s", c.Cap/mbit, c.Direction, c.Load.Name), func(t *testing.T) {
 		beside(t, c.Cap)
-		got, err := newRig(t).Measure(t.Context(), c)
-		must.OK(t, err)
+		got := must.Get(newRig(t).Measure(t.Context(), c))(t)
 		t.Logf("worst second %.4f of the cap, excess %.0f bytes, used %.3f, unshaped %.0f Mbit/s, a processor away for %v",
 			got.WorstShare(), got.Excess, got.Used, got.Carried/mbit, got.Away)
 		if !got.Offered() {
 			t.Log("not offered: the generator is slower than 1.2 times the cap")
 			return
 		}
-		if err := got.Err(); err != nil {
-			t.Error(err)
-		}
+		must.OK(t, got.Err())
 	})
 }
 

@@ -138,8 +138,7 @@ func ordinary(t *testing.T, pod *Target, load Load, capacity uint64) {
 	const last, fullFor = 3 * time.Second, 100 * time.Millisecond
 	must.OK(t, pod.freshMeters())
 	before := egressCounter(t, pod, droppedCeiling)
-	offer, err := pod.Start(t.Context(), Egress, load, capacity, last)
-	must.OK(t, err)
+	offer := must.Get(pod.Start(t.Context(), Egress, load, capacity, last))(t)
 	light := pod.lightMiddle(t.Context(), capacity, last)
 	_, flood, err := offer.Wait(context.WithoutCancel(t.Context()))
 	if lightErr := <-light; err != nil || lightErr != nil {
@@ -157,9 +156,7 @@ func ordinary(t *testing.T, pod *Target, load Load, capacity uint64) {
 	} else if fullest < 0.9 {
 		t.Errorf("the fullest %v held %.3f of the cap: the load is not what it shall be", fullFor, fullest)
 	}
-	if dropped := egressCounter(t, pod, droppedCeiling) - before; dropped != 0 {
-		t.Errorf("the ceiling dropped %d packets, want none", dropped)
-	}
+	must.Be(t, "packets that the ceiling dropped", 0, egressCounter(t, pod, droppedCeiling)-before)
 }
 
 // flooded is a pod with a flood under way.
@@ -183,8 +180,7 @@ func startFlood(t *testing.T, pod *Target, load Load, capacity uint64, first []s
 		})
 		must.OK(t, err)
 	}
-	offer, err := pod.Start(t.Context(), Egress, load, capacity, 4*time.Second)
-	must.OK(t, err)
+	offer := must.Get(pod.Start(t.Context(), Egress, load, capacity, 4*time.Second))(t)
 	return &flooded{pod, offer, capacity}
 }
 
@@ -195,8 +191,7 @@ func (f *flooded) worstSecond(t *testing.T) (got, offered float64) {
 	t.Helper()
 	_, flood, err := f.offer.Wait(context.WithoutCancel(t.Context()))
 	must.OK(t, err)
-	wire, err := f.pod.Wire(Egress, f.offer.Started+time.Second, min(f.offer.Until, wiremeter.Now()))
-	must.OK(t, err)
+	wire := must.Get(f.pod.Wire(Egress, f.offer.Started+time.Second, min(f.offer.Until, wiremeter.Now())))(t)
 	got = float64(wire.Worst(time.Second))
 	t.Logf("%.3f of the cap in the worst second, %.1f offered", 8*got/float64(f.capacity), flood.BitsPerSec()/float64(f.capacity))
 	return got, flood.BitsPerSec()

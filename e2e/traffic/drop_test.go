@@ -118,8 +118,7 @@ func TestPrivilegedIdleSenderWaitsForNoTimer(t *testing.T) {
 		Duration: 6 * time.Second, Timeout: 10 * time.Second,
 	})
 	must.OK(t, err)
-	got, err := run.Wait(t.Context())
-	must.OK(t, err)
+	got := must.Get(run.Wait(t.Context()))(t)
 	took := got.Samples
 	if len(took) < clients {
 		t.Fatalf("only %d responses came", len(took))
@@ -183,8 +182,7 @@ func TestPrivilegedPacketsOfThePodAreSmall(t *testing.T) {
 func packetSize(t *testing.T, r *Rig, load Load, last time.Duration, bitsPerSec uint64, keys map[string]any) float64 {
 	t.Helper()
 	pod := shaped(t, r, bitsPerSec, keys)
-	offer, err := pod.Start(t.Context(), Egress, load, bitsPerSec, last)
-	must.OK(t, err)
+	offer := must.Get(pod.Start(t.Context(), Egress, load, bitsPerSec, last))(t)
 	if _, _, err := offer.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}

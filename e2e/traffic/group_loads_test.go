@@ -120,8 +120,7 @@ func (l *groupLoad) run(t *testing.T, d Direction) {
 	t.Helper()
 	g := newGroup(t, newRig(t), l.limit, l.own)
 	g.divide(t)
-	processors, err := lab.WatchProcessors()
-	must.OK(t, err)
+	processors := must.Get(lab.WatchProcessors())(t)
 	dropped, start := g.dropped(t, d), wiremeter.Now()
 	var pod, free *lab.Latencies
 	var asks sync.WaitGroup
@@ -163,8 +162,7 @@ func manyGroups(t *testing.T, text string, limit units.BitRate) {
 	t.Helper()
 	const groups, pods = 20, 110
 	r := newRig(t)
-	network, err := r.Lab.Network("many", lab.PodweirEntry(nil))
-	must.OK(t, err)
+	network := must.Get(r.Lab.Network("many", lab.PodweirEntry(nil)))(t)
 	run := mailbox.Dir(engine.DefaultPaths.Run)
 	for i := range groups {
 		name := fmt.Sprint(r.Lab.Name(), i)
@@ -175,8 +173,7 @@ func manyGroups(t *testing.T, text string, limit units.BitRate) {
 	}
 	var all []*Target
 	for i := range pods {
-		pod, err := network.Pod(t.Context(), lab.PodOptions{Namespace: fmt.Sprint(r.Lab.Name(), i%groups)})
-		must.OK(t, err)
+		pod := must.Get(network.Pod(t.Context(), lab.PodOptions{Namespace: fmt.Sprint(r.Lab.Name(), i%groups)}))(t)
 		all = append(all, &Target{Pod: pod, rig: r})
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -197,21 +194,18 @@ func manyGroups(t *testing.T, text string, limit units.BitRate) {
 	}
 	for i, pod := range all[:groups] {
 		from, to := pod.Ends(Ingress)
-		_, err := r.Lab.StartElephant(t.Context(), lab.Elephant{From: from, To: to, Duration: time.Minute})
-		must.OK(t, err)
+		must.OK(t, must.Err(r.Lab.StartElephant(t.Context(), lab.Elephant{From: from, To: to, Duration: time.Minute})))
 		from, to = all[i+groups].Ends(Ingress)
-		_, err = r.Lab.StartFlood(t.Context(), lab.UDPFlood{From: from, To: to, BitsPerSec: uint64(limit), PayloadBytes: 1400, On: 40 * time.Millisecond, Off: 200 * time.Millisecond, Duration: 15 * time.Second})
+		_, err := r.Lab.StartFlood(t.Context(), lab.UDPFlood{From: from, To: to, BitsPerSec: uint64(limit), PayloadBytes: 1400, On: 40 * time.Millisecond, Off: 200 * time.Millisecond, Duration: 15 * time.Second})
 		must.OK(t, err)
 	}
 	until(t, 2*time.Second)
-	processors, err := lab.WatchProcessors()
-	must.OK(t, err)
+	processors := must.Get(lab.WatchProcessors())(t)
 	loaded, before := wiremeter.Now(), timeOf(t, divides)
 	until(t, 8*time.Second)
 	end := wiremeter.Now()
 	took := 100 * (timeOf(t, divides) - before).Seconds() / (end - loaded).Seconds()
-	limits, err := run.Groups()
-	must.OK(t, err)
+	limits := must.Get(run.Groups())(t)
 	away := min(processors.Stop(), longestAway).Seconds()
 	var used, second, tenth, told float64
 	for i := range groups {
@@ -245,9 +239,7 @@ func manyGroups(t *testing.T, text string, limit units.BitRate) {
 // timeOf is the processor time of a thread of this process.
 func timeOf(t *testing.T, thread int) (d time.Duration) {
 	t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/schedstat", thread))
-	must.OK(t, err)
-	_, err = fmt.Sscan(string(b), &d)
-	must.OK(t, err)
+	b := must.Get(os.ReadFile(fmt.Sprintf("/proc/self/task/%d/schedstat", thread)))(t)
+	must.OK(t, must.Err(fmt.Sscan(string(b), &d)))
 	return d
 }

@@ -61,23 +61,12 @@ type groupOf struct {
 // newGroup makes the pods, each with a limit of its own, too; if limit is 0 with that alone.
 func newGroup(t *testing.T, r *Rig, limit, own uint64) *groupOf {
 	t.Helper()
-	network, err := r.Lab.Network("group", lab.PodweirEntry(nil))
-	must.OK(t, err)
-	var node *engine.Node
-	must.OK(t, r.Lab.Node().Do(func() error {
-		var err error
-		node, err = engine.Open(engine.DefaultPaths)
-		return err
-	}))
-	t.Cleanup(node.Close)
-	g := &groupOf{rig: r, limit: limit, node: node, loop: divide.New(slog.New(slog.DiscardHandler))}
+	network := must.Get(r.Lab.Network("group", lab.PodweirEntry(nil)))(t)
+	g := &groupOf{rig: r, limit: limit, node: r.open(t), loop: divide.New(slog.New(slog.DiscardHandler))}
 	for range groupPods {
 		pod, err := network.Pod(t.Context(), lab.PodOptions{Bandwidth: lab.RuntimeBandwidth(own), Namespace: "group"})
 		must.OK(t, err)
-		target := &Target{Pod: pod, rig: r}
-		must.OK(t, target.freshMeters())
-		t.Cleanup(func() { _ = target.closeMeters() })
-		g.pods = append(g.pods, target)
+		g.pods = append(g.pods, r.metered(t, pod))
 		if limit != 0 {
 			g.join(t, attach.ID{Network: network.Name, ContainerID: pod.ContainerID, IfName: pod.IfName})
 		}
@@ -88,12 +77,10 @@ func newGroup(t *testing.T, r *Rig, limit, own uint64) *groupOf {
 func (g *groupOf) join(t *testing.T, id attach.ID) {
 	t.Helper()
 	g.ids = append(g.ids, id)
-	if _, err := g.node.Set(t.Context(), id, func(c *shaping.Config) error {
+	must.OK(t, must.Err(g.node.Set(t.Context(), id, func(c *shaping.Config) error {
 		c.Egress.Group, c.Ingress.Group = units.BitRate(g.limit), units.BitRate(g.limit)
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})))
 	records, err := g.node.Records(id)
 	if err != nil || len(records) != 1 {
 		t.Fatalf("Records(%v) = %v, %v, want one", id, records, err)
@@ -164,15 +151,9 @@ func (g *groupOf) request(t *testing.T, d Direction, last time.Duration) (pod, f
 // holds sees that nobody takes a share for a difference, while it changes.
 func (g *groupOf) holds(t *testing.T) {
 	t.Helper()
-	var node *engine.Node
-	must.OK(t, g.rig.Lab.Node().Do(func() (err error) {
-		node, err = engine.Open(engine.DefaultPaths)
-		return err
-	}))
-	defer node.Close()
+	node := g.rig.open(t)
 	for _, id := range g.ids {
-		records, err := node.Records(id)
-		must.OK(t, err)
+		records := must.Get(node.Records(id))(t)
 		for _, r := range records {
 			if in, err := node.Inspect(r); err != nil || len(in.Plan) != 0 {
 				t.Errorf("a pod with a share is to be changed: %v, %v", in.Plan, err)
@@ -190,8 +171,7 @@ func (g *groupOf) sum(t *testing.T, d Direction, from, to time.Duration) *wireme
 		if d == Egress && i > 0 {
 			break
 		}
-		wire, err := pod.Wire(d, from, to)
-		must.OK(t, err)
+		wire := must.Get(pod.Wire(d, from, to))(t)
 		if all.Bytes == nil {
 			all.Bytes = make([]uint64, len(wire.Bytes))
 		}
@@ -211,8 +191,7 @@ func TestPrivilegedGroupHasItsLimitTogether(t *testing.T) {
 			r := newRig(t)
 			g := newGroup(t, r, groupLimit, groupLimit)
 			g.divide(t)
-			processors, err := lab.WatchProcessors()
-			must.OK(t, err)
+			processors := must.Get(lab.WatchProcessors())(t)
 			start := wiremeter.Now()
 			g.bulk(t, d, g.pods[:1])
 			until(t, 1500*time.Millisecond)
@@ -223,9 +202,7 @@ func TestPrivilegedGroupHasItsLimitTogether(t *testing.T) {
 			ended := wiremeter.Now()
 			g.holds(t)
 			for _, run := range others {
-				if _, err := run.Stop(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, must.Err(run.Stop(t.Context())))
 			}
 			stopped := wiremeter.Now()
 			until(t, 1500*time.Millisecond)
@@ -311,8 +288,7 @@ func TestPrivilegedGroupWithoutAnAgent(t *testing.T) {
 			divided := g.dropped(t, d)
 			g.stop()
 			g.done.Wait()
-			processors, err := lab.WatchProcessors()
-			must.OK(t, err)
+			processors := must.Get(lab.WatchProcessors())(t)
 			killed := wiremeter.Now()
 			g.bulk(t, d, g.pods[3:])
 			until(t, 4*time.Second)
@@ -348,9 +324,7 @@ func TestPrivilegedGroupWhoseQueueIsMadeAnew(t *testing.T) {
 	must.OK(t, g.pods[0].Netns.Do(func() error {
 		return exec.CommandContext(t.Context(), "tc", "qdisc", "del", "dev", g.pods[0].IfName, "root").Run()
 	}))
-	if _, err := g.node.Repair(t.Context(), g.ids[0]); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.Err(g.node.Repair(t.Context(), g.ids[0])))
 	g.divide(t)
 	testutil.Eventually(t, 10*time.Second, "the pod has the limit again", func() bool {
 		from := wiremeter.Now()
@@ -366,10 +340,8 @@ func TestPrivilegedGroupWhoseQueueIsMadeAnew(t *testing.T) {
 func TestPrivilegedLightPacketsFollowAShareThatStays(t *testing.T) {
 	testutil.RequireQdisc(t, "htb", "tbf")
 	g := newGroup(t, newRig(t), groupLimit, groupLimit)
-	records, err := g.node.Records(g.ids[0])
-	must.OK(t, err)
-	shares, err := g.node.Shares(records[0])
-	must.OK(t, err)
+	records := must.Get(g.node.Records(g.ids[0]))(t)
+	shares := must.Get(g.node.Shares(records[0]))(t)
 	var s *engine.Share
 	for _, of := range shares {
 		t.Cleanup(of.Close)
@@ -424,11 +396,9 @@ func TestPrivilegedLightPacketsFollowAShareThatStays(t *testing.T) {
 func TestPrivilegedSharesOfOnePodCloseAlone(t *testing.T) {
 	testutil.RequireQdisc(t, "htb", "tbf")
 	g := newGroup(t, newRig(t), groupLimit, groupLimit)
-	records, err := g.node.Records(g.ids[0])
-	must.OK(t, err)
+	records := must.Get(g.node.Records(g.ids[0]))(t)
 	for _, again := range []string{"first", "second"} {
-		shares, err := g.node.Shares(records[0])
-		must.OK(t, err)
+		shares := must.Get(g.node.Shares(records[0]))(t)
 		for _, s := range shares {
 			s.Close()
 		}
@@ -438,20 +408,12 @@ func TestPrivilegedSharesOfOnePodCloseAlone(t *testing.T) {
 		}
 	}
 	// Whoever divides keeps its node open: a pod without a share must be able to go.
-	if _, err := g.node.Set(t.Context(), g.ids[1], func(c *shaping.Config) error {
+	must.OK(t, must.Err(g.node.Set(t.Context(), g.ids[1], func(c *shaping.Config) error {
 		c.Egress.Queue, c.Ingress.Queue = terms.QueueNone, terms.QueueNone
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	var node *engine.Node
-	must.OK(t, g.rig.Lab.Node().Do(func() (err error) {
-		node, err = engine.Open(engine.DefaultPaths)
-		return err
-	}))
-	defer node.Close()
-	records, err = node.Records(g.ids[1])
-	must.OK(t, err)
+	})))
+	node := g.rig.open(t)
+	records = must.Get(node.Records(g.ids[1]))(t)
 	path := records[0].Interface.NetNSPath
 	before := timesOpen(t, path)
 	if shares, err := node.Shares(records[0]); err != nil || len(shares) != 0 || timesOpen(t, path) != before {
@@ -462,8 +424,7 @@ func TestPrivilegedSharesOfOnePodCloseAlone(t *testing.T) {
 // timesOpen is how often this process has a file open.
 func timesOpen(t *testing.T, path string) (n int) {
 	t.Helper()
-	all, err := filepath.Glob("/proc/self/fd/*")
-	must.OK(t, err)
+	all := must.Get(filepath.Glob("/proc/self/fd/*"))(t)
 	for _, fd := range all {
 		if to, err := os.Readlink(fd); err == nil && filepath.Base(to) == filepath.Base(path) {
 			n++
@@ -509,8 +470,7 @@ func (g *groupOf) fairness(t *testing.T, d Direction, from, to time.Duration) fl
 	}
 	var sum, squares float64
 	for _, pod := range g.pods {
-		wire, err := pod.Wire(d, from, to)
-		must.OK(t, err)
+		wire := must.Get(pod.Wire(d, from, to))(t)
 		sum += wire.BitsPerSec()
 		squares += wire.BitsPerSec() * wire.BitsPerSec()
 	}
@@ -533,10 +493,7 @@ func groupOfNamespace(t *testing.T, pods int, also netconf.Namespace) (g *groupO
 	for range pods {
 		pod, err := network.Pod(t.Context(), lab.PodOptions{Namespace: r.Lab.Name()})
 		must.OK(t, err)
-		target := &Target{Pod: pod, rig: r}
-		must.OK(t, target.freshMeters())
-		t.Cleanup(func() { _ = target.closeMeters() })
-		g.pods = append(g.pods, target)
+		g.pods = append(g.pods, r.metered(t, pod))
 		g.ids = append(g.ids, attach.ID{Network: network.Name, ContainerID: pod.ContainerID, IfName: pod.IfName})
 	}
 	must.OK(t, r.Lab.Node().Do(func() (err error) { // its thread divides from then on
@@ -564,8 +521,7 @@ func (g *groupOf) has(t *testing.T, what string, least, most float64) {
 	testutil.Eventually(t, 20*time.Second, what, func() bool {
 		from := wiremeter.Now()
 		until(t, 500*time.Millisecond)
-		wire, err := g.pods[0].Wire(Ingress, from, wiremeter.Now())
-		must.OK(t, err)
+		wire := must.Get(g.pods[0].Wire(Ingress, from, wiremeter.Now()))(t)
 		share := wire.BitsPerSec() / float64(g.limit)
 		t.Logf("%s: %.4f of the limit", what, share)
 		return share > least && share < most
@@ -577,10 +533,8 @@ func (g *groupOf) has(t *testing.T, what string, least, most float64) {
 func (g *groupOf) shared(t *testing.T, links *netlink.Handle, what string, least, most float64) {
 	t.Helper()
 	testutil.Eventually(t, 20*time.Second, what, func() bool {
-		link, err := links.LinkByName(g.pods[0].HostIfName)
-		must.OK(t, err)
-		classes, err := links.ClassList(link, 0)
-		must.OK(t, err)
+		link := must.Get(links.LinkByName(g.pods[0].HostIfName))(t)
+		classes := must.Get(links.ClassList(link, 0))(t)
 		for _, c := range classes {
 			// The pod's share; other classes are below it.
 			if class, ok := c.(*netlink.HtbClass); ok && class.Handle&0xffff == 4 {
@@ -618,8 +572,7 @@ func TestPrivilegedObservedGroupHasNoQueue(t *testing.T) {
 	defer run()()
 	mail := mailbox.Dir(engine.DefaultPaths.Run)
 	divided := func() (all []mailbox.Group) {
-		groups, err := mail.Groups()
-		must.OK(t, err)
+		groups := must.Get(mail.Groups())(t)
 		return slices.DeleteFunc(groups, func(o mailbox.Group) bool { return o.Namespace != g.rig.Lab.Name() })
 	}
 	const noQueue = "[noqueue] [noqueue]"
@@ -633,8 +586,7 @@ func TestPrivilegedObservedGroupHasNoQueue(t *testing.T) {
 	g.has(t, "observed, more than the limit", 1.2, 1e6)
 	observe := func(only bool) {
 		for _, id := range g.ids {
-			_, err := node.Set(t.Context(), id, func(c *shaping.Config) error { c.Observe = only; return nil })
-			must.OK(t, err)
+			must.OK(t, must.Err(node.Set(t.Context(), id, func(c *shaping.Config) error { c.Observe = only; return nil })))
 		}
 	}
 	observe(false)
@@ -643,9 +595,7 @@ func TestPrivilegedObservedGroupHasNoQueue(t *testing.T) {
 	g.has(t, "enforced", 0.4, 1.1)
 	observe(true)
 	testutil.Eventually(t, 10*time.Second, "nobody divides", func() bool { return len(divided()) == 0 })
-	if got := g.queues(t, links); got != noQueue {
-		t.Errorf("queues %s of limits that are observed again, want none", got)
-	}
+	must.Be(t, "queues of limits that are observed again", noQueue, g.queues(t, links))
 	g.has(t, "observed again, more than the limit", 1.2, 1e6)
 }
 
@@ -654,10 +604,8 @@ func (g *groupOf) queues(t *testing.T, links *netlink.Handle) string {
 	t.Helper()
 	var all []string
 	for _, pod := range g.pods {
-		link, err := links.LinkByName(pod.HostIfName)
-		must.OK(t, err)
-		qdiscs, err := links.QdiscList(link)
-		must.OK(t, err)
+		link := must.Get(links.LinkByName(pod.HostIfName))(t)
+		qdiscs := must.Get(links.QdiscList(link))(t)
 		var kinds []string
 		for _, q := range qdiscs {
 			kinds = append(kinds, q.Type())

@@ -18,7 +18,6 @@ import (
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
 	"github.com/podweir/podweir/plugin/attach"
-	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
@@ -32,34 +31,26 @@ func TestPrivilegedExemptSubnetsAreNotCharged(t *testing.T) {
 	t.Parallel()
 	const capacity = 10 * mbit
 	r := newRig(t)
-	other, err := r.Lab.Client("monitor")
-	must.OK(t, err)
+	other := must.Get(r.Lab.Client("monitor"))(t)
 	pod := shaped(t, r, capacity, map[string]any{
 		"unshapedSubnets": []string{other.V4.String() + "/32"},
 	})
-	meter, err := wiremeter.Attach(other.Netns, other.IfName, wiremeter.Delivered)
-	must.OK(t, err)
+	meter := must.Get(wiremeter.Attach(other.Netns, other.IfName, wiremeter.Delivered))(t)
 	t.Cleanup(func() { _ = meter.Close() })
-	processors, err := lab.WatchProcessors()
-	must.OK(t, err)
-	shapedLoad, err := pod.Start(t.Context(), Egress, UDP, capacity, 2500*time.Millisecond)
-	must.OK(t, err)
+	processors := must.Get(lab.WatchProcessors())(t)
+	shapedLoad := must.Get(pod.Start(t.Context(), Egress, UDP, capacity, 2500*time.Millisecond))(t)
 	from := wiremeter.Now()
 	exempt, err := r.Lab.StartFlood(t.Context(), lab.UDPFlood{
 		From: &pod.Host, To: other, BitsPerSec: 4 * capacity, PayloadBytes: fullPayload,
 		Duration: 2 * time.Second,
 	})
 	must.OK(t, err)
-	if _, err := exempt.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	free, err := meter.Read(from, wiremeter.Now())
-	must.OK(t, err)
+	must.OK(t, must.Err(exempt.Wait(t.Context())))
+	free := must.Get(meter.Read(from, wiremeter.Now()))(t)
 	if _, _, err := shapedLoad.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	held, err := pod.Wire(Egress, shapedLoad.Started, wiremeter.Now())
-	must.OK(t, err)
+	held := must.Get(pod.Wire(Egress, shapedLoad.Started, wiremeter.Now()))(t)
 	c := Case{Cap: capacity}
 	allowed := c.Limit() + c.heldUp(processors.Stop())
 	t.Logf("exempt %.2f Mbit/s, the rest: worst second %d bytes of %d, mean %.2f Mbit/s",
@@ -96,10 +87,8 @@ func TestPrivilegedElephantsPolicyChargesHeavyFlowsOnly(t *testing.T) {
 	t.Run("many flows below the threshold of 5 %", func(t *testing.T) {
 		beside(t, capacity)
 		pod := shaped(t, newRig(t), capacity, keys)
-		sent, err := pod.Spread(t.Context(), Egress, flows, capacity*4/100, 4*time.Second)
-		must.OK(t, err)
-		series, err := pod.Wire(Egress, sent+settle, sent+settle+2*time.Second)
-		must.OK(t, err)
+		sent := must.Get(pod.Spread(t.Context(), Egress, flows, capacity*4/100, 4*time.Second))(t)
+		series := must.Get(pod.Wire(Egress, sent+settle, sent+settle+2*time.Second))(t)
 		t.Logf("%d light flows together: %.2f of the cap", flows, series.BitsPerSec()/capacity)
 		if series.BitsPerSec() < 1.5*capacity {
 			t.Errorf("%d light flows got %.2f of the cap together, want what they offer, 1.6",
@@ -135,13 +124,11 @@ func TestPrivilegedSetTakesEffectUnderLoad(t *testing.T) {
 			beside(t, after)
 			r := newRig(t)
 			pod := shaped(t, r, before, nil)
-			processors, err := lab.WatchProcessors()
-			must.OK(t, err)
+			processors := must.Get(lab.WatchProcessors())(t)
 			// However long the command takes, the flood goes on.
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
-			o, err := pod.Start(ctx, d, UDP, after, time.Minute)
-			must.OK(t, err)
+			o := must.Get(pod.Start(ctx, d, UDP, after, time.Minute))(t)
 			testutil.Eventually(t, 3*time.Second, "the flood has half a second at the old rate", func() bool {
 				now := wiremeter.Now()
 				if now < o.Started+time.Second {
@@ -153,8 +140,7 @@ func TestPrivilegedSetTakesEffectUnderLoad(t *testing.T) {
 			must.OK(t, set(t.Context(), r, pod, "--"+d.String(), "30M"))
 			changed := wiremeter.Now()
 			testutil.Eventually(t, 10*time.Second, "a second is over", func() bool { return wiremeter.Now() > changed+time.Second })
-			series, err := pod.Wire(d, changed, changed+time.Second)
-			must.OK(t, err)
+			series := must.Get(pod.Wire(d, changed, changed+time.Second))(t)
 			away := min(processors.Stop(), longestAway).Seconds()
 			t.Logf("%.2f Mbit/s in the second after set", series.BitsPerSec()/mbit)
 			if got := series.BitsPerSec() / after; got < 0.9-away || got > 1.02+away {
@@ -218,14 +204,11 @@ func TestPrivilegedIngressByIFBHoldsTheCap(t *testing.T) {
 			})
 			must.OK(t, err)
 			t.Logf("worst second %.4f of the cap, used %.3f", got.WorstShare(), got.Used)
-			if err := got.Err(); err != nil {
-				t.Error(err)
-			}
+			must.OK(t, got.Err())
 			if before == nil {
 				return
 			}
-			arrived, err := before.Read(from, wiremeter.Now())
-			must.OK(t, err)
+			arrived := must.Get(before.Read(from, wiremeter.Now()))(t)
 			if sent := float64(arrived.Worst(time.Second)) * 8 / capacity; load.Flows == 0 && sent < 1.5 {
 				t.Errorf("%.2f of the cap arrived before the ifb, so nothing was tested", sent)
 			}
@@ -270,53 +253,37 @@ func TestPrivilegedLimitChangesUnderAFlood(t *testing.T) {
 				}
 				beside(t, capacity)
 				r := newRig(t)
-				network, err := r.Lab.Network("changes", lab.PodweirEntry(nil))
-				must.OK(t, err)
+				network := must.Get(r.Lab.Network("changes", lab.PodweirEntry(nil)))(t)
 				made, err := network.Pod(t.Context(), lab.PodOptions{Bandwidth: lab.RuntimeBandwidth(capacity), Namespace: "changes"})
 				must.OK(t, err)
-				pod := &Target{Pod: made, rig: r}
-				must.OK(t, pod.freshMeters())
-				t.Cleanup(func() { _ = pod.closeMeters() })
-				var node *engine.Node
-				must.OK(t, r.Lab.Node().Do(func() (err error) {
-					node, err = engine.Open(engine.DefaultPaths)
-					return err
-				}))
-				t.Cleanup(node.Close)
-				processors, err := lab.WatchProcessors()
-				must.OK(t, err)
+				pod, node := r.metered(t, made), r.open(t)
+				processors := must.Get(lab.WatchProcessors())(t)
 				last := time.Duration(len(changes))*1100*time.Millisecond + 2*time.Second
 				kept, err := r.Lab.StartEcho(t.Context(), lab.EchoLoad{From: r.Client, To: &pod.Host, PerSecond: 100, Duration: last, Timeout: last})
 				must.OK(t, err)
 				ctx, stop := context.WithCancel(t.Context())
 				defer stop()
-				o, err := pod.Start(ctx, d, UDP, 3*capacity, time.Minute)
-				must.OK(t, err)
+				o := must.Get(pod.Start(ctx, d, UDP, 3*capacity, time.Minute))(t)
 				until(t, time.Second)
 				id := attach.ID{Network: network.Name, ContainerID: pod.ContainerID, IfName: pod.IfName}
 				for i, change := range changes {
 					changed := wiremeter.Now()
-					if _, err := node.Set(t.Context(), id, func(c *shaping.Config) error {
+					must.OK(t, must.Err(node.Set(t.Context(), id, func(c *shaping.Config) error {
 						l := c.Ingress
 						if d == Egress {
 							l = c.Egress
 						}
 						change(c, l)
 						return nil
-					}); err != nil {
-						t.Fatal(err)
-					}
+					})))
 					took := wiremeter.Now() - changed
 					until(t, 1100*time.Millisecond)
-					series, err := pod.Wire(d, changed-200*time.Millisecond, wiremeter.Now())
-					must.OK(t, err)
+					series := must.Get(pod.Wire(d, changed-200*time.Millisecond, wiremeter.Now()))(t)
 					t.Logf("change %d took %v: worst second %.4f of the cap, worst 100 ms %.3f, least in 20 ms %.3f", i, took,
 						float64(series.Worst(time.Second))*8/capacity, float64(series.Worst(100*time.Millisecond))*80/capacity, float64(slices.Min(series.Windows(20*time.Millisecond)))*400/capacity)
 				}
-				series, err := pod.Wire(d, o.Started+500*time.Millisecond, wiremeter.Now())
-				must.OK(t, err)
-				answers, err := kept.Wait(t.Context())
-				must.OK(t, err)
+				series := must.Get(pod.Wire(d, o.Started+500*time.Millisecond, wiremeter.Now()))(t)
+				answers := must.Get(kept.Wait(t.Context()))(t)
 				worst := series.Worst(time.Second)
 				away := min(processors.Stop(), longestAway)
 				t.Logf("worst second %.4f of the cap; a response took %v at most", float64(worst)*8/capacity, answers.Quantile(1))
@@ -358,9 +325,7 @@ func TestPrivilegedBigTCPStaysWithinTheCap(t *testing.T) {
 					t.Log("not offered: the generator is slower than 1.2 times the cap")
 					return
 				}
-				if err := got.Err(); err != nil {
-					t.Error(err)
-				}
+				must.OK(t, got.Err())
 				// At lower caps the queue segments what exceeds its burst. Without BIG
 				// TCP a packet is 68,130 bytes at most: 45 full segments.
 				if capacity > gbit && got.PacketBytes < 70_000 {
@@ -399,8 +364,7 @@ func TestPrivilegedCallBesideElephants(t *testing.T) {
 				PerSecond: share * capacity / 8 / (packet + 14),
 			})
 			must.OK(t, err)
-			got, err := call.Wait(t.Context())
-			must.OK(t, err)
+			got := must.Get(call.Wait(t.Context()))(t)
 			if _, _, err := bulk.Wait(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -428,9 +392,7 @@ func TestPrivilegedObservedPodIsFreeUntilItIsLimited(t *testing.T) {
 	// One connection for all of it, however long that takes: nothing is carried if it breaks.
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	if _, err := pod.Start(ctx, d, TCP1, capacity, time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.Err(pod.Start(ctx, d, TCP1, capacity, time.Minute)))
 	free := func(when string) {
 		t.Helper()
 		testutil.Eventually(t, 10*time.Second, when+" the pod has many times its limit", func() bool {
@@ -448,8 +410,7 @@ func TestPrivilegedObservedPodIsFreeUntilItIsLimited(t *testing.T) {
 	must.OK(t, set(t.Context(), r, pod, "--enforce", "limit"))
 	limited := wiremeter.Now()
 	testutil.Eventually(t, 10*time.Second, "a second and a half is over", func() bool { return wiremeter.Now() > limited+1500*time.Millisecond })
-	series, err := pod.Wire(d, limited+500*time.Millisecond, limited+1500*time.Millisecond)
-	must.OK(t, err)
+	series := must.Get(pod.Wire(d, limited+500*time.Millisecond, limited+1500*time.Millisecond))(t)
 	t.Logf("%.2f Mbit/s with the limit", series.BitsPerSec()/mbit)
 	if got := series.BitsPerSec() / capacity; got < 0.5 || got > 1.05 {
 		t.Errorf("%.3f of the limit in the second that begins half a second after it is enforced", got)

@@ -26,8 +26,7 @@ func TestPrivilegedKeptConnectionDoesNotWaitBesideBulk(t *testing.T) {
 		t.Run(d.String(), func(t *testing.T) {
 			beside(t, 100*mbit)
 			r := newRig(t)
-			ref, err := r.Reference(t.Context(), 100*mbit, lab.RuntimeBurst)
-			must.OK(t, err)
+			ref := must.Get(r.Reference(t.Context(), 100*mbit, lab.RuntimeBurst))(t)
 			t.Cleanup(func() { _ = ref.closeMeters() })
 			var of [2]*Kept
 			var errs [2]error
@@ -65,8 +64,7 @@ func TestPrivilegedLightFlowsPassAFlood(t *testing.T) {
 		t.Run(fmt.Sprintf("%v/%s", tt.direction, tt.flood.Name), func(t *testing.T) {
 			beside(t, capacity)
 			pod := shaped(t, newRig(t), capacity, nil)
-			got, err := pod.KeptBeside(t.Context(), tt.direction, tt.flood, capacity, 2, time.Second)
-			must.OK(t, err)
+			got := must.Get(pod.KeptBeside(t.Context(), tt.direction, tt.flood, capacity, 2, time.Second))(t)
 			t.Logf("p50, p99: podweir %v %v, bystander %v %v",
 				got.Pod.Quantile(0.5), got.Pod.Quantile(0.99),
 				got.Bystander.Quantile(0.5), got.Bystander.Quantile(0.99))
@@ -91,16 +89,14 @@ func TestPrivilegedAFlowDoesNotOvertakeItself(t *testing.T) {
 			r := newRig(t)
 			pod := shaped(t, r, capacity, nil)
 			for range 3 {
-				got, err := pod.OrderBesideLight(t.Context(), d, capacity)
-				must.OK(t, err)
+				got := must.Get(pod.OrderBesideLight(t.Context(), d, capacity))(t)
 				t.Logf("%+v", *got)
 				if got.Received < got.Sent/2 || got.Inversions != 0 {
 					t.Errorf("%d of %d datagrams came, %d out of order, the first of them %v, want none",
 						got.Received, got.Sent, got.Inversions, got.Overtaken)
 				}
 			}
-			free, err := r.Free.OrderBesideLight(t.Context(), d, capacity)
-			must.OK(t, err)
+			free := must.Get(r.Free.OrderBesideLight(t.Context(), d, capacity))(t)
 			if free.Missing != 0 || free.Inversions != 0 {
 				t.Errorf("the unlimited pod: %+v, want all in order", *free)
 			}
@@ -138,14 +134,10 @@ func besideUDP(t *testing.T, r *Rig, d Direction, capacity uint64, flows int, co
 	})
 	must.OK(t, err)
 	started := wiremeter.Now()
-	if _, err := flood.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	got, err := bulk.Wait(t.Context())
-	must.OK(t, err)
+	must.OK(t, must.Err(flood.Wait(t.Context())))
+	got := must.Get(bulk.Wait(t.Context()))(t)
 	onWire := 1 + float64(got.HeadBytes)/float64(got.MSS)
-	wire, err := pod.Wire(d, started+begin, started+last-time.Second/2)
-	must.OK(t, err)
+	wire := must.Get(pod.Wire(d, started+begin, started+last-time.Second/2))(t)
 	out, seconds := &shares{tcp: make([]float64, flows)}, 0.
 	for _, one := range got.Received {
 		if one.Start < begin.Seconds() || one.End > last.Seconds() {

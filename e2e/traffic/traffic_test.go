@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/e2e/lab"
+	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
 	"github.com/podweir/podweir/plugin/testutil/must"
@@ -51,14 +52,31 @@ func newRig(t *testing.T) *Rig {
 
 func shaped(t *testing.T, r *Rig, bitsPerSec uint64, keys map[string]any) *Target {
 	t.Helper()
-	pod, err := r.Shaped(t.Context(), bitsPerSec, keys)
-	must.OK(t, err)
+	pod := must.Get(r.Shaped(t.Context(), bitsPerSec, keys))(t)
 	t.Cleanup(func() {
-		if err := pod.closeMeters(); err != nil {
-			t.Error(err)
-		}
+		must.OK(t, pod.closeMeters())
 	})
 	return pod
+}
+
+// metered is a pod of the rig's whose packets are counted, until the test ends.
+func (r *Rig) metered(t *testing.T, pod *lab.Pod) *Target {
+	t.Helper()
+	target := &Target{Pod: pod, rig: r}
+	must.OK(t, target.freshMeters())
+	t.Cleanup(func() { _ = target.closeMeters() })
+	return target
+}
+
+// open opens podweir's state on the rig's node, until the test ends.
+func (r *Rig) open(t *testing.T) (node *engine.Node) {
+	t.Helper()
+	must.OK(t, r.Lab.Node().Do(func() (err error) {
+		node, err = engine.Open(engine.DefaultPaths)
+		return err
+	}))
+	t.Cleanup(node.Close)
+	return node
 }
 
 // The judgement itself: a measurement that breaks a promise is an error.

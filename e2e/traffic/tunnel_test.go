@@ -64,7 +64,6 @@ func TestPrivilegedTunnelIsCountedWhole(t *testing.T) {
 
 func wire(t *testing.T, pod *Target, from, to time.Duration) uint64 {
 	t.Helper()
-	s, err := pod.Wire(Egress, from, to)
-	must.OK(t, err)
+	s := must.Get(pod.Wire(Egress, from, to))(t)
 	return s.Total()
 }

@@ -132,23 +132,16 @@ func TestDecidePodTCX(t *testing.T) {
 			w.tcx = !tt.noTCX
 			cfg.PodTCX = !tt.ingressOnly
 			w.devices[terms.SidePod].IngressOnly = tt.ingressOnly
-			states, err := w.executor().Ensure(t.Context(), wantOf(cfg))
-			must.OK(t, err)
+			states := must.Get(w.executor().Ensure(t.Context(), wantOf(cfg)))(t)
 			in, out := states[0].Directions[terms.Ingress], states[0].Directions[terms.Egress]
-			if is := fmt.Sprintf("%v, %v; guard %v", in.Params.Side, in.HookKind, out.GuardKind); is != tt.want {
-				t.Errorf("ingress is on the side, and its program by %s, want %s", is, tt.want)
-			}
+			must.Be(t, "ingress", tt.want, fmt.Sprintf("%v, %v; guard %v", in.Params.Side, in.HookKind, out.GuardKind))
 			for _, h := range w.devices[terms.SidePod].Hooks {
 				if h.Kind == terms.HookKindClsact {
 					t.Errorf("%s is a filter on the pod side", h.Name)
 				}
 			}
-			if notes := strings.Join(append(in.Params.Notes, out.Params.Notes...), "; "); !strings.Contains(notes, tt.notes) {
-				t.Errorf("notes %q, want %q", notes, tt.notes)
-			}
-			if err := w.executor().Check(t.Context(), wantOf(cfg)); err != nil {
-				t.Errorf("CHECK: %v", err)
-			}
+			must.Have(t, "what is noted", strings.Join(append(in.Params.Notes, out.Params.Notes...), "; "), tt.notes)
+			must.OK(t, w.executor().Check(t.Context(), wantOf(cfg)))
 			inspected, err := w.executor().Inspect(record(t, w))
 			if err != nil || (out.Params.NoGuard != "") != slices.ContainsFunc(inspected.Degraded, func(d attach.Degradation) bool { return strings.HasPrefix(d.Reason, "no guard") }) {
 				t.Errorf("degraded %+v, %v, want the guard that is missing", inspected, err)

@@ -6,6 +6,7 @@ package apply_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -42,9 +43,7 @@ func wantOf(cfg *shaping.Config) *apply.Want {
 
 func ensure(t *testing.T, w *world, cfg *shaping.Config) {
 	t.Helper()
-	if _, err := w.executor().Ensure(t.Context(), wantOf(cfg)); err != nil {
-		t.Fatalf("Ensure: %v", err)
-	}
+	must.OK(t, must.Err(w.executor().Ensure(t.Context(), wantOf(cfg))))
 }
 
 func record(t *testing.T, w *world) *apply.Record {
@@ -68,9 +67,7 @@ func TestEnsureOrder(t *testing.T) {
 		"egress load", "egress build-queue", "egress limit-offload", "egress attach", "egress attach-ceiling",
 		"ingress make-ifb", "ingress load", "ingress build-queue", "ingress attach", "ingress attach-redirect",
 	}
-	if diff := cmp.Diff(want, w.log); diff != "" {
-		t.Errorf("steps (-want +got):\n%s", diff)
-	}
+	must.Match(t, "steps", want, w.log)
 	w.log = nil
 	before := w.shape()
 	ids := w.lastID
@@ -78,16 +75,12 @@ func TestEnsureOrder(t *testing.T) {
 	if len(w.log) != 0 || w.lastID != ids || !cmp.Equal(before, w.shape()) {
 		t.Errorf("Ensure a second time did %v, want nothing", w.log)
 	}
-	if err := w.executor().Check(t.Context(), wantOf(cfg)); err != nil {
-		t.Errorf("Check after Ensure = %v", err)
-	}
+	must.OK(t, w.executor().Check(t.Context(), wantOf(cfg)))
 	must.OK(t, w.executor().Remove(t.Context(), podID))
 	if diff := cmp.Diff(newWorld().shape(), w.shape()); diff != "" || len(w.records) != 0 {
 		t.Errorf("after Remove (-untouched +got), %d records:\n%s", len(w.records), diff)
 	}
-	if err := w.executor().Remove(t.Context(), podID); err != nil {
-		t.Errorf("Remove a second time = %v", err)
-	}
+	must.OK(t, w.executor().Remove(t.Context(), podID)) // a second time
 }
 
 func TestEnsureFailureRemovesWhatWasMade(t *testing.T) {
@@ -129,8 +122,7 @@ func TestEnsureFailureRemovesWhatWasMade(t *testing.T) {
 
 func TestRecordOfAnotherVersion(t *testing.T) {
 	r := &apply.Record{Version: apply.RecordVersion + 1, ID: podID}
-	b, err := r.Marshal()
-	must.OK(t, err)
+	b := must.Get(r.Marshal())(t)
 	if _, err := apply.UnmarshalRecord(b); !errors.Is(err, apply.ErrUnknownRecord) {
 		t.Errorf("UnmarshalRecord = %v, want ErrUnknownRecord", err)
 	}
@@ -188,22 +180,16 @@ func TestAnotherDeviceTakesTheName(t *testing.T) {
 	usurper.PodIndex, usurper.Kind, usurper.HostName, usurper.HostIndex = 6, "dummy", "", 0
 	w.usurper, w.log = &usurper, nil
 	ensure(t, w, both(10_000_000))
-	if err := w.executor().Check(t.Context(), wantOf(both(10_000_000))); err != nil {
-		t.Errorf("Check = %v", err)
-	}
+	must.OK(t, w.executor().Check(t.Context(), wantOf(both(10_000_000))))
 	if diff := cmp.Diff(shaped, w.shape()); diff != "" || len(w.log) != 0 {
 		t.Errorf("steps %v, want none; (-before +after):\n%s", w.log, diff)
 	}
 	ensure(t, w, both(20_000_000))
-	if got := record(t, w).Interface.PodIndex; got != podIndex {
-		t.Errorf("the record is of ifindex %d, want %d", got, podIndex)
-	}
+	must.Be(t, "ifindex of the record", podIndex, record(t, w).Interface.PodIndex)
 	// Without the first one the name is all there is.
 	w.iface = usurper
 	ensure(t, w, both(20_000_000))
-	if got := record(t, w).Interface.PodIndex; got != 6 {
-		t.Errorf("the record is of ifindex %d after the first device is gone, want 6", got)
-	}
+	must.Be(t, "ifindex of the record after the first device is gone", 6, record(t, w).Interface.PodIndex)
 }
 
 // randomConfig draws a configuration that a kernel like the one of f may have.
@@ -393,9 +379,7 @@ func TestLateAtEveryStep(t *testing.T) {
 					t.Errorf("too late for %q: %d records stay, and (-untouched +got):\n%s", *stopped, len(w.records), diff)
 				}
 				ensure(t, w, tc.with)
-				if diff := cmp.Diff(fresh.shape(), w.shape()); diff != "" {
-					t.Errorf("too late for %q, then again (-without a delay +got):\n%s", *stopped, diff)
-				}
+				must.Match(t, fmt.Sprintf("too late for %q, then again", *stopped), fresh.shape(), w.shape())
 			}
 			if late < tc.least {
 				t.Errorf("it was too late for %d steps, want %d or more: the test looks at nothing", late, tc.least)
@@ -410,10 +394,6 @@ func TestEndOfTheCallerLeavesNothingHalfDone(t *testing.T) {
 	e := w.executor()
 	ctx, cancel := context.WithCancel(t.Context())
 	e.Step = func(string) { cancel() }
-	if _, err := e.Ensure(ctx, wantOf(both(10_000_000))); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Check(t.Context(), wantOf(both(10_000_000))); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, must.Err(e.Ensure(ctx, wantOf(both(10_000_000)))))
+	must.OK(t, e.Check(t.Context(), wantOf(both(10_000_000))))
 }

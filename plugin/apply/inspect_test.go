@@ -10,11 +10,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // inKernelOrder sorts a tree as package queue reads it: what is nearer to the root comes first.
@@ -59,9 +58,7 @@ func TestQueueWithoutARecordStays(t *testing.T) {
 						t.Errorf("plan %v, want the queues kept", plan)
 					}
 				}
-				if _, err := e.Ensure(t.Context(), wantOf(cfg)); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, must.Err(e.Ensure(t.Context(), wantOf(cfg))))
 				for _, d := range terms.Directions {
 					if now := record(t, w).Choices[d].Majors; len(now) == 0 || !slices.Equal(now, was[d].Majors) {
 						t.Errorf("%v: handles %v, want %v", d, now, was[d].Majors)
@@ -86,9 +83,7 @@ func TestSameInterface(t *testing.T) {
 		"recorded before the cookie":  {attach.Interface{NetNSInode: 7, PodIndex: 2}, true},
 		"another, before the cookie":  {attach.Interface{NetNSInode: 8, PodIndex: 2}, false},
 	} {
-		if got := was.Same(&tc.now); got != tc.same {
-			t.Errorf("%s: Same = %t, want %t", name, got, tc.same)
-		}
+		must.Be(t, name+": Same", tc.same, was.Same(&tc.now))
 	}
 }
 
@@ -140,9 +135,7 @@ func TestPresume(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			got := attach.Presume(&attach.Observed{Devices: map[terms.Side]*attach.Device{terms.SidePod: &tt.pod, terms.SideHost: &tt.host}})
 			want := attach.Choices{terms.Egress: tt.egress, terms.Ingress: tt.ingress}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("presumed (-want +got):\n%s", diff)
-			}
+			must.Match(t, "presumed", want, got)
 		})
 	}
 }

@@ -115,9 +115,7 @@ func TestLimitChangesBehindItsSuccessor(t *testing.T) {
 						t.Errorf("nothing limits %v at %q, after %q", d, step, steps)
 					}
 				}
-				if _, err := e.Ensure(t.Context(), wantOf(with(tt.to))); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, must.Err(e.Ensure(t.Context(), wantOf(with(tt.to)))))
 				if diff := cmp.Diff(fresh.shape(), w.shape()); diff != "" {
 					t.Errorf("differs from a pod that began there (-began +changed): %s", diff)
 				}

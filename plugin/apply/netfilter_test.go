@@ -14,6 +14,7 @@ import (
 	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // redirected is a pod whose ingress goes through the ifb, then gets a netfilter
@@ -89,9 +90,7 @@ func TestLeavesTheStarvedRedirect(t *testing.T) {
 				}
 				return
 			}
-			if err == nil || !strings.Contains(err.Error(), tc.says) {
-				t.Errorf("Check = %v, want %q in it", err, tc.says)
-			}
+			must.Fail(t, "Check", err, tc.says)
 			ensure(t, w, cfg)
 			if w.has("pw_redirect") || !w.has("pw_police") || w.devices[terms.SideIFB] != nil {
 				t.Errorf("after Ensure the pod has %+v, want a policer", w.shape())

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/podweir/podweir/plugin/apply"
@@ -158,9 +157,7 @@ func TestPlanOfOneDifference(t *testing.T) {
 			tt.break_(w)
 			plan, err := drift(w, cfg, record(t, w))
 			must.OK(t, err)
-			if diff := cmp.Diff(tt.want, kinds(plan)); diff != "" {
-				t.Fatalf("plan (-want +got):\n%s", diff)
-			}
+			must.Match(t, "plan", tt.want, kinds(plan))
 			if len(plan) > 0 && !strings.Contains(plan[0].Reason, tt.reason) {
 				t.Errorf("reason %q, want %q in it", plan[0].Reason, tt.reason)
 			}
@@ -261,11 +258,8 @@ func TestPlanOfAShare(t *testing.T) {
 			cfg.Egress.Group = 200_000_000
 			ensure(t, w, cfg)
 			tt.break_(w)
-			plan, err := drift(w, cfg, record(t, w))
-			must.OK(t, err)
-			if diff := cmp.Diff(tt.want, kinds(plan)); diff != "" {
-				t.Errorf("plan (-want +got):\n%s", diff)
-			}
+			plan := must.Get(drift(w, cfg, record(t, w)))(t)
+			must.Match(t, "plan", tt.want, kinds(plan))
 		})
 	}
 }
@@ -276,17 +270,12 @@ func TestPlanOfTheCeilingOfAGroup(t *testing.T) {
 	cfg.Egress.Group, cfg.Ingress.Group = 200_000_000, 200_000_000
 	want := wantOf(cfg)
 	want.Pod = "batch/one"
-	if _, err := w.executor().Ensure(t.Context(), want); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.Err(w.executor().Ensure(t.Context(), want)))
 	pod, host := w.devices[terms.SidePod], w.devices[terms.SideHost]
 	planned := func(what string, cfg *shaping.Config, want ...string) {
 		t.Helper()
-		plan, err := drift(w, cfg, record(t, w))
-		must.OK(t, err)
-		if diff := cmp.Diff(want, kinds(plan), cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("%s: plan (-want +got):\n%s", what, diff)
-		}
+		plan := must.Get(drift(w, cfg, record(t, w)))(t)
+		must.Match(t, what+": plan", want, kinds(plan), cmpopts.EquateEmpty())
 	}
 	ceilings := func() (at []string) {
 		for side, dev := range map[string]*attach.Device{"pod": pod, "host": host} {
@@ -299,9 +288,7 @@ func TestPlanOfTheCeilingOfAGroup(t *testing.T) {
 		slices.Sort(at)
 		return at
 	}
-	if got := ceilings(); !slices.Equal(got, []string{"host ingress", "pod ingress"}) {
-		t.Errorf("ceilings at %v, want one behind each queue", got)
-	}
+	must.Match(t, "ceilings", []string{"host ingress", "pod ingress"}, ceilings())
 	planned("as it was made", cfg)
 	alone := both(100_000_000)
 	dropHooks(pod, "pw_ceiling")
@@ -309,12 +296,8 @@ func TestPlanOfTheCeilingOfAGroup(t *testing.T) {
 	w.dataplanes[terms.Egress].Datapath.Group++
 	planned("the meter is another group's", cfg, "egress update", "ingress attach-ceiling")
 	want.Config = alone
-	if _, err := w.executor().Ensure(t.Context(), want); err != nil {
-		t.Fatal(err)
-	}
-	if got := ceilings(); !slices.Equal(got, []string{"host ingress"}) {
-		t.Errorf("without a group: ceilings at %v, want that of egress", got)
-	}
+	must.OK(t, must.Err(w.executor().Ensure(t.Context(), want)))
+	must.Match(t, "ceilings without a group", []string{"host ingress"}, ceilings())
 	planned("without a group", alone)
 }
 
@@ -464,9 +447,7 @@ func TestPacingOfTheAuthorAsPodweirs(t *testing.T) {
 	clear(w.records)
 	clear(w.dataplanes)
 	ensure(t, w, &shaping.Config{Egress: limit(1_000_000_000)})
-	if *w.pacing != kernelPacing {
-		t.Errorf("after the record was lost and the limit raised: %v, want %v", w.pacing, kernelPacing)
-	}
+	must.Be(t, "pacing after the record was lost and the limit raised", kernelPacing, *w.pacing)
 }
 
 // Two limits in one namespace agree about it, and the last one gives back what was there before.
@@ -497,33 +478,23 @@ func TestSetOutlivesNotes(t *testing.T) {
 		t.Fatal(err)
 	}
 	ensure(t, w, cfg("told by the agent"))
-	if got := record(t, w).Config.Egress.Rate; got != 5_000_000 {
-		t.Errorf("after another note the rate is %v, want what was set", got)
-	}
+	must.Be(t, "after another note the rate", 5_000_000, record(t, w).Config.Egress.Rate)
 	changed := cfg("told by the agent")
 	changed.Egress.Rate = 20_000_000
 	ensure(t, w, changed)
-	if got := record(t, w).Config.Egress.Rate; got != 20_000_000 {
-		t.Errorf("after another wish the rate is %v, want that", got)
-	}
+	must.Be(t, "after another wish the rate", 20_000_000, record(t, w).Config.Egress.Rate)
 }
 
 // Records of releases before this one have the choices by the names of the directions, and
 // so do those of this one: either reads the other's.
 func TestRecordHasChoicesByName(t *testing.T) {
 	const old = `{"version":1,"id":{"network":"net","containerID":"c1","ifName":"eth0"},"choices":{"ingress":{"majors":[7],"hookKind":1},"egress":{"majors":[8],"hookKind":1,"note":"n"}}}`
-	r, err := apply.UnmarshalRecord([]byte(old))
-	must.OK(t, err)
+	r := must.Get(apply.UnmarshalRecord([]byte(old)))(t)
 	if got := r.Choices[terms.Egress]; len(r.Choices) != 2 || got.Note != "n" || got.Majors[0] != 8 {
 		t.Errorf("choices = %+v, want both, with the note at egress", r.Choices)
 	}
-	b, err := r.Marshal()
-	must.OK(t, err)
-	for _, want := range []string{`"egress":{"majors":[8]`, `"ingress":{"majors":[7]`} {
-		if !strings.Contains(string(b), want) {
-			t.Errorf("the record is %s, want %s in it", b, want)
-		}
-	}
+	b := must.Get(r.Marshal())(t)
+	must.Have(t, "the record", string(b), `"egress":{"majors":[8]`, `"ingress":{"majors":[7]`)
 }
 
 // What a DEL removed while another waited for the lock is not made again.
@@ -535,11 +506,7 @@ func TestEnsureOfWhatWasRemovedMeanwhile(t *testing.T) {
 		t.Errorf("Ensure = %v with the steps %v, want ErrNotAttached and none", err, w.log)
 	}
 	want.Existing = false
-	if _, err := w.executor().Ensure(t.Context(), want); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.Err(w.executor().Ensure(t.Context(), want)))
 	want.Existing = true
-	if _, err := w.executor().Ensure(t.Context(), want); err != nil {
-		t.Errorf("Ensure of what is there = %v", err)
-	}
+	must.OK(t, must.Err(w.executor().Ensure(t.Context(), want)))
 }

@@ -87,8 +87,7 @@ func TestPrivilegedConfigureObserve(t *testing.T) {
 				t.Fatalf("Observe of nothing = %+v, %v, want nil", dp, err)
 			}
 			must.OK(t, n.Configure(dir, p, subnets, 0))
-			dp, err := n.Observe(dir, terms.Egress)
-			must.OK(t, err)
+			dp := must.Get(n.Observe(dir, terms.Egress))(t)
 			if diff := cmp.Diff(p.Datapath, dp.Datapath); diff != "" || dp.ProgramName != name || dp.Slot < image.FirstSlot || dp.Build == "" {
 				t.Errorf("Observe = %s, slot %d of %q, limits (-want +got):\n%s", dp.ProgramName, dp.Slot, dp.Build, diff)
 			}
@@ -130,8 +129,7 @@ func TestPrivilegedConfigureObserve(t *testing.T) {
 
 func programID(t *testing.T, p *bpfcall.Program) uint32 {
 	t.Helper()
-	info, err := p.Info()
-	must.OK(t, err)
+	info := must.Get(p.Info())(t)
 	return info.ID
 }
 
@@ -142,8 +140,7 @@ func TestPrivilegedProgramOfTheNode(t *testing.T) {
 	root := filepath.Join(dir, "..", "..", "..")
 	id := func(n *datapath.Slab, c image.Carrier) uint32 {
 		t.Helper()
-		p, err := n.Program("pw_police", c)
-		must.OK(t, err)
+		p := must.Get(n.Program("pw_police", c))(t)
 		info, err := p.Info()
 		if err != nil || info.Name != "pw_police" || !datapath.Current(info.Name, info.Tag, c) {
 			t.Fatalf("Program = %+v, %v, want pw_police of this build", info, err)
@@ -151,9 +148,7 @@ func TestPrivilegedProgramOfTheNode(t *testing.T) {
 		return info.ID
 	}
 	first := id(n, image.ByClassID)
-	if second := id(again(t, root), image.ByClassID); second != first {
-		t.Errorf("another process has program %d, want %d", second, first)
-	}
+	must.Be(t, "program of another process", first, id(again(t, root), image.ByClassID))
 	if host := id(n, image.ByHostEgress); host == first || host != id(again(t, root), image.ByHostEgress) {
 		t.Errorf("the program by device is %d, want one of its own, shared", host)
 	}
@@ -161,8 +156,7 @@ func TestPrivilegedProgramOfTheNode(t *testing.T) {
 		t.Error("a program for one slot is shared")
 	}
 	// Whoever made the slab knows the programs that others load over it.
-	p, err := again(t, root).Program("pw_band", image.ByClassID)
-	must.OK(t, err)
+	p := must.Get(again(t, root).Program("pw_band", image.ByClassID))(t)
 	info, err := p.Info()
 	if err != nil || !n.Serves(info.ID, "pw_band") {
 		t.Errorf("Serves = false of a program of another process (%v), want true", err)
@@ -172,8 +166,7 @@ func TestPrivilegedProgramOfTheNode(t *testing.T) {
 	}
 	// A pinned program with the right name is of another build if its tag is not ours.
 	next := []byte{0xb7, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x95, 0, 0, 0, 0, 0, 0, 0} // r0 = -1; exit
-	other, err := bpfcall.LoadProgram("pw_police", image.License, next)
-	must.OK(t, err)
+	other := must.Get(bpfcall.LoadProgram("pw_police", image.License, next))(t)
 	defer func() { _ = other.Close() }()
 	pin := filepath.Join(root, "node", "pw_police")
 	must.OK(t, errors.Join(os.Remove(pin), other.Pin(pin)))
@@ -181,9 +174,7 @@ func TestPrivilegedProgramOfTheNode(t *testing.T) {
 	if newer == first || newer != id(again(t, root), image.ByClassID) {
 		t.Errorf("beside a pinned program of another build %d was returned, want a new one, once", newer)
 	}
-	if _, err := n.Program("pw_none", image.ByClassID); err == nil || !strings.Contains(err.Error(), "pw_none") {
-		t.Errorf("an unknown program = %v, want an error that names it", err)
-	}
+	must.Fail(t, "an unknown program", must.Err(n.Program("pw_none", image.ByClassID)), "pw_none")
 }
 
 // A flood becomes one heavy flow with its addresses, and every packet is
@@ -195,15 +186,11 @@ func TestPrivilegedCountersAndHeavyFlows(t *testing.T) {
 	for _, at := range []string{beside, dir} {
 		must.OK(t, n.Configure(at, params(t, policing), nil, 0))
 	}
-	slot, err := n.Slot(dir, terms.Egress)
-	must.OK(t, err)
-	prog, err := n.Program("pw_police", image.Carrier(slot))
-	must.OK(t, err)
+	slot := must.Get(n.Slot(dir, terms.Egress))(t)
+	prog := must.Get(n.Program("pw_police", image.Carrier(slot)))(t)
 	const packets = 2000
 	for range packets {
-		if _, err := prog.Run(udpPacket(1400)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, must.Err(prog.Run(udpPacket(1400))))
 	}
 	if sum, size := sumOf(t, n, dir); sum != packets || size != packets*1400 {
 		t.Errorf("counted %d packets and %d bytes, want %d and %d", sum, size, packets, packets*1400)
@@ -227,8 +214,7 @@ func TestPrivilegedCountersAndHeavyFlows(t *testing.T) {
 // sumOf is all that was counted of egress.
 func sumOf(t *testing.T, n *datapath.Slab, dir string) (packets, size uint64) {
 	t.Helper()
-	counters, err := n.Counters(dir, terms.Egress)
-	must.OK(t, err)
+	counters := must.Get(n.Counters(dir, terms.Egress))(t)
 	for _, c := range counters {
 		packets += c.Packets
 		size += c.Bytes
@@ -290,8 +276,7 @@ func TestPrivilegedTCX(t *testing.T) {
 	ns := testutil.NewNetNS(t)
 	n, dir := openNode(t)
 	lo := ns.Interface(t, "lo").Index
-	police, err := n.Program("pw_police", 300)
-	must.OK(t, err)
+	police := must.Get(n.Program("pw_police", 300))(t)
 	names := func() (all []string) {
 		t.Helper()
 		must.OK(t, ns.Do(func() error {
@@ -336,9 +321,7 @@ func TestPrivilegedTCX(t *testing.T) {
 		must.OK(t, datapath.DetachTCX(dir, terms.Egress, datapath.ProgramLink))
 		must.OK(t, attach(police, terms.HookEgress))
 	}
-	if err := attach(police, terms.HookOwnQdisc); err == nil || !strings.Contains(err.Error(), "own-qdisc") {
-		t.Errorf("AttachTCX to no TCX hook = %v, want an error that names it", err)
-	}
+	must.Fail(t, "AttachTCX to no TCX hook", attach(police, terms.HookOwnQdisc), "own-qdisc")
 	for range 2 {
 		must.OK(t, datapath.DetachTCX(dir, terms.Egress, datapath.ProgramLink))
 	}
@@ -351,63 +334,48 @@ func TestPrivilegedTCX(t *testing.T) {
 // queue.
 func TestPrivilegedLayout(t *testing.T) {
 	n, dir := openNode(t)
-	if _, err := n.Program("pw_band", image.ByClassID); err != nil {
-		t.Fatal(err)
-	}
-	m, err := ebpf.LoadPinnedMap(filepath.Join(dir, "..", "..", "..", "node", "pw_layout"), nil)
-	must.OK(t, err)
+	must.OK(t, must.Err(n.Program("pw_band", image.ByClassID)))
+	m := must.Get(ebpf.LoadPinnedMap(filepath.Join(dir, "..", "..", "..", "node", "pw_layout"), nil))(t)
 	defer func() { _ = m.Close() }()
 	var got image.Layout
 	must.OK(t, m.Lookup(uint32(0), &got))
 	raw, err := os.ReadFile("/sys/kernel/btf/vmlinux")
 	if errors.Is(err, os.ErrNotExist) {
-		if got != (image.Layout{}) {
-			t.Errorf("layout %+v on a kernel that does not tell its types", got)
-		}
+		must.Be(t, "layout on a kernel that does not tell its types", image.Layout{}, got)
 		return
 	}
 	must.OK(t, err)
-	types, err := kernelbtf.Parse(raw)
-	must.OK(t, err)
+	types := must.Get(kernelbtf.Parse(raw))(t)
 	offset := func(structure, member string) uint32 {
 		t.Helper()
-		at, err := types.Offset(structure, member)
-		must.OK(t, err)
+		at := must.Get(types.Offset(structure, member))(t)
 		return at
 	}
 	want := image.Layout{
 		SkbDev: offset("sk_buff", "dev"), DevQdisc: offset("net_device", "qdisc"),
 		QdiscBacklog: offset("Qdisc", "qstats") + offset("gnet_stats_queue", "backlog"),
 	}
-	if got != want {
-		t.Errorf("layout %+v, want %+v", got, want)
-	}
+	must.Be(t, "layout", want, got)
 }
 
 // A kernel that lets no program read its memory takes the programs without that, and
 // they are of this build.
 func TestPrivilegedUnsightedProgram(t *testing.T) {
 	n, dir := openNode(t)
-	first, err := n.Program("pw_class", image.ByClassID)
-	must.OK(t, err)
-	p, err := image.ProgramByName("pw_class")
-	must.OK(t, err)
+	first := must.Get(n.Program("pw_class", image.ByClassID))(t)
+	p := must.Get(image.ProgramByName("pw_class"))(t)
 	fds := make(map[string]int)
 	for _, name := range p.MapNames() {
-		m, err := bpfcall.OpenMap(filepath.Join(dir, "..", "..", "..", "node", name))
-		must.OK(t, err)
+		m := must.Get(bpfcall.OpenMap(filepath.Join(dir, "..", "..", "..", "node", name)))(t)
 		defer func() { _ = m.Close() }()
 		fds[name] = m.FD()
 	}
-	text, err := p.Link(fds, image.ByClassID)
-	must.OK(t, err)
-	without, err := bpfcall.LoadProgram(p.Name, image.License, image.Unsighted(text))
-	must.OK(t, err)
+	text := must.Get(p.Link(fds, image.ByClassID))(t)
+	without := must.Get(bpfcall.LoadProgram(p.Name, image.License, image.Unsighted(text)))(t)
 	defer func() { _ = without.Close() }()
 	pin := filepath.Join(dir, "..", "..", "..", "node", "pw_class")
 	must.OK(t, errors.Join(os.Remove(pin), without.Pin(pin)))
-	again, err := again(t, filepath.Join(dir, "..", "..", "..")).Program("pw_class", image.ByClassID)
-	must.OK(t, err)
+	again := must.Get(again(t, filepath.Join(dir, "..", "..", "..")).Program("pw_class", image.ByClassID))(t)
 	if got := programID(t, again); got != programID(t, without) || got == programID(t, first) {
 		t.Errorf("the node has program %d, want %d, which is pinned and does without reading", got, programID(t, without))
 	}

@@ -69,9 +69,7 @@ func TestClaim(t *testing.T) {
 				t.Errorf("claim = slot %d, %v, %v, want one of %d", s.number, ok, err, slots)
 				return
 			}
-			if numbers[s.number-image.FirstSlot].Add(1) != 1 {
-				t.Errorf("slot %d has two owners", s.number)
-			}
+			must.Be(t, fmt.Sprintf("owners of slot %d", s.number), 1, numbers[s.number-image.FirstSlot].Add(1))
 		})
 	}
 	group.Wait()
@@ -188,14 +186,10 @@ func TestCollect(t *testing.T) {
 	for name, want := range map[string]bool{
 		"lives": true, "gone": false, "young": true, "twice": true, "twice without a link": false, "claimed without a link": true,
 	} {
-		if got := atomic.LoadUint64(&slots[name].Owner) != 0; got != want {
-			t.Errorf("the slot of %s has an owner: %v, want %v", name, got, want)
-		}
+		must.Be(t, fmt.Sprintf("the slot of %s has an owner", name), want, atomic.LoadUint64(&slots[name].Owner) != 0)
 	}
 	atomic.StoreUint64(&slots["young"].SinceNs, old)
-	if _, err := n.Collect(func() ([]string, error) { return nil, errors.New("no list") }); err == nil {
-		t.Error("Collect without a list = nil, want an error")
-	}
+	must.Fail(t, "Collect without a list", must.Err(n.Collect(func() ([]string, error) { return nil, errors.New("no list") })))
 }
 
 // Programs use the slot that was left until others stand in their place, however old it is.
@@ -242,9 +236,7 @@ func TestPrivilegedSlabGrows(t *testing.T) {
 		numbers[s.number]++
 		s.State.TotalTat = uint64(i + 1)
 	}
-	if len(numbers) != owners {
-		t.Errorf("%d owners have %d slots", owners, len(numbers))
-	}
+	must.Be(t, "slots of that many owners", owners, len(numbers))
 	third := OpenSlab(root, dir)
 	defer third.Close()
 	for i := range owners {
@@ -273,8 +265,7 @@ func TestPrivilegedSlabHasWhatIsPinned(t *testing.T) {
 	number := uint32(image.FirstSlot) / chunkSlots()
 	for range 20 {
 		must.OK(t, n.grow())
-		m, err := bpfcall.OpenMap(n.chunkPath(number))
-		must.OK(t, err)
+		m := must.Get(bpfcall.OpenMap(n.chunkPath(number)))(t)
 		var id uint32
 		if err := n.maps[mapSlab].Lookup(bytesOf(&number), bytesOf(&id)); err != nil || id != m.ID() {
 			t.Errorf("the slab has map %d for chunk %d (%v), want the pinned one, %d", id, number, err, m.ID())
@@ -323,13 +314,11 @@ func TestPrivilegedCollectForgets(t *testing.T) {
 	for i, dir := range []string{lives, gone} {
 		must.OK(t, n.Configure(dir, limits, subnets, 0))
 		must.OK(t, n.PutHost(dir, terms.Egress, i+1))
-		s, err := n.View(dir, terms.Egress)
-		must.OK(t, err)
+		s := must.Get(n.View(dir, terms.Egress))(t)
 		atomic.StoreUint64(&s.SinceNs, boottime()-uint64(young)-1) // before the boot, if that was just now
 	}
 	for _, group := range []uint64{3, 5} { // as programs leave them; the limits are those of the first
-		m, err := n.table(mapGroups)
-		must.OK(t, err)
+		m := must.Get(n.table(mapGroups))(t)
 		must.OK(t, m.Update(bytesOf(&group), bytesOf(&image.Group{Dropped: image.Count{Packets: group, Bytes: 8 * group}})))
 	}
 	if collected, err := n.Collect(func() ([]string, error) { return []string{lives}, nil }); collected != 1 || err != nil {
@@ -341,8 +330,7 @@ func TestPrivilegedCollectForgets(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]int{mapHosts: 1, mapGroups: 1, mapSubnets: len(subnets)} {
-		m, err := n.table(name)
-		must.OK(t, err)
+		m := must.Get(n.table(name))(t)
 		if keys, err := m.Keys(); len(keys) != want || err != nil {
 			t.Errorf("%s has %d keys (%v), want those %d of the slot that lives", name, len(keys), err, want)
 		}
@@ -389,8 +377,7 @@ func TestPrivilegedSlotsAreReusedUnderTraffic(t *testing.T) {
 		t.Helper()
 		dir := n.interfaceDir(t, name)
 		must.OK(t, n.Configure(dir, limits, nil, 0))
-		number, err := n.Slot(dir, terms.Egress)
-		must.OK(t, err)
+		number := must.Get(n.Slot(dir, terms.Egress))(t)
 		return number
 	}
 	before, reused, after := number("before"), number("owner 0"), number("after")
@@ -400,8 +387,7 @@ func TestPrivilegedSlotsAreReusedUnderTraffic(t *testing.T) {
 	for _, slot := range []uint32{before, reused, after} {
 		packets := new(uint64)
 		sent[slot] = packets
-		prog, err := n.Program("pw_band", image.Carrier(slot))
-		must.OK(t, err)
+		prog := must.Get(n.Program("pw_band", image.Carrier(slot)))(t)
 		traffic.Go(func() {
 			for i := 0; ; i++ {
 				select {
@@ -420,8 +406,7 @@ func TestPrivilegedSlotsAreReusedUnderTraffic(t *testing.T) {
 	}
 	const owners = 1000
 	for i := range owners {
-		s, err := n.slot(reused)
-		must.OK(t, err)
+		s := must.Get(n.slot(reused))(t)
 		must.OK(t, n.GiveBack(filepath.Join(root, fmt.Sprint("owner ", i)), terms.Egress, nil, 0))
 		atomic.StoreUint64(&s.SinceNs, boottime()-uint64(slotRest))
 		limits.Datapath.HoldTicks = uint32(i)
@@ -463,13 +448,11 @@ func FuzzSlotNumber(f *testing.F) {
 		f.Add(number)
 	}
 	f.Fuzz(func(t *testing.T, number uint32) {
-		p, err := image.ProgramByName("pw_band")
-		must.OK(t, err)
+		p := must.Get(image.ProgramByName("pw_band"))(t)
 		if number < image.FirstSlot {
 			number += image.FirstSlot // below are other carriers
 		}
-		prog, err := load(&p, image.Carrier(number), n.maps)
-		must.OK(t, err)
+		prog := must.Get(load(&p, image.Carrier(number), n.maps))(t)
 		defer func() { _ = prog.Close() }()
 		before := n.countAll()
 		for _, packet := range testPackets() {
@@ -482,9 +465,7 @@ func FuzzSlotNumber(f *testing.F) {
 			if slot == number {
 				want = uint64(len(testPackets()))
 			}
-			if packets-before[slot] != want {
-				t.Errorf("a program for slot %d counted %d packets in slot %d, want %d", number, packets-before[slot], slot, want)
-			}
+			must.Be(t, fmt.Sprintf("packets that a program for slot %d counted in slot %d", number, slot), want, packets-before[slot])
 		}
 	})
 }
@@ -504,8 +485,7 @@ func (n *Slab) countAll() map[uint32]uint64 {
 // version than theirs.
 func TestABIVersionIsThatOfThePrograms(t *testing.T) {
 	const header = "../../bpf/lib/abi.h"
-	text, err := os.ReadFile(header)
-	must.OK(t, err)
+	text := must.Get(os.ReadFile(header))(t)
 	found := regexp.MustCompile(`(?m)^#define PW_ABI_VERSION (\d+)$`).FindSubmatch(text)
 	if found == nil {
 		t.Fatalf("%s does not define PW_ABI_VERSION", header)
@@ -523,8 +503,7 @@ func TestNodeLockIsWaitedForInVain(t *testing.T) {
 	n := OpenSlab(t.TempDir(), t.TempDir())
 	lock := func() func() {
 		t.Helper()
-		unlock, err := n.lock()
-		must.OK(t, err)
+		unlock := must.Get(n.lock())(t)
 		return unlock
 	}
 	stuck := lock()
@@ -581,10 +560,8 @@ func TestPrivilegedPinLinkKeepsItsOwn(t *testing.T) {
 	root := testutil.BPFFS(t)
 	n, ns := OpenSlab(root, filepath.Join(root, "node")), testutil.NewNetNS(t)
 	defer n.Close()
-	program, err := n.Program("pw_police", 300)
-	must.OK(t, err)
-	info, err := program.Info()
-	must.OK(t, err)
+	program := must.Get(n.Program("pw_police", 300))(t)
+	info := must.Get(program.Info())(t)
 	dir, lo := n.interfaceDir(t, "one"), ns.Interface(t, "lo").Index
 	must.OK(t, ns.Do(func() error {
 		if err := AttachTCX(dir, terms.Egress, ProgramLink, program, lo, terms.HookEgress); err != nil {
@@ -656,9 +633,7 @@ func TestWaitBuckets(t *testing.T) {
 	}
 	// As wait_bucket of bpf/lib/wait.h counts them.
 	for b, units := range map[int]time.Duration{0: 0, 7: 7, 8: 8, 15: 15, 16: 16, 17: 18, 24: 32, 127: 15 << 14} {
-		if got := waitFrom(b); got != units<<14 {
-			t.Errorf("bucket %d is from %v, want %v", b, got, units<<14)
-		}
+		must.Be(t, fmt.Sprintf("begin of bucket %d", b), units<<14, waitFrom(b))
 	}
 	if WaitBounds[0] > 100e-6 {
 		t.Errorf("waits of 100 µs are below the first bound, %v s", WaitBounds[0])
@@ -701,9 +676,7 @@ func TestWaitQuantiles(t *testing.T) {
 	if got, want := float64(w.Below[10]), 6710.; math.Abs(got-want) > 2 {
 		t.Errorf("%v packets waited for less than 67.1 ms, want %v", got, want)
 	}
-	if w.Below[len(w.Below)-1] != w.Packets {
-		t.Errorf("%d of %d packets waited for less than 0.5 s", w.Below[len(w.Below)-1], w.Packets)
-	}
+	must.Be(t, "packets that waited for less than 0.5 s", w.Packets, w.Below[len(w.Below)-1])
 }
 
 // What the meters have counted takes a tenth of the time at ten times the rate, and as
@@ -720,8 +693,7 @@ func TestMetersOfAnotherRate(t *testing.T) {
 			LightRate: shaping.FixedRate{Mult: light, Shift: shift},
 		}}
 		must.OK(t, n.Configure(dir, p, nil, 0))
-		s, err := n.mustFind(dir, terms.Egress)
-		must.OK(t, err)
+		s := must.Get(n.mustFind(dir, terms.Egress))(t)
 		return &s.State
 	}
 	const debt = 100 * time.Second
@@ -802,8 +774,7 @@ func TestShareConvertsTheMeters(t *testing.T) {
 	}
 	p := &shaping.Params{Direction: terms.Ingress, Datapath: *at(1000)}
 	must.OK(t, n.Configure(dir, p, nil, 77))
-	share, err := n.Share(dir, terms.Ingress)
-	must.OK(t, err)
+	share := must.Get(n.Share(dir, terms.Ingress))(t)
 	state := &share.State
 	state.Counts[image.Paced].Bytes, state.Counts[image.DropEarly].Bytes = 30, 12
 	if !share.Changed() || share.Lost() || share.Bytes() != 30 {

@@ -213,11 +213,8 @@ func TestReachedIsKnownWhileTheAgentLooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		want := func(when string, want []mailbox.Reached) {
 			t.Helper()
-			got, err := paths.Mail().Reached()
-			must.OK(t, err)
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", when, diff)
-			}
+			got := must.Get(paths.Mail().Reached())(t)
+			must.Match(t, when, want, got)
 		}
 		seen := []mailbox.Reached{{
 			ID: attach.ID{Network: "n", ContainerID: "1", IfName: "eth0"}, Interface: "eth0", Direction: terms.Name(terms.Egress), Since: time.Now().UTC(), LastMinute: 0.5,

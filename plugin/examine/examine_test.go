@@ -13,8 +13,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
@@ -127,9 +125,7 @@ func TestFailuresAreToldOnce(t *testing.T) {
 	want := []doctor.Attachment{
 		{Pod: "ns/both", ContainerID: "c1", Failure: "no rate"}, {Pod: "ns/both", Failure: "no sandbox"}, {Pod: "ns/agent", Failure: "no rate"},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("failures (-want +got):\n%s", diff)
-	}
+	must.Match(t, "failures", want, got)
 }
 
 // A doctor in a container without the node's BPF file system does not take the node for one on

@@ -61,9 +61,7 @@ func TestPrivilegedFindPairElsewhere(t *testing.T) {
 	if !errors.Is(err, hostif.ErrNoPeer) {
 		t.Errorf("FindPair(peer in a third namespace) = %v, %v, want ErrNoPeer", p, err)
 	}
-	if p.Pod.Index != a.Index {
-		t.Errorf("FindPair leaves the pod's end out: %+v", p.Pod)
-	}
+	must.Be(t, "the pod's end that FindPair finds", a.Index, p.Pod.Index)
 	// Both ends in one namespace: a pair, but not one of pod and host.
 	testutil.VethPair(t, testutil.End{NetNS: pod, Name: "in0"}, testutil.End{NetNS: pod, Name: "in1"})
 	if _, err := hostif.FindPair(pod.Handle, host.Handle, pod.NetNS, host.NetNS, "in0"); !errors.Is(err, hostif.ErrNoPeer) {
@@ -188,8 +186,7 @@ func TestPrivilegedNetfilterIngressNeedsCapability(t *testing.T) {
 func TestPrivilegedInterfaces(t *testing.T) {
 	ns := testutil.NewNetNS(t)
 	testutil.VethPair(t, testutil.End{NetNS: ns, Name: "eth0"}, testutil.End{NetNS: ns, Name: "eth1"})
-	all, err := ns.Handle.Interfaces()
-	must.OK(t, err)
+	all := must.Get(ns.Handle.Interfaces())(t)
 	names := map[string]bool{}
 	for _, i := range all {
 		names[i.Name] = true
@@ -205,9 +202,7 @@ func TestPrivilegedInterfaces(t *testing.T) {
 	}
 	eth0 := ns.Interface(t, "eth0")
 	must.OK(t, ns.Handle.SetTxQueueLen(eth0.Index, 333))
-	if got := ns.Interface(t, "eth0"); got.TxQueueLen != 333 {
-		t.Errorf("after setting, txqueuelen %d, want 333", got.TxQueueLen)
-	}
+	must.Be(t, "txqueuelen that was set", 333, ns.Interface(t, "eth0").TxQueueLen)
 }
 
 // L3-only devices: a tun device has no link layer header.

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/rtnl"
 	"github.com/podweir/podweir/plugin/testutil"
@@ -26,21 +24,18 @@ func TestPrivilegedTraffic(t *testing.T) {
 	inPod, onHost := testutil.VethPair(t,
 		testutil.End{NetNS: pod, Name: "eth0", CIDRs: []string{"10.78.0.2/24"}},
 		testutil.End{NetNS: host, Name: "veth0", CIDRs: []string{"10.78.0.1/24"}})
-	h, err := hostif.NewHandle(host.NetNS)
-	must.OK(t, err)
+	h := must.Get(hostif.NewHandle(host.NetNS))(t)
 	defer h.Close()
 	const payload = 1000
 	packets := uint64(0)
-	before, err := h.Traffic()
-	must.OK(t, err)
+	before := must.Get(h.Traffic())(t)
 	conn := pod.DialUDP(t, "10.78.0.1:9")
 	for range 1000 {
 		if _, err := conn.Write(make([]byte, payload)); err == nil { // nobody listens, which is told instead
 			packets++
 		}
 	}
-	after, err := h.Traffic()
-	must.OK(t, err)
+	after := must.Get(h.Traffic())(t)
 	least := packets * (payload + 8 + 20 + 14)
 	got := after[onHost.Index].ReceivedBytes - before[onHost.Index].ReceivedBytes
 	if got < least || got > least+10_000 {
@@ -82,19 +77,15 @@ func TestPrivilegedUplinks(t *testing.T) {
 	} {
 		host.Run(t, "ip", append([]string{route[0], "route", "add"}, route[1:]...)...)
 	}
-	got, err := host.Handle.Uplinks()
-	must.OK(t, err)
+	got := must.Get(host.Handle.Uplinks())(t)
 	var names []string
 	for index := range maps.Keys(got) {
-		i, err := host.Handle.InterfaceByIndex(index)
-		must.OK(t, err)
+		i := must.Get(host.Handle.InterfaceByIndex(index))(t)
 		names = append(names, i.Name)
 	}
 	slices.Sort(names)
 	want := []string{"address4", "address6", "path1", "path2", "route4", "route6"}
-	if diff := cmp.Diff(want, names); diff != "" {
-		t.Errorf("Uplinks (-want +got):\n%s", diff)
-	}
+	must.Match(t, "Uplinks", want, names)
 }
 
 // Rules that drop and count are losses, those that only count are not.

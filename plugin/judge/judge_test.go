@@ -6,13 +6,13 @@ package judge_test
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 var (
@@ -170,23 +170,17 @@ func TestStand(t *testing.T) {
 		})
 	}
 	unread := &judge.Chain{Unread: "EPERM", Programs: list{mine}}
-	if got := unread.Stand(mine.ProgramID, cilium{}); got.Standing != judge.NotKnown {
-		t.Errorf("Stand() of what was not read = %v", got)
-	}
+	must.Be(t, "Stand() of what was not read", judge.NotKnown, unread.Stand(mine.ProgramID, cilium{}).Standing)
 	// The same program on a hook where Cilium has none is nobody's that is known.
 	out := on(terms.SideHost, cilFrom, mine)
 	out.Hook = terms.HookEgress
 	for _, known := range []judge.Neighbour{cilium{}, nil} {
-		if got := out.Stand(mine.ProgramID, known); got.Standing != judge.Behind {
-			t.Errorf("Stand(other direction) = %v, want behind", got)
-		}
+		must.Be(t, "Stand(other direction)", judge.Behind, out.Stand(mine.ProgramID, known).Standing)
 	}
 }
 
 func TestOthers(t *testing.T) {
-	if diff := cmp.Diff(list{stranger, filter}, on(terms.SidePod, mine, stranger, myFilter, filter).Others()); diff != "" {
-		t.Errorf("Others() (-want +got):\n%s", diff)
-	}
+	must.Match(t, "Others()", list{stranger, filter}, on(terms.SidePod, mine, stranger, myFilter, filter).Others())
 }
 
 // insn is one instruction: opcode, registers (source above destination), offset, constant.
@@ -264,8 +258,6 @@ func TestStandBesideConstants(t *testing.T) {
 		ahead := stranger
 		ahead.Answer = answer
 		got := on(terms.SideHost, ahead, mine).Stand(mine.ProgramID, nil)
-		if got.Standing != want {
-			t.Errorf("behind a program that %v: %v, want %v", answer, got.Standing, want)
-		}
+		must.Be(t, fmt.Sprintf("behind a program that %v", answer), want, got.Standing)
 	}
 }

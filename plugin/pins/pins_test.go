@@ -106,16 +106,14 @@ func TestPrivilegedListAndRemove(t *testing.T) {
 	}
 	for _, k := range keys {
 		for _, device := range []string{k.IfName, "net1"} {
-			dir, err := s.MakeDevice(k, device)
-			must.OK(t, err)
+			dir := must.Get(s.MakeDevice(k, device))(t)
 			// bpffs takes directories, links and pinned objects only.
 			must.OK(t, os.Symlink("x", filepath.Join(dir, "egress-program")))
 		}
 	}
 	// Not ours: what Encode does not give.
 	must.OK(t, os.Mkdir(filepath.Join(s.Root(), "cbr0", "some thing"), 0o700))
-	got, err := s.List()
-	must.OK(t, err)
+	got := must.Get(s.List())(t)
 	if len(got) != len(keys) {
 		t.Errorf("List = %v, want %v", got, keys)
 	}
@@ -136,8 +134,7 @@ func TestPrivilegedListAndRemove(t *testing.T) {
 	}
 	must.OK(t, s.RemoveDevice(keys[1], "eth0.1"))
 	for _, k := range append(keys, keys...) {
-		unlock, err := s.Lock(t.Context(), k)
-		must.OK(t, err)
+		unlock := must.Get(s.Lock(t.Context(), k))(t)
 		if err := s.Remove(k); err != nil {
 			t.Errorf("Remove(%v) = %v, want nil, also if it is gone", k, err)
 		}
@@ -169,19 +166,14 @@ func TestPrivilegedIndex(t *testing.T) {
 		keys, err := s.List()
 		must.OK(t, err)
 		for _, k := range keys {
-			devices, err := s.Devices(k)
-			must.OK(t, err)
+			devices := must.Get(s.Devices(k))(t)
 			for _, device := range devices {
-				dir, err := s.DevicePath(k, device)
-				must.OK(t, err)
+				dir := must.Get(s.DevicePath(k, device))(t)
 				want[k] = append(want[k], dir)
 			}
 		}
-		got, err := x.Devices()
-		must.OK(t, err)
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s: attachments (-want +got):\n%s", what, diff)
-		}
+		got := must.Get(x.Devices())(t)
+		must.Match(t, fmt.Sprintf("%s: attachments", what), want, got)
 		return want
 	}
 	same("nothing is there")
@@ -197,19 +189,16 @@ func TestPrivilegedIndex(t *testing.T) {
 		case 1:
 			must.OK(t, s.RemoveDevice(k, "net1"))
 		default:
-			_, err := s.MakeDevice(k, []string{"eth0", "net1"}[random.IntN(2)])
-			must.OK(t, err)
+			must.OK(t, must.Err(s.MakeDevice(k, []string{"eth0", "net1"}[random.IntN(2)])))
 		}
 		same(fmt.Sprint("change ", i))
 	}
-	dir, err := s.MakeDevice(key(0), "eth0")
-	must.OK(t, err)
+	dir := must.Get(s.MakeDevice(key(0), "eth0"))(t)
 	parent := filepath.Dir(dir)
 	old := time.Now().Add(-time.Hour)
 	must.OK(t, os.Chtimes(parent, old, old))
 	before := same("an hour ago")
-	_, err = s.MakeDevice(key(0), "net2")
-	must.OK(t, err)
+	must.OK(t, must.Err(s.MakeDevice(key(0), "net2")))
 	must.OK(t, os.Chtimes(parent, old, old))
 	if got, err := x.Devices(); err != nil || !cmp.Equal(before, got) {
 		t.Errorf("Devices = %v, %v, want what was read before: the directory says that nothing changed", got, err)
@@ -315,12 +304,9 @@ func TestPrivilegedLockEndsWithItsProcess(t *testing.T) {
 	s := newStore(t)
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestPrivilegedLockEndsWithItsProcess$")
 	cmd.Env = append(os.Environ(), lockHelper+"="+s.Root())
-	out, err := cmd.StdoutPipe()
-	must.OK(t, err)
+	out := must.Get(cmd.StdoutPipe())(t)
 	must.OK(t, cmd.Start())
-	if _, err := out.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.Err(out.Read(make([]byte, 1))))
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := s.Lock(short, k); !errors.Is(err, context.DeadlineExceeded) {
@@ -337,11 +323,8 @@ func TestPrivilegedLockEndsWithItsProcess(t *testing.T) {
 
 func holdForever(t *testing.T, root string, k attach.ID) {
 	t.Helper()
-	s, err := pins.Open(root)
-	must.OK(t, err)
-	if _, err := s.Lock(t.Context(), k); err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(pins.Open(root))(t)
+	must.OK(t, must.Err(s.Lock(t.Context(), k)))
 	_, _ = os.Stdout.WriteString("x")
 	// A timer, because a program whose goroutines all wait for one another is
 	// ended by Go's runtime, if no cgo thread is there to save it.

@@ -58,9 +58,7 @@ func TestPrivilegedAddToClsact(t *testing.T) {
 	p := testutil.VerdictProgram(t, "pw_test", -1)
 	program := queue.Classifier{ProgramFD: p.FD, Name: "pw_test"}
 	in, out := queue.Place{Hook: terms.HookIngress, Pref: 7, Handle: 3}, queue.Place{Hook: terms.HookEgress, Pref: 9, Handle: 4}
-	if err := queue.AddToClsact(d.Handle, d.index, out, program); err == nil {
-		t.Error("AddToClsact without a clsact qdisc = nil, want an error")
-	}
+	must.Fail(t, "AddToClsact without a clsact qdisc", queue.AddToClsact(d.Handle, d.index, out, program))
 	d.attach(t, in, p)
 	if err := queue.AddToClsact(d.Handle, d.index, out, program); err != nil {
 		t.Error(err)
@@ -71,9 +69,7 @@ func TestPrivilegedAddToClsact(t *testing.T) {
 	if err := queue.AddToClsact(d.Handle, d.index, out, queue.Classifier{ProgramFD: p.FD, Name: "other"}); err == nil || errors.Is(err, queue.ErrFilterExists) {
 		t.Errorf("AddToClsact of a program without our prefix = %v, want an error that says so", err)
 	}
-	if err := queue.AddToClsact(d.Handle, d.index, queue.Place{Hook: terms.HookEgress, Pref: 1}, program); err == nil {
-		t.Error("AddToClsact with handle 0 = nil, want an error")
-	}
+	must.Fail(t, "AddToClsact with handle 0", queue.AddToClsact(d.Handle, d.index, queue.Place{Hook: terms.HookEgress, Pref: 1}, program))
 	if got := d.observe(t).HookFilters; len(got) != 2 || got[1].Hook != terms.HookEgress || got[1].Pref != 9 {
 		t.Errorf("Observe = %+v, want a filter on each hook", got)
 	}
@@ -118,9 +114,7 @@ func TestPrivilegedClsactAttachDetach(t *testing.T) {
 			t.Errorf("DetachClsact = %v, want nil, also if it is gone", err)
 		}
 	}
-	if after := d.Run(t, "tc", "qdisc", "show", "dev", "eth0"); after != before {
-		t.Errorf("after the last DetachClsact: %q, want as before: %q", after, before)
-	}
+	must.Be(t, "qdiscs after the last DetachClsact", before, d.Run(t, "tc", "qdisc", "show", "dev", "eth0"))
 	if _, err := queue.DetachClsact(d.Handle, 4711, out, true); err != nil {
 		t.Errorf("DetachClsact of no device = %v, want nil", err)
 	}
@@ -158,9 +152,7 @@ func TestPrivilegedClsactNeverReplaces(t *testing.T) {
 	if foreign, err = queue.DetachClsact(d.Handle, d.index, mine, true); err != nil || len(foreign) != 1 {
 		t.Errorf("DetachClsact = %v, %v, want the one foreign filter", foreign, err)
 	}
-	if diff := cmp.Diff(before.HookFilters, d.observe(t).HookFilters); diff != "" {
-		t.Errorf("the foreign filter changed (-before +after):\n%s", diff)
-	}
+	must.Match(t, "the foreign filter changed", before.HookFilters, d.observe(t).HookFilters)
 	if _, err := queue.AttachClsact(d.Handle, d.index, mine, queue.Classifier{ProgramFD: ours.FD, Name: "other"}); err == nil {
 		t.Error("AttachClsact of a program without our prefix = nil, want an error")
 	}
@@ -184,9 +176,7 @@ func TestPrivilegedClsactBesideIngressQdisc(t *testing.T) {
 	if got := d.observe(t); len(got.HookFilters) != 1 || got.HookQdisc != "ingress" {
 		t.Errorf("Observe = qdisc %q, filters %v", got.HookQdisc, got.HookFilters)
 	}
-	if _, err := queue.DetachClsact(d.Handle, d.index, at, true); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.Err(queue.DetachClsact(d.Handle, d.index, at, true)))
 	if got := d.observe(t); len(got.HookFilters) != 0 || got.HookQdisc != "ingress" {
 		t.Errorf("after DetachClsact: qdisc %q, filters %v", got.HookQdisc, got.HookFilters)
 	}
@@ -197,12 +187,8 @@ func TestPrivilegedClsactFailureLeavesNothing(t *testing.T) {
 	testutil.RequireQdisc(t, "clsact")
 	d := newDevice(t)
 	at := queue.Place{Hook: terms.HookIngress, Pref: 1, Handle: 1}
-	if _, err := queue.AttachClsact(d.Handle, d.index, at, queue.Classifier{ProgramFD: 9999, Name: "pw_test"}); err == nil {
-		t.Fatal("AttachClsact of a bad program = nil, want an error")
-	}
-	if got := d.observe(t); got.HookQdisc != "" {
-		t.Errorf("a failed AttachClsact left a %s qdisc", got.HookQdisc)
-	}
+	must.Fail(t, "AttachClsact of a bad program", must.Err(queue.AttachClsact(d.Handle, d.index, at, queue.Classifier{ProgramFD: 9999, Name: "pw_test"})))
+	must.Be(t, "qdisc that a failed AttachClsact left", "", d.observe(t).HookQdisc)
 	if _, err := queue.AttachClsact(d.Handle, d.index, queue.Place{Hook: terms.HookIngress, Pref: 1}, queue.Classifier{ProgramFD: 1, Name: "pw_test"}); err == nil {
 		t.Error("AttachClsact with handle 0 = nil, want an error")
 	}
@@ -300,13 +286,10 @@ func TestPrivilegedRedirectsOfOthers(t *testing.T) {
 func redirectReachesIFB(t *testing.T) bool {
 	t.Helper()
 	d := newDevice(t)
-	ifb, err := d.Handle.EnsureIFB(d.Interface(t, "eth0"))
-	must.OK(t, err)
+	ifb := must.Get(d.Handle.EnsureIFB(d.Interface(t, "eth0")))(t)
 	prog := testutil.RedirectProgram(t, "pw_redirect", int32(ifb.Index))
 	at := queue.Place{Hook: terms.HookIngress, Pref: queue.RedirectPref, Handle: queue.FilterHandle}
-	if _, err := queue.AttachClsact(d.Handle, d.index, at, queue.Classifier{ProgramFD: prog.FD, Name: "pw_redirect"}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.Err(queue.AttachClsact(d.Handle, d.index, at, queue.Classifier{ProgramFD: prog.FD, Name: "pw_redirect"})))
 	return d.peer.Command(t, "ping", "-c3", "-i0.1", "-W1", "-s1400", "10.9.0.1").Run() == nil
 }
 
@@ -366,8 +349,7 @@ func TestPrivilegedProbeThatNeverLeft(t *testing.T) {
 
 func TestPrivilegedProbe(t *testing.T) {
 	testutil.RequireRoot(t)
-	got, err := queue.Probe()
-	must.OK(t, err)
+	got := must.Get(queue.Probe())(t)
 	t.Logf("%+v", got)
 	// What every kernel that podweir runs on has; and each answer must agree
 	// with an attempt by tc.
@@ -389,9 +371,7 @@ func TestPrivilegedProbe(t *testing.T) {
 		}
 	}
 	ifb := d.Command(t, "ip", "link", "add", "probe", "type", "ifb").Run() == nil
-	if ifb != got.IFB {
-		t.Errorf("Probe says IFB %v, ip says %v", got.IFB, ifb)
-	}
+	must.Be(t, "whether Probe finds IFB, as ip says", got.IFB, ifb)
 }
 
 func where(kind string) string {

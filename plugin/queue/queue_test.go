@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -216,9 +215,7 @@ func TestPrivilegedBuildObserveRemove(t *testing.T) {
 					t.Errorf("Remove = %v, want nil, also if it is gone", err)
 				}
 			}
-			if after := d.Run(t, "tc", "qdisc", "show", "dev", "eth0"); after != before {
-				t.Errorf("qdiscs after Remove: %q, want as before: %q", after, before)
-			}
+			must.Be(t, "qdiscs after Remove", before, d.Run(t, "tc", "qdisc", "show", "dev", "eth0"))
 		})
 	}
 }
@@ -241,19 +238,13 @@ func TestPrivilegedBuildFailureLeavesNothing(t *testing.T) {
 	testutil.RequireQdisc(t, "htb", "tbf", "pfifo_fast")
 	d := newDevice(t)
 	tree := htbTree(1_250_000, 12_500)
-	if err := queue.Build(d.Handle, d.index, &tree, queue.Classifier{ProgramFD: 9999, Name: "pw_test"}); err == nil {
-		t.Fatal("Build with a bad program = nil, want an error")
-	}
+	must.Fail(t, "Build with a bad program", queue.Build(d.Handle, d.index, &tree, queue.Classifier{ProgramFD: 9999, Name: "pw_test"}))
 	if got := d.observe(t); len(got.Tree.Qdiscs) != 0 {
 		t.Errorf("a failed Build left %+v", got.Tree)
 	}
 	bad := shaping.Tree{Qdiscs: []shaping.Qdisc{tbf(7, root, 0, 9000)}}
-	if err := queue.Build(d.Handle, d.index, &bad, queue.Classifier{}); err == nil || !strings.Contains(err.Error(), "rate is 0") {
-		t.Errorf("Build with rate 0 = %v, want an error that says so", err)
-	}
-	if err := queue.Build(d.Handle, 4711, &tree, queue.Classifier{}); err == nil {
-		t.Error("Build on no device = nil, want an error")
-	}
+	must.Fail(t, "Build with rate 0", queue.Build(d.Handle, d.index, &bad, queue.Classifier{}), "rate is 0")
+	must.Fail(t, "Build on no device", queue.Build(d.Handle, 4711, &tree, queue.Classifier{}))
 	if err := queue.Remove(d.Handle, 4711, shaping.KindTBF, handle(7, 0)); err != nil {
 		t.Errorf("Remove on no device = %v, want nil", err)
 	}
@@ -276,9 +267,7 @@ func TestPrivilegedHTBDirectQueue(t *testing.T) {
 	d := newDevice(t)
 	must.OK(t, d.Handle.SetTxQueueLen(d.index, 5))
 	d.build(t, htbTree(1_250_000, 12_500), testutil.VerdictProgram(t, "pw_test", 0))
-	if out := d.Run(t, "tc", "qdisc", "show", "dev", "eth0"); !strings.Contains(out, "direct_qlen 1000") {
-		t.Errorf("the direct queue is not 1000 packets long: %s", out)
-	}
+	must.Have(t, "the queues", d.Run(t, "tc", "qdisc", "show", "dev", "eth0"), "direct_qlen 1000")
 }
 
 // One list has the counters of every device's root, and no others.
@@ -548,8 +537,7 @@ func TestPrivilegedLightPacketsDoNotWaitForWhatAShareOwes(t *testing.T) {
 		t.Fatalf("%d bytes came first, want %d", n, heavy)
 	}
 	must.OK(t, d.Do(func() error {
-		to, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
-		must.OK(t, err)
+		to := must.Get(unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0))(t)
 		defer func() { must.OK(t, unix.Close(to)) }()
 		must.OK(t, unix.SetsockoptInt(to, unix.SOL_SOCKET, unix.SO_PRIORITY, int(handle(0x21, 1))))
 		return unix.Sendto(to, make([]byte, light), 0, &unix.SockaddrInet4{Port: 9, Addr: [4]byte{10, 9, 0, 2}})
@@ -573,11 +561,9 @@ func TestPrivilegedChangesOfAQuietHandleAreNoEvents(t *testing.T) {
 	d := newDevice(t)
 	tree := dividedTree(10_000)
 	d.build(t, tree, testutil.Program{FD: -1})
-	events, err := rtnl.WatchDevices(d.NetNS.NetNS)
-	must.OK(t, err)
+	events := must.Get(rtnl.WatchDevices(d.NetNS.NetNS))(t)
 	defer func() { must.OK(t, events.Close()) }()
-	h, err := hostif.NewHandle(d.NetNS.NetNS)
-	must.OK(t, err)
+	h := must.Get(hostif.NewHandle(d.NetNS.NetNS))(t)
 	closed := sync.OnceFunc(h.Close)
 	defer closed()
 	must.OK(t, h.Quiet())
@@ -592,8 +578,7 @@ func TestPrivilegedChangesOfAQuietHandleAreNoEvents(t *testing.T) {
 		must.OK(t, queue.NewShare(h, d.index, tree.Classes[0].Handle).Change(&tree.Classes[0]))
 	}
 	change(h)
-	_, err = queue.NewShare(h, d.index, handle(0x21, 4)).Stats() // kernels before 6.7 tell all who watch
-	must.OK(t, err)
+	must.OK(t, must.Err(queue.NewShare(h, d.index, handle(0x21, 4)).Stats())) // kernels before 6.7 tell all who watch
 	if changed, err := next(200 * time.Millisecond); err == nil {
 		t.Errorf("changed devices %v, want no word of a change by a quiet handle", changed)
 	}
@@ -602,8 +587,7 @@ func TestPrivilegedChangesOfAQuietHandleAreNoEvents(t *testing.T) {
 		t.Errorf("changed devices %v, %v, want %d by another handle", changed, err, d.index)
 	}
 	// It is quiet for a watch that comes later, too.
-	later, err := rtnl.WatchDevices(d.NetNS.NetNS)
-	must.OK(t, err)
+	later := must.Get(rtnl.WatchDevices(d.NetNS.NetNS))(t)
 	must.OK(t, events.Close())
 	events = later
 	change(h)

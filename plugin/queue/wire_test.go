@@ -45,9 +45,7 @@ func TestTicksAndBack(t *testing.T) {
 			}
 		}
 	}
-	if got := toTicks(4_200_000, 125); got != math.MaxUint32 {
-		t.Errorf("toTicks of 33,600 s = %d, want the largest number", got)
-	}
+	must.Be(t, "toTicks of 33,600 s", math.MaxUint32, toTicks(4_200_000, 125))
 }
 
 func TestOptionsRefuse(t *testing.T) {
@@ -65,16 +63,13 @@ func TestOptionsRefuse(t *testing.T) {
 			t.Errorf("%s: options = nil, want an error", name)
 		}
 	}
-	if _, err := classOptions(&shaping.Class{Rate: 1}); err == nil {
-		t.Error("classOptions without a ceil = nil, want an error")
-	}
+	must.Fail(t, "classOptions without a ceil", must.Err(classOptions(&shaping.Class{Rate: 1})))
 }
 
 // What no filter has classified is heavy, also beside a third band, which drops.
 func TestPrioSendsTheRestToTheSecondBand(t *testing.T) {
 	for _, bands := range []int{2, 3} {
-		attr, err := prioOptions(&shaping.Qdisc{Kind: shaping.KindPrio, Bands: bands})
-		must.OK(t, err)
+		attr := must.Get(prioOptions(&shaping.Qdisc{Kind: shaping.KindPrio, Bands: bands}))(t)
 		want := append([]byte{byte(bands), 0, 0, 0}, bytes.Repeat([]byte{1}, prioMapSize)...)
 		if !bytes.Equal(attr.Data, want) {
 			t.Errorf("%d bands: %v, want %v", bands, attr.Data, want)

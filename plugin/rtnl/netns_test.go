@@ -37,16 +37,14 @@ func TestOpenNetNSOfAPlainFile(t *testing.T) {
 
 func currentInode(t *testing.T) uint64 {
 	t.Helper()
-	ns, err := rtnl.CurrentNetNS()
-	must.OK(t, err)
+	ns := must.Get(rtnl.CurrentNetNS())(t)
 	defer func() { _ = ns.Close() }()
 	return ns.Inode()
 }
 
 // Nobody who is in a namespace needs a right to go there.
 func TestDoWhereTheCallerIs(t *testing.T) {
-	ns, err := rtnl.CurrentNetNS()
-	must.OK(t, err)
+	ns := must.Get(rtnl.CurrentNetNS())(t)
 	var inside uint64
 	boom := errors.New("boom")
 	if err := ns.Do(func() error { inside = currentInode(t); return boom }); !errors.Is(err, boom) || inside != ns.Inode() {
@@ -96,8 +94,7 @@ func TestPrivilegedSysctls(t *testing.T) {
 			t.Errorf("%s: %s is %v, %v, want %d", when, name, got, err, value)
 		}
 	}
-	before, err := other.ReadSysctls(name)
-	must.OK(t, err)
+	before := must.Get(other.ReadSysctls(name))(t)
 	must.OK(t, one.WriteSysctls(rtnl.Sysctl{Name: name, Value: 5}))
 	want("written", one, 5)
 	want("of another namespace", other, before[0])

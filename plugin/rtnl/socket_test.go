@@ -125,8 +125,7 @@ func loopback(c *Conn) error {
 
 // The kernel answers a reader without privileges, too.
 func TestConnAsksTheKernel(t *testing.T) {
-	c, err := Dial(nil, unix.NETLINK_ROUTE)
-	must.OK(t, err)
+	c := must.Get(Dial(nil, unix.NETLINK_ROUTE))(t)
 	defer c.Close()
 	must.OK(t, loopback(c))
 	all := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
@@ -148,8 +147,7 @@ func TestConnAsksTheKernel(t *testing.T) {
 // A deadline ends what is under way, and refuses what comes after it; taken back, it
 // does neither.
 func TestDeadline(t *testing.T) {
-	c, err := Dial(nil, unix.NETLINK_ROUTE)
-	must.OK(t, err)
+	c := must.Get(Dial(nil, unix.NETLINK_ROUTE))(t)
 	t.Cleanup(c.Close)
 	c.SetDeadline(time.Now().Add(50 * time.Millisecond))
 	if _, err := c.Execute(nl.NewNetlinkRequest(unix.NLMSG_NOOP, 0), 0); !errors.Is(err, ErrNoAnswer) || strings.Contains(err.Error(), answerTimeout.String()) {

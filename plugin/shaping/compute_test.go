@@ -13,8 +13,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil/must"
@@ -297,19 +295,10 @@ class 1:2 under 1:0 rate 50000000000 ceil 50000000000 burst 4000000/4000000 prio
 			if tc.exempt {
 				cfg.Unshaped = exempt
 			}
-			p, err := shaping.Compute(cfg, tc.dir, tc.facts, counter())
-			if err != nil {
-				t.Fatalf("Compute() error = %v", err)
-			}
-			if diff := cmp.Diff(tc.where, where(p)); diff != "" {
-				t.Errorf("program (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(strings.TrimPrefix(tc.tree, "\n"), sketchOf(p)); diff != "" {
-				t.Errorf("tree (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(tc.answers, answers(p)); diff != "" {
-				t.Errorf("answers (-want +got):\n%s", diff)
-			}
+			p := must.Get(shaping.Compute(cfg, tc.dir, tc.facts, counter()))(t)
+			must.Match(t, "program", tc.where, where(p))
+			must.Match(t, "tree", strings.TrimPrefix(tc.tree, "\n"), sketchOf(p))
+			must.Match(t, "answers", tc.answers, answers(p))
 		})
 	}
 }
@@ -376,9 +365,7 @@ func TestComputeMajors(t *testing.T) {
 		return uint16(first.Tree.Qdiscs[i-1].Handle >> 16)
 	})
 	must.OK(t, err)
-	if diff := cmp.Diff(first, again); diff != "" {
-		t.Errorf("with the recorded majors (-first +again):\n%s", diff)
-	}
+	must.Match(t, "with the recorded majors", first, again)
 	odd := []uint16{0, 0xffff, 0xfff1, 0xfff0, 7, 7, 8, 7, 9, 10, 11, 12, 0xffef}
 	p, err := shaping.Compute(cfg, terms.Egress, full, func() uint16 {
 		m := odd[0]
@@ -390,9 +377,7 @@ func TestComputeMajors(t *testing.T) {
 	for _, q := range p.Tree.Qdiscs {
 		got = append(got, uint16(q.Handle>>16))
 	}
-	if diff := cmp.Diff([]uint16{7, 8, 9, 10, 11, 12, 0xffef}, got); diff != "" {
-		t.Errorf("majors (-want +got):\n%s", diff)
-	}
+	must.Match(t, "majors", []uint16{7, 8, 9, 10, 11, 12, 0xffef}, got)
 	if _, err = shaping.Compute(cfg, terms.Egress, full, func() uint16 { return 7 }); err == nil {
 		t.Error("Compute() with one major for all = nil, want an error")
 	}
@@ -415,9 +400,7 @@ func TestComputeAnotherQueueThanAskedFor(t *testing.T) {
 		want  terms.Queue
 		note  string
 	}{
-		"tbf that the kernel lacks": {
-			strict(1e9, queue(terms.QueueTBF)), bare, terms.QueueNone, "not the queue tbf: the kernel lacks it",
-		},
+		"tbf that the kernel lacks": {strict(1e9, queue(terms.QueueTBF)), bare, terms.QueueNone, "not the queue tbf: the kernel lacks it"},
 		"tbf that cannot be bypassed": {
 			strict(1e9, queue(terms.QueueTBF), elephants), onlyTBF, terms.QueueNone,
 			"not the queue tbf: with traffic that bypasses the cap the kernel needs prio or htb below it",
@@ -428,8 +411,7 @@ func TestComputeAnotherQueueThanAskedFor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := shaping.Compute(&shaping.Config{Egress: tc.limit}, terms.Egress, tc.facts, counter())
-			must.OK(t, err)
+			got := must.Get(shaping.Compute(&shaping.Config{Egress: tc.limit}, terms.Egress, tc.facts, counter()))(t)
 			if got.Queue != tc.want || got.Rate != tc.limit.Rate || !strings.Contains(strings.Join(got.Notes, "\n"), tc.note) {
 				t.Errorf("Compute() = queue %v at %v, notes %q, want %v and %q", got.Queue, got.Rate, got.Notes, tc.want, tc.note)
 			}
@@ -476,18 +458,14 @@ func TestComputeOffload(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tt.given.Egress = tt.limit
-			p, err := shaping.Compute(&tt.given, terms.Egress, tt.facts, counter())
-			must.OK(t, err)
+			p := must.Get(shaping.Compute(&tt.given, terms.Egress, tt.facts, counter()))(t)
 			if p.OffloadBytes != tt.want || p.Paced != tt.paced {
 				t.Errorf("packets of up to %v, paced %v, want %v, %v", p.OffloadBytes, p.Paced, tt.want, tt.paced)
 			}
 		})
 	}
-	in, err := shaping.Compute(&shaping.Config{Ingress: strict(10e6)}, terms.Ingress, here, counter())
-	must.OK(t, err)
-	if in.OffloadBytes != 0 {
-		t.Errorf("into a pod: packets of up to %v, want no bound: senders are elsewhere", in.OffloadBytes)
-	}
+	in := must.Get(shaping.Compute(&shaping.Config{Ingress: strict(10e6)}, terms.Ingress, here, counter()))(t)
+	must.Be(t, "bound of packets into a pod, whose senders are elsewhere", 0, in.OffloadBytes)
 }
 
 // sampleRates has both ends, their neighbours, and random rates in between

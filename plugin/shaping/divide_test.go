@@ -4,6 +4,7 @@
 package shaping_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -26,8 +27,7 @@ func grouped(t *testing.T, l *shaping.Limit, d terms.Direction, f shaping.Facts)
 	if d == terms.Egress {
 		cfg = &shaping.Config{Egress: l}
 	}
-	p, err := shaping.Compute(cfg, d, f, counter())
-	must.OK(t, err)
+	p := must.Get(shaping.Compute(cfg, d, f, counter()))(t)
 	return cfg, p
 }
 
@@ -123,8 +123,7 @@ func TestComputeObservedInAGroup(t *testing.T) {
 			if d == terms.Egress {
 				cfg = &shaping.Config{Egress: limit, Observe: true}
 			}
-			p, err := shaping.Compute(cfg, d, here, counter())
-			must.OK(t, err)
+			p := must.Get(shaping.Compute(cfg, d, here, counter()))(t)
 			if p.Tree != nil || p.Divided || p.HasCeiling() || p.Datapath.Group != 0 || p.Group != 200e6 || p.NoShare != tc.why {
 				t.Errorf("%v, %s: %+v, want no queue and no ceiling, and no share because of %q", d, name, p, tc.why)
 			}
@@ -157,9 +156,7 @@ func TestDividerAt(t *testing.T) {
 		if got.CeilingRate != p.Datapath.CeilingRate || got.CeilingBurst != p.Datapath.CeilingBurst {
 			t.Errorf("%v: the ceiling follows the share", d)
 		}
-		if got.Share() != class.Rate {
-			t.Errorf("%v: the classifier is for a share of %d, want %d", d, got.Share(), class.Rate)
-		}
+		must.Be(t, fmt.Sprintf("%v: share of the classifier", d), class.Rate, got.Share())
 		_, kept := grouped(t, strict(100e6, inGroup(200e6)), d, here)
 		if divider.Keep(kept, &got, &shaping.Tree{}); kept.Datapath != got || !slices.Equal(kept.Tree.Classes[:2], classes) || len(kept.Tree.Classes) != len(p.Tree.Classes) {
 			t.Errorf("%v: kept %+v and classes %+v, want those of the share", d, kept.Datapath, kept.Tree.Classes)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // Where packets may go past the host side, ingress moves into the pod, unless
@@ -65,10 +66,7 @@ func TestComputePastTheHostSide(t *testing.T) {
 			limit: strict(10e6, mode(terms.ModeTCXPodSide)), dir: terms.Ingress, facts: past(full),
 			where: `tcx-podside/none on pod: "pw_police" at ingress/tcx`, note: "policing",
 		},
-		"egress": {
-			limit: strict(10e6), dir: terms.Egress, facts: past(full),
-			where: `qdisc/tbf on pod: "pw_class" at own-qdisc/auto guard`, holds: true,
-		},
+		"egress": {limit: strict(10e6), dir: terms.Egress, facts: past(full), where: `qdisc/tbf on pod: "pw_class" at own-qdisc/auto guard`, holds: true},
 	} {
 		cfg := &shaping.Config{Egress: tc.limit}
 		if tc.dir == terms.Ingress {
@@ -111,22 +109,13 @@ func TestComputeObserved(t *testing.T) {
 		where string
 		would string
 	}{
-		"egress": {
-			strict(10e6), terms.Egress, full,
-			`auto/none on pod: "pw_police" at egress/auto`, "have the queue tbf on the pod side",
-		},
-		"ingress": {
-			strict(10e6), terms.Ingress, full,
-			`auto/none on pod: "pw_police" at ingress/auto`, "have the queue tbf on the host side",
-		},
+		"egress":  {strict(10e6), terms.Egress, full, `auto/none on pod: "pw_police" at egress/auto`, "have the queue tbf on the pod side"},
+		"ingress": {strict(10e6), terms.Ingress, full, `auto/none on pod: "pw_police" at ingress/auto`, "have the queue tbf on the host side"},
 		"ingress that goes past the host side": {
 			strict(10e6), terms.Ingress, past,
 			`auto/none on pod: "pw_police" at ingress/auto`, "have the queue tbf on the ifb side",
 		},
-		"without a queue": {
-			strict(10e6), terms.Egress, bare,
-			`auto/none on pod: "pw_police" at egress/auto`, "be policed",
-		},
+		"without a queue": {strict(10e6), terms.Egress, bare, `auto/none on pod: "pw_police" at egress/auto`, "be policed"},
 		"a hook by name": {
 			strict(10e6, mode(terms.ModeTCXHostSide)), terms.Ingress, full,
 			`tcx-hostside/none on host: "pw_police" at egress/tcx`, "have the queue tbf on the host side",
@@ -144,9 +133,7 @@ func TestComputeObserved(t *testing.T) {
 		if got := where(p); got != tc.where || p.Tree != nil || p.Ceiling || p.CapHolds || !p.Observes() {
 			t.Errorf("%s: %s, %+v, want %s, and nothing that holds packets", name, got, p, tc.where)
 		}
-		if notes := strings.Join(p.Notes, "; "); !strings.Contains(notes, "nothing is held") || !strings.Contains(notes, tc.would) {
-			t.Errorf("%s: notes %q, want what would be: %s", name, notes, tc.would)
-		}
+		must.Have(t, name, strings.Join(p.Notes, "; "), "nothing is held", tc.would)
 		cfg.Observe = false
 		enforced, err := shaping.Compute(cfg, tc.dir, tc.facts, shaping.RandomMajor)
 		if err != nil {

@@ -28,10 +28,7 @@ func mtu(f shaping.Facts, bytes int) shaping.Facts { f.MTU = bytes; return f }
 func l3(f shaping.Facts) shaping.Facts             { f.L3Only = true; return f }
 func compute(t *testing.T, l *shaping.Limit, f shaping.Facts) *shaping.Params {
 	t.Helper()
-	p, err := shaping.Compute(&shaping.Config{Egress: l}, terms.Egress, f, counter())
-	if err != nil {
-		t.Fatalf("Compute(%+v) error = %v", l, err)
-	}
+	p := must.Get(shaping.Compute(&shaping.Config{Egress: l}, terms.Egress, f, counter()))(t)
 	return p
 }
 
@@ -55,16 +52,12 @@ func TestComputeSizes(t *testing.T) {
 		"1G":                     {limit: strict(1e9), facts: full, burst: 998_486, depth: 6_250_000, wait: 505520 * time.Microsecond},
 		"400G":                   {limit: strict(400e9), facts: full, burst: 399_998_486, depth: 2_500_000_000, wait: 500014 * time.Microsecond},
 		"jumbo frames":           {limit: strict(1e6), facts: mtu(full, 16_000), burst: 16_018, depth: 32_036, wait: 8082880 * time.Microsecond, note: "burst 16.018 kB, 128ms of the cap: the least for an MTU of up to 16000"},
-		"requested, smaller": {
-			limit: strict(100e6, burst(20_000)), facts: full, burst: 18_486, depth: 625_000, wait: 555200 * time.Microsecond,
-		},
+		"requested, smaller":     {limit: strict(100e6, burst(20_000)), facts: full, burst: 18_486, depth: 625_000, wait: 555200 * time.Microsecond},
 		"requested, too small": {
 			limit: strict(100e6, burst(1)), facts: full, burst: 9_100, depth: 625_000, wait: 555200 * time.Microsecond,
 			note: "burst 9.1 kB instead of 1 B: the least for an MTU of 1500",
 		},
-		"requested, larger": {
-			limit: strict(10e6, burst(100_000)), facts: full, burst: 98_486, depth: 250_000, wait: 2552 * time.Millisecond,
-		},
+		"requested, larger": {limit: strict(10e6, burst(100_000)), facts: full, burst: 98_486, depth: 250_000, wait: 2552 * time.Millisecond},
 		"a burst of minutes is no queue of minutes": {
 			limit: strict(16e6, burst(units.MaxBurst)), facts: full, burst: units.MaxBurst - 1514, depth: 2_000_000, wait: 10345 * time.Millisecond,
 		},
@@ -85,9 +78,7 @@ func TestComputeSizes(t *testing.T) {
 		"credit of a policer": {
 			limit: strict(10e6, queue(terms.QueueNone)), facts: full, burst: 312_500, note: "policing: the burst is a credit of 312.5 kB, so the cap does not hold within 1 % of any second",
 		},
-		"credit requested": {
-			limit: strict(10e6, queue(terms.QueueNone), burst(1e6)), facts: full, burst: 1_000_000,
-		},
+		"credit requested": {limit: strict(10e6, queue(terms.QueueNone), burst(1e6)), facts: full, burst: 1_000_000},
 		"pfifo_fast": {
 			limit: strict(10e6), facts: here, burst: 9_100, depth: 250_000, wait: 2552 * time.Millisecond,
 			note: "pfifo_fast counts packets, not bytes: a meter limits the bytes that wait, and each band holds 256 packets",
@@ -127,20 +118,14 @@ func TestComputeMeters(t *testing.T) {
 	}
 	ticking := full
 	ticking.ClockTick = 4 * time.Millisecond
-	if slow := compute(t, strict(10e6, queue(terms.QueueNone)), ticking).Datapath; slow.TotalBurst != 246*ms {
-		t.Errorf("credit by a clock of 4 ms = %d, want 250 ms less 4 ms", slow.TotalBurst)
-	}
-	if band := compute(t, strict(10e6), ticking).Datapath; band.TotalBurst != 64*7280000 {
-		t.Errorf("burst under a shaper = %d, want what the bucket is", band.TotalBurst)
-	}
+	must.Be(t, "credit by a clock of 4 ms", 246*ms, compute(t, strict(10e6, queue(terms.QueueNone)), ticking).Datapath.TotalBurst)
+	must.Be(t, "burst under a shaper", 64*7280000, compute(t, strict(10e6), ticking).Datapath.TotalBurst)
 	// A second is 953.7 ticks.
 	if band.HoldTicks != 956 || police.HoldTicks != 956 {
 		t.Errorf("hold = %d, %d ticks, want 956", band.HoldTicks, police.HoldTicks)
 	}
 	// 50 * 2^20 ns are 50 ticks and not one more.
-	if exact := compute(t, strict(1e9, flat, horizon(50<<20)), full).Datapath; exact.HoldTicks != 52 {
-		t.Errorf("hold = %d ticks, want 52", exact.HoldTicks)
-	}
+	must.Be(t, "hold, in ticks", 52, compute(t, strict(1e9, flat, horizon(50<<20)), full).Datapath.HoldTicks)
 	l3 := compute(t, strict(10e6), l3(full)).Datapath
 	if band.L3Only || !l3.L3Only || band.Policy != terms.PolicyStrict || band.Direction != terms.Egress {
 		t.Errorf("datapath = %+v, want the device and the policy told", band)
@@ -332,14 +317,9 @@ func TestComputeFairWait(t *testing.T) {
 		100e6: {in: 20 * ms, out: 15 * ms / 2},
 		1e9:   {in: 10 * ms, out: 10 * ms},
 	} {
-		in, err := shaping.Compute(&shaping.Config{Ingress: strict(rate)}, terms.Ingress, full, counter())
-		must.OK(t, err)
-		if got := in.Datapath.FairLeast; got != want.in {
-			t.Errorf("%d bit/s into a pod: %d, want %d", rate, got, want.in)
-		}
-		if got := compute(t, strict(rate), here).Datapath.FairLeast; got != want.out {
-			t.Errorf("%d bit/s out of a pod: %d, want %d", rate, got, want.out)
-		}
+		in := must.Get(shaping.Compute(&shaping.Config{Ingress: strict(rate)}, terms.Ingress, full, counter()))(t)
+		must.Be(t, fmt.Sprintf("%d bit/s into a pod", rate), want.in, in.Datapath.FairLeast)
+		must.Be(t, fmt.Sprintf("%d bit/s out of a pod", rate), want.out, compute(t, strict(rate), here).Datapath.FairLeast)
 	}
 	for _, rate := range []int{10e3, 1e6} {
 		if dp := compute(t, strict(rate), here).Datapath; dp.FairLeast != dp.FairMost {

@@ -4,11 +4,13 @@
 package share_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/podweir/podweir/plugin/share"
+	"github.com/podweir/podweir/plugin/testutil/must"
 	"github.com/podweir/podweir/plugin/units"
 )
 
@@ -335,9 +337,7 @@ func TestJoinAndLeave(t *testing.T) {
 	if adopted.Share != 7_000_000 || fresh.Share != 100_000 {
 		t.Errorf("shares %v and %v after joining, want what was there and the own limit below the parked share", adopted.Share, fresh.Share)
 	}
-	if got := g.Equal(); got != 12_500_000 {
-		t.Errorf("equal share %v of two, want 12.5 MB/s", got)
-	}
+	must.Be(t, "equal share of two", 12_500_000, g.Equal())
 	g.Leave(adopted)
 	if got := g.Parked(); got != 2_500_000 || len(g.Members()) != 1 {
 		t.Errorf("parked share %v of %d members, want a tenth for the one that is left", got, len(g.Members()))
@@ -525,9 +525,7 @@ func TestOwnLimitIsReached(t *testing.T) {
 			t.Errorf("share %v in tick %d, want what misses little unchanged for half a second", near.Share, n)
 		}
 	}
-	if near.Share != limit.ByteRate() {
-		t.Errorf("share %v in the end, want the limit, %v", near.Share, limit.ByteRate())
-	}
+	must.Be(t, "share in the end, which is the limit", limit.ByteRate(), near.Share)
 	g := share.New(limit)
 	m := &share.Member{Share: 24_500_000, Most: limit.ByteRate()}
 	g.Join(m)
@@ -610,8 +608,6 @@ func TestWould(t *testing.T) {
 	share.Would(limit, members, func(i int) units.ByteRate { return sends[i] })
 	// 180 without what is outside; 10 for who sends 8, 1 for who waits and may have no more.
 	for i, want := range []units.ByteRate{169 * mbit / 2, 169 * mbit / 2, 10 * mbit, limit.ByteRate() / 60, 0, mbit} {
-		if members[i].Share != want {
-			t.Errorf("member %d: share %v, want %v", i, members[i].Share, want)
-		}
+		must.Be(t, fmt.Sprintf("share of member %d", i), want, members[i].Share)
 	}
 }

@@ -4,7 +4,6 @@
 package status_test
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // A limit is an interface's. A further device of the pod has a line with the pod's name, and
@@ -26,9 +26,5 @@ func TestFurtherDeviceOfAPod(t *testing.T) {
 	n := report.View(time.Now())
 	n.Rates = []view.PodRate{{Pod: "ns/two", Interface: "eth0"}}
 	text := n.Summary("this node", false)
-	for _, want := range []string{"ns/two veth2             egress       -      -      0      -      -  no limit\n", "ns/one                   egress      5M      -      0      -      -  NOT LIMITED\n"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("status lacks %q:\n%s", want, text)
-		}
-	}
+	must.Have(t, "status", text, "ns/two veth2             egress       -      -      0      -      -  no limit\n", "ns/one                   egress      5M      -      0      -      -  NOT LIMITED\n")
 }

@@ -7,12 +7,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath"
@@ -42,9 +41,7 @@ func TestYoungAttachmentsAreLeftOut(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, young := apart([]Attachment{{Attached: tc.attached}}, now, tc.young)
-			if len(got)+len(young) != 1 {
-				t.Errorf("%d old and %d young of one attachment", len(got), len(young))
-			}
+			must.Be(t, "limits of one attachment, old and young", 1, len(got)+len(young))
 			if kept := len(got) == 1; kept != tc.kept {
 				t.Errorf("attached %v before the look: kept %t, want %t", now.Sub(tc.attached), kept, tc.kept)
 			}
@@ -120,9 +117,7 @@ func TestCounters(t *testing.T) {
 		{Disposition: "dropped-ceiling", Packets: 5, Bytes: 7500},
 	}})
 	want := view.Counters{SentBytes: 3100, LightBytes: 100, HeavyBytes: 3000, DroppedBytes: 4500, Drops: 8}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("counters (-want +got):\n%s", diff)
-	}
+	must.Match(t, "counters", want, got)
 }
 
 // Each limit gets the time for which it has been reached, and that of no other. What no
@@ -149,15 +144,12 @@ func TestAddReached(t *testing.T) {
 	var got []string
 	for i := range rep.Attachments {
 		for _, d := range rep.Attachments[i].Directions {
-			text, err := json.Marshal(d.Reached)
-			must.OK(t, err)
+			text := must.Get(json.Marshal(d.Reached))(t)
 			got = append(got, string(text))
 		}
 	}
 	for i := range want {
-		if got[i] != want[i] {
-			t.Errorf("limit %d has %s, want %s", i, got[i], want[i])
-		}
+		must.Be(t, fmt.Sprintf("limit %d", i), want[i], got[i])
 	}
 	if l := rep.View(since).Pods[1].Limits[0]; l.HeldShare == nil || *l.HeldShare != 0.9 || l.AtLimitSince != since {
 		t.Errorf("the node's view has %+v", l)
@@ -204,8 +196,6 @@ func TestWithoutUnread(t *testing.T) {
 		for _, l := range withoutUnread(append([]engine.Lost{}, all...), c.has) {
 			got = append(got, l.Name())
 		}
-		if diff := cmp.Diff(c.want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		must.Match(t, name, c.want, got)
 	}
 }

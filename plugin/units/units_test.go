@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podweir/podweir/plugin/testutil/must"
 	"github.com/podweir/podweir/plugin/units"
 )
 
@@ -139,9 +140,7 @@ func TestString(t *testing.T) {
 		"0.5%":                     units.PerMille(5),
 		"100%":                     units.Whole,
 	} {
-		if got := v.String(); got != want {
-			t.Errorf("String() = %q, want %q", got, want)
-		}
+		must.Be(t, "String()", want, v.String())
 	}
 }
 
@@ -177,9 +176,7 @@ func TestConversionsAtBothEnds(t *testing.T) {
 		{"bits to bytes rounds up", uint64(units.BytesFromBits(9)), 2},
 		{"largest number of bits", uint64(units.BytesFromBits(math.MaxUint64)), 1 << 61},
 	} {
-		if c.got != c.want {
-			t.Errorf("%s = %d, want %d", c.name, c.got, c.want)
-		}
+		must.Be(t, c.name, c.want, c.got)
 	}
 }
 

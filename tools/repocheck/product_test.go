@@ -12,8 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/podweir/podweir/plugin/testutil/mark"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
@@ -108,9 +106,7 @@ func TestDependabotHasEveryModule(t *testing.T) {
 	}
 	slices.Sort(want)
 	slices.Sort(got)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("the directories of dependabot.yml are not those of the modules (-modules +dependabot):\n%s", diff)
-	}
+	must.Match(t, "the directories of dependabot.yml are not those of the modules", want, got)
 }
 
 // TestDocumentedCommands has both programs read every command line that a page tells the
@@ -211,9 +207,7 @@ func TestCommandsFindsCalls(t *testing.T) {
 		{Where: "a.md:13", Program: "podweir", Args: []string{"gc"}},
 		{Where: "a.md:19", Program: "podweir", Args: []string{"gc"}},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("Commands() (-want +got):\n%s", diff)
-	}
+	must.Match(t, "Commands()", want, got)
 }
 
 func TestMakeTargetsAreLookedUp(t *testing.T) {
@@ -240,7 +234,5 @@ func TestValuesOfTheChartAreLookedUp(t *testing.T) {
 		"a.md:3: there is no file chart/values/y.yaml", "a.md:3: the chart has no value a.c", "a.md:3: the chart has no value d",
 		"a.md:3: the chart has no value either.d", "a.md:3: the chart has no value labels.no", "a.md:3: the chart has no value labels.A",
 	}
-	if diff := cmp.Diff(want, chartValues(tree)); diff != "" {
-		t.Errorf("chartValues() (-want +got):\n%s", diff)
-	}
+	must.Match(t, "chartValues()", want, chartValues(tree))
 }

@@ -67,9 +67,7 @@ func TestPrivilegedBinary(t *testing.T) {
 		}
 		return out
 	}
-	if out := works("VERSION"); !strings.Contains(out, `"0.3.1"`) {
-		t.Errorf("VERSION prints %q", out)
-	}
+	must.Have(t, "what VERSION prints", works("VERSION"), `"0.3.1"`)
 	works("STATUS")
 	if out := works("ADD"); strings.TrimSuffix(out, "\n") != prev {
 		t.Errorf("ADD prints %q, want %q", out, prev)
@@ -79,9 +77,7 @@ func TestPrivilegedBinary(t *testing.T) {
 		*testutil.NetNS
 		dev string
 	}{{pod, "eth0"}, {host, "veth1"}} {
-		if out := ns.Run(t, "tc", "qdisc", "show", "dev", ns.dev); !strings.Contains(out, "tbf") {
-			t.Errorf("after ADD %s has %q, want a queue", ns.dev, out)
-		}
+		must.Have(t, ns.dev+" after ADD", ns.Run(t, "tc", "qdisc", "show", "dev", ns.dev), "tbf")
 	}
 	if _, err := os.Stat(filepath.Join(pins, "podweir", "net", "c1,eth0", "eth0", "record")); err != nil {
 		t.Errorf("no record under /sys/fs/bpf/podweir: %v", err)

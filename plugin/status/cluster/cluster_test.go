@@ -12,12 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/podweir/podweir/plugin/status/cluster"
 	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/must"
 	"github.com/podweir/podweir/plugin/units"
 )
 
@@ -101,9 +101,7 @@ func TestVerdicts(t *testing.T) {
 		now := seen(2*time.Second, terms.PolicyStrict, terms.QueueTBF, view.Counters{SentBytes: 5_000_000})
 		state := now.Nodes[0].Answer.Status
 		state.Pods[0].Limits[0].AtLimitSince = state.Time.Add(-since)
-		if e := cluster.Explain("ns/web", seen(0, terms.PolicyStrict, terms.QueueTBF, view.Counters{}), now); !strings.Contains(e.Directions[0].Verdict, want) {
-			t.Errorf("verdict %q, want %q", e.Directions[0].Verdict, want)
-		}
+		must.Have(t, "the verdict", cluster.Explain("ns/web", seen(0, terms.PolicyStrict, terms.QueueTBF, view.Counters{}), now).Directions[0].Verdict, want)
 	}
 	gone := cluster.Explain("ns/web", seen(0, terms.PolicyStrict, terms.QueueTBF, view.Counters{}), cluster.New(nil, 0))
 	if status, why := gone.Exit(); status != cluster.ExitUnknown || gone.Node != "n1" || !strings.Contains(why, "not any more") {
@@ -127,14 +125,8 @@ func TestExplainNamesDecisionsAndPods(t *testing.T) {
 		return n
 	}
 	text := cluster.Explain("ns/web", look(0, 0), look(2*time.Second, 5_000_000)).Text(time.Time{})
-	for _, want := range []string{"Decided by maxRate: ns/web egress has 20 Mbit/s in place of 50 Mbit/s.\n", "\n           10.0.0.9 is default/flood\n"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("explain has no %q:\n%s", want, text)
-		}
-	}
-	if strings.Contains(text, "10.0.0.1 is") {
-		t.Errorf("a pod is told its own name:\n%s", text)
-	}
+	must.Have(t, "the text", text, "Decided by maxRate: ns/web egress has 20 Mbit/s in place of 50 Mbit/s.\n", "\n           10.0.0.9 is default/flood\n")
+	must.Have(t, "the text", text, "!10.0.0.1 is")
 }
 
 // A pod whose namespace has a limit is told what its share is and who decides it: what slows the pod is the share,
@@ -233,11 +225,7 @@ func TestPlanOfManyPods(t *testing.T) {
 	c := view.Counters{SentBytes: 6_000_000, WouldDropBytes: 1_000_000}
 	p := cluster.MakePlan(beyond(0, 30, view.Counters{}), beyond(2*time.Second, 30, c), "ns")
 	short, wide := p.Text(false), p.Text(true)
-	for _, want := range []string{"limit 30 pods", "WOULD DROP  and 20 more, see -o wide", "List the 30 pods and their limits with -o wide."} {
-		if !strings.Contains(short, want) {
-			t.Errorf("no %q in:\n%s", want, short)
-		}
-	}
+	must.Have(t, "status", short, "limit 30 pods", "WOULD DROP  and 20 more, see -o wide", "List the 30 pods and their limits with -o wide.")
 	if n := strings.Count(wide, "WOULD DROP  ns/web"); n != 30 || !strings.Contains(wide, "ns/web-29                   n1            20 Mbit/s") {
 		t.Errorf("-o wide lists %d directions:\n%s", n, wide)
 	}
@@ -288,18 +276,14 @@ func TestPlanOfAGroup(t *testing.T) {
 			{Pod: "batch/etl-4", Interface: "eth0", Sent: 4e6, Share: 5e6},
 		},
 	}}
-	if diff := cmp.Diff(want, p.Groups, cmpopts.IgnoreUnexported(cluster.PlannedMember{})); diff != "" {
-		t.Errorf("groups (-want +got):\n%s", diff)
-	}
+	must.Match(t, "groups", want, p.Groups, cmpopts.IgnoreUnexported(cluster.PlannedMember{}))
 	text := strings.Join(strings.Fields(p.Text(false)), " ")
 	if part := "TOGETHER egress of namespace batch on n1: its pods would have 200 Mbit/s together, and send 242 Mbit/s now; " +
 		"batch/etl-0 would have 82.5 Mbit/s, and sends 120 Mbit/s; batch/etl-1 would have 82.5 Mbit/s, and sends 90 Mbit/s; " +
 		"batch/etl-3 would have no share, because it has no queue, and sends 20 Mbit/s"; !strings.Contains(text, part) || strings.Contains(text, "etl-2 would") {
 		t.Errorf("no %q, or pods for which nothing changes, in:\n%s", part, text)
 	}
-	if wide := strings.Join(strings.Fields(p.Text(true)), " "); !strings.Contains(wide, "batch/etl-2 would have 10 Mbit/s, and sends 8 Mbit/s") {
-		t.Errorf("-o wide does not tell of every pod:\n%s", wide)
-	}
+	must.Have(t, "-o wide", strings.Join(strings.Fields(p.Text(true)), " "), "batch/etl-2 would have 10 Mbit/s, and sends 8 Mbit/s")
 	for i := range now.Nodes[0].Answer.Status.Pods {
 		now.Nodes[0].Answer.Status.Pods[i].Limits[0].Enforce = terms.Name(terms.EnforceLimit)
 	}
@@ -319,7 +303,5 @@ func TestNewHearsWhoKnowsMost(t *testing.T) {
 		{Name: "n2", Error: "no answer"}, {Name: "n1", Error: "no answer"}, {Name: "n1", Answer: waits}, {Name: "n1", Answer: knows},
 	}, 1)
 	want := &cluster.Nodes{Schema: 1, Missing: 1, Nodes: []cluster.Node{{Name: "n1", Answer: knows}, {Name: "n2", Error: "no answer"}}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("New (-want +got):\n%s", diff)
-	}
+	must.Match(t, "New", want, got)
 }

@@ -75,19 +75,13 @@ func TestSummaryFitsAScreen(t *testing.T) {
 		}
 	}
 	for _, p := range five() {
-		if !strings.Contains(text, p.Pod) {
-			t.Errorf("%s is not named:\n%s", p.Pod, text)
-		}
+		must.Have(t, "the summary", text, p.Pod)
 	}
-	for _, want := range []string{
+	must.Have(t, "the summary", text,
 		"105 of 110 pods are limited as they should be; 5 are not:\nNOT LIMITED team-a/web-5d8f7c9b6d-x2x4q since 2026-11-24T02:47:00Z (13 min)\n  cause  cannot make",
 		"EXCEEDED    team-a/cache-0 since", "  cure   podweir repair\n",
 		"105 pods as they should be: limits 105 egress, 105 ingress (210 by tbf). List\nthem with -o wide.\n",
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("the summary has no %q:\n%s", want, text)
-		}
-	}
+	)
 }
 
 // A limit without a queue is no fault, and is told.
@@ -132,9 +126,7 @@ default/db                                10 Mbit/s      20 Mbit/s      strict
 		pods = append(pods, pods[0])
 		pods[len(pods)-1].Pod = fmt.Sprintf("ns/p%d", len(pods))
 	}
-	if text := node(pods...).Summary("this node", false); !strings.Contains(text, "(2 by tbf, 28 observed") {
-		t.Errorf("fourteen pods observed, and one limited:\n%s", text)
-	}
+	must.Have(t, "the summary", node(pods...).Summary("this node", false), "(2 by tbf, 28 observed")
 	n.Add(&view.Pod{Pod: "default/web", State: view.NotLimited, Cause: "no bpf file system"})
 	if n.Sort(); n.Pods[0].State != view.NotLimited || n.Pods[0].Cause != "no bpf file system" {
 		t.Errorf("an observed pod that is broken is %+v", n.Pods[0])
@@ -164,9 +156,7 @@ func TestAddJoinsWhatIsOfOnePod(t *testing.T) {
 		Pod: "ns/web", State: view.NotLimited, Limits: pod.Limits,
 		Cause: "gone; also tampered: taken away; also differs: other", Cure: "b",
 	}}
-	if diff := cmp.Diff(want, n.Pods); diff != "" {
-		t.Errorf("pods (-want +got):\n%s", diff)
-	}
+	must.Match(t, "pods", want, n.Pods)
 }
 
 // looks are two looks at pods with a limit of 10 Mbit/s, half a second apart, in which the
@@ -196,9 +186,7 @@ func TestStatusOfARateThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	n := looks(func(_ int, l *view.Limit) { l.AskedText, l.AskedIn, l.DecidedBy = "8", "annotation x", "defaultRate" }, []uint64{0}, []uint64{0})
 	for _, want := range []string{"ns/pod-00 egress has 10 Mbit/s in place of \"8\" (annotation x), where a rate in bits per second from 1k to 400G, written as a Kubernetes quantity such as 10M is accepted", "egress        ?    10M"} {
-		if out := n.Summary("this node", false); !strings.Contains(strings.Join(strings.Fields(out), " "), strings.Join(strings.Fields(want), " ")) {
-			t.Errorf("status lacks %q:\n%s", want, out)
-		}
+		must.Have(t, "status", strings.Join(strings.Fields(n.Summary("this node", false)), " "), strings.Join(strings.Fields(want), " "))
 	}
 }
 
@@ -241,9 +229,7 @@ ns/pod-04 egress: tcx program "x" (7) on veth1 drops every packet. That is not
 podweir.
 Decided by maxRate: ns/pod-01 egress has 200 kbit/s in place of 50 Mbit/s.
 `
-	if diff := cmp.Diff(want, n.Summary("this node", false)); diff != "" {
-		t.Errorf("status (-want +got):\n%s", diff)
-	}
+	must.Match(t, "status", want, n.Summary("this node", false))
 }
 
 // Among many pods only those that a user may ask about have a line.
@@ -314,12 +300,8 @@ func TestLimitsOfSeveralInterfaces(t *testing.T) {
 		for i, rate := range rates {
 			p.Limits = append(p.Limits, view.Limit{Interface: []string{"eth0", "net1", "net2"}[i], Limit: limitOf(terms.Egress, rate)})
 		}
-		if got := p.Limit(terms.Egress); got != want {
-			t.Errorf("Limit of %v = %q, want %q", rates, got, want)
-		}
-		if table := view.Table([]view.Pod{p}); !strings.Contains(table, want) {
-			t.Errorf("the table has no %q:\n%s", want, table)
-		}
+		must.Be(t, fmt.Sprintf("Limit of %v", rates), want, p.Limit(terms.Egress))
+		must.Have(t, "the table", view.Table([]view.Pod{p}), want)
 	}
 }
 
@@ -329,30 +311,18 @@ func TestRateHasThreeDigits(t *testing.T) {
 		99.96e6: "100 Mbit/s", 123.4e6: "123 Mbit/s", 1.5e9: "1.5 Gbit/s", 400e9: "400 Gbit/s", -5: "0 bit/s", math.NaN(): "0 bit/s",
 		9.996e6: "10 Mbit/s", 1.844e19: "18.4 Ebit/s", 1e22: "10000 Ebit/s",
 	} {
-		if got := view.Rate(v); got != want {
-			t.Errorf("Rate(%v) = %q, want %q", v, got, want)
-		}
+		must.Be(t, fmt.Sprintf("Rate(%v)", v), want, view.Rate(v))
 	}
-	if got := view.Short(9_870_000); got != "9.87M" {
-		t.Errorf("Short = %q", got)
-	}
+	must.Be(t, "Short", "9.87M", view.Short(9_870_000))
 }
 
 func TestText(t *testing.T) {
-	if diff := cmp.Diff([]string{"a bb", "cccc", "c dd"}, view.Wrap("a \x1b bb\nccccc dd", 4)); diff != "" {
-		t.Errorf("Wrap (-want +got):\n%s", diff)
-	}
+	must.Match(t, "Wrap", []string{"a bb", "cccc", "c dd"}, view.Wrap("a \x1b bb\nccccc dd", 4))
 	for width, want := range map[int]string{10: "abcdefgh", 8: "abcdefgh", 7: "abc…fgh", 4: "a…gh", 1: "a", 0: ""} {
-		if got := view.Cut("abcdefgh", width); got != want {
-			t.Errorf("Cut to %d = %q, want %q", width, got, want)
-		}
+		must.Be(t, fmt.Sprintf("Cut to %d", width), want, view.Cut("abcdefgh", width))
 	}
-	if got := view.Pad("ab", 4); got != "ab  " {
-		t.Errorf("Pad = %q", got)
-	}
-	if got := view.Printable("a\x1b[31m\u009bü"); got != "a [31m ü" {
-		t.Errorf("Printable = %q", got)
-	}
+	must.Be(t, "Pad", "ab  ", view.Pad("ab", 4))
+	must.Be(t, "Printable", "a [31m ü", view.Printable("a\x1b[31m\u009bü"))
 }
 
 func counted(at time.Duration, c view.Counters, flow uint64) *view.Status {
@@ -396,9 +366,7 @@ func TestRates(t *testing.T) {
 			}
 			tt.want.Pod, tt.want.Interface, tt.want.Limit = "ns/web", "eth0", limitOf(terms.Egress, 1000)
 			got[0].HeavyFlows = nil
-			if diff := cmp.Diff(tt.want, got[0]); diff != "" {
-				t.Errorf("Rates (-want +got):\n%s", diff)
-			}
+			must.Match(t, "Rates", tt.want, got[0])
 		})
 	}
 	if got := view.Rates(counted(0, view.Counters{}, 0), &view.Status{}); got == nil || len(got) != 0 {
@@ -411,11 +379,8 @@ func TestRatesOfPodsWithoutFlows(t *testing.T) {
 	n := counted(0, view.Counters{}, 0)
 	n.Pods[0].Limits[0].HeavyFlows = nil
 	n.Pods = append(n.Pods, view.Pod{Pod: "ns/unlimited", State: view.NotLimited, Cause: "no memory for the queue"})
-	b, err := json.Marshal(view.Rates(n, n))
-	must.OK(t, err)
-	if lists := strings.Count(string(b), `"heavyFlows":[],"flowBitsPerSecond":[]`); lists != 2 {
-		t.Errorf("%d of 2 entries have empty lists of flows: %s", lists, b)
-	}
+	b := must.Get(json.Marshal(view.Rates(n, n)))(t)
+	must.Be(t, "entries with empty lists of flows", 2, strings.Count(string(b), `"heavyFlows":[],"flowBitsPerSecond":[]`))
 }
 
 // A look that took long between its counters and its end makes no rate higher.
@@ -428,9 +393,7 @@ func TestRatesGoByTheTimeOfTheCounters(t *testing.T) {
 		return n
 	}
 	rates := view.Rates(at(0, time.Second, 0), at(2*time.Second, 2*time.Second, 2_500_000))
-	if got := rates[0].SentBitsPerSecond; got != 10e6 {
-		t.Errorf("%v bit/s in 2 s of a look that ended after 1 s, want 10M", got)
-	}
+	must.Be(t, "bit/s in 2 s of a look that ended after 1 s", 10e6, rates[0].SentBitsPerSecond)
 }
 
 func TestVerdict(t *testing.T) {
@@ -473,16 +436,12 @@ func TestTopTable(t *testing.T) {
 		broken,
 	}, now)
 	got := top.Plain()
-	for _, part := range []string{
+	must.Have(t, "the text", got,
 		"podweir top  03:00:00  every 2s  problems: 2  1 idle not shown\n",
 		"  10M  9.87M [██████████]  99 %    20\n", " 100M    50M [█████░░░░░]  50 %\n",
 		"no rates of net/c4: its record cannot be read\n",
 		"default/differs            egress     10M      0 DIFFERS        0 %\n",
-	} {
-		if !strings.Contains(got, part) {
-			t.Errorf("the table has no %q:\n%s", part, got)
-		}
-	}
+	)
 	if strings.Index(got, "x2x4q") > strings.Index(got, "default/half") || strings.Contains(got, "default/idle") || strings.ContainsRune(got, '\x1b') {
 		t.Errorf("order, idle pods or control codes are wrong:\n%s", got)
 	}
@@ -506,11 +465,7 @@ func TestTopOnANarrowScreen(t *testing.T) {
 		63: {"   0 %    40\n  NOT LIMITED\n", "top, bit/s"}, 40: {"   0 %    40\n  NOT LIMITED\n", "top, bit/s", "problems: 1", "  50M  50 %    20\n", "  % DROPS/s\n", "  tcp 10.0.0.1:4242\n  > 10.0.0.9:443    offers  48.5M  97 %", "defa…ffers"},
 	} {
 		screen := strings.Join(top.Screen(width, 24), "\n")
-		for _, part := range parts {
-			if !strings.Contains(screen, part) {
-				t.Errorf("%d columns have no %q:\n%s", width, part, screen)
-			}
-		}
+		must.Have(t, "the screen", screen, parts...)
 		for l := range strings.SplitSeq(screen, "\n") {
 			if utf8.RuneCountInString(l) > width {
 				t.Errorf("a line of %d columns on %d: %q", utf8.RuneCountInString(l), width, l)
@@ -568,9 +523,7 @@ func TestTopShowsWhatIsBrokenFirst(t *testing.T) {
 		}
 	}
 	for _, pod := range []string{"017", "031", "044", "090", "108"} {
-		if !strings.Contains(strings.Join(lines, "\n"), "default/pod-"+pod) {
-			t.Errorf("pod-%s is not on the screen:\n%s", pod, strings.Join(lines, "\n"))
-		}
+		must.Have(t, "the screen", strings.Join(lines, "\n"), "default/pod-"+pod)
 	}
 }
 
@@ -584,11 +537,7 @@ func TestTopGroupsWhatIsUnknown(t *testing.T) {
 	}
 	top.Observe(rates, now)
 	screen := strings.Join(top.Screen(80, 24), "\n")
-	for _, part := range []string{"problems: 100", "no rates of 100: node n0, node n1, ", "  cause  no answer\n", "default/busy"} {
-		if !strings.Contains(screen, part) {
-			t.Errorf("the screen has no %q:\n%s", part, screen)
-		}
-	}
+	must.Have(t, "the screen", screen, "problems: 100", "no rates of 100: node n0, node n1, ", "  cause  no answer\n", "default/busy")
 }
 
 func TestTopOrder(t *testing.T) {
@@ -602,9 +551,7 @@ func TestTopOrder(t *testing.T) {
 				names = append(names, strings.Fields(l)[0])
 			}
 		}
-		if got := strings.Join(names, " "); got != want {
-			t.Errorf("with %q: %s, want %s", filter, got, want)
-		}
+		must.Be(t, fmt.Sprintf("with %q", filter), want, strings.Join(names, " "))
 	}
 }
 
@@ -621,17 +568,11 @@ func TestGroups(t *testing.T) {
 		Largest: "batch/etl-3", LargestPart: 0.706, AtLimitSince: now,
 	}}
 	got := strings.Join(strings.Fields(n.Summary("this node", false)), " ")
-	for _, part := range []string{
-		"egress of namespace batch is at its limit of 200 Mbit/s on this node since " + now.UTC().Format(time.RFC3339) + ", among 2 pods; batch/etl-3 has 71 % of it; outside of it, with their own limits alone: batch/fq.",
+	must.Have(t, "the text", got,
+		"egress of namespace batch is at its limit of 200 Mbit/s on this node since "+now.UTC().Format(time.RFC3339)+", among 2 pods; batch/etl-3 has 71 % of it; outside of it, with their own limits alone: batch/fq.",
 		"egress of namespace team has a limit, and no agent divides it: each pod keeps the share that it had.",
-	} {
-		if !strings.Contains(got, part) {
-			t.Errorf("the summary has no %q:\n%s", part, got)
-		}
-	}
-	if strings.Contains(got, "batch has a limit, and no agent") {
-		t.Errorf("a group that is divided is told as one that is not:\n%s", got)
-	}
+	)
+	must.Have(t, "the summary", got, "!batch has a limit, and no agent")
 	top := view.Top{Interval: time.Second}
 	one, other := carried("batch/etl-3", 200e6, 140e6, 0), carried("batch/etl-4", 200e6, 58e6, 3)
 	one.Group, other.Group = 200e6, 200e6
@@ -658,13 +599,9 @@ func TestNothingGoesPastBetweenTwoReadings(t *testing.T) {
 	t.Parallel()
 	was := view.Passing{Device: [2]uint64{1_000_000, 1_000_000}, Seen: &[2]uint64{1_000_000, 1_050_000}}
 	is := view.Passing{Device: [2]uint64{2_000_000, 2_000_000}, Seen: &[2]uint64{1_700_000, 2_100_000}}
-	if n := is.Past(&was); n != 0 {
-		t.Errorf("%d bytes went past, want none: the queue had let out all of them when it was read again", n)
-	}
+	must.Be(t, "bytes past a queue that had let out all of them when it was read again", 0, is.Past(&was))
 	is.Seen[1] = 1_700_000
-	if n := is.Past(&was); n != 300_000 {
-		t.Errorf("%d bytes went past a queue that let out 700,000 of 1,000,000, want 300,000", n)
-	}
+	must.Be(t, "bytes past a queue that let out 700,000 of 1,000,000", 300_000, is.Past(&was))
 }
 
 // A queue that is made again in between counts from zero. Its program goes on, and is believed.
@@ -699,9 +636,7 @@ func TestSummaryOfHostNetwork(t *testing.T) {
 	if text := n.Summary("this node", true); text != want || len(n.Broken()) != 0 {
 		t.Errorf("the summary is\n%s\nwith %v broken, want\n%s", text, n.Broken(), want)
 	}
-	if text := n.Summary("this node", false); strings.Count(text, "a/host") != 1 {
-		t.Errorf("a/host is not named once:\n%s", text)
-	}
+	must.Be(t, "how often a/host is named", 1, strings.Count(n.Summary("this node", false), "a/host"))
 	if text := node(host).Head("this node"); !strings.HasPrefix(text, "No pod of this node has a bandwidth limit") || !strings.Contains(text, "a/host") {
 		t.Errorf("alone on its node: %s", text)
 	}

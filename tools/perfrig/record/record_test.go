@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/podweir/podweir/plugin/testutil/must"
 	"github.com/podweir/podweir/tools/perfrig/spec"
 )
@@ -55,14 +53,10 @@ func TestResume(t *testing.T) {
 	failed := sample("b", 0)
 	failed.Failed, failed.Metrics = "no reason", nil
 	mustAppend(t, f, failed)
-	if _, err := f.f.WriteString(`{"sample":{"cell":"` + strings.Repeat("x", 4096)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.Err(f.f.WriteString(`{"sample":{"cell":"`+strings.Repeat("x", 4096))))
 
 	f = mustOpen(t, name)
-	if diff := cmp.Diff(map[string]bool{"w/10M/a#00": true}, f.Results.Done()); diff != "" {
-		t.Fatalf("Done() (-want +got):\n%s", diff)
-	}
+	must.Match(t, "Done()", map[string]bool{"w/10M/a#00": true}, f.Results.Done())
 	mustAppend(t, f, sample("b", 0))
 	mustAppend(t, f, sample("a", 1))
 
@@ -72,15 +66,11 @@ func TestResume(t *testing.T) {
 	r, err := Read(name)
 	must.OK(t, err)
 	want := map[string]bool{"w/10M/a#00": true, "w/10M/b#00": true, "w/10M/a#01": true}
-	if diff := cmp.Diff(want, r.Done()); diff != "" {
-		t.Errorf("Done() (-want +got):\n%s", diff)
-	}
+	must.Match(t, "Done()", want, r.Done())
 	if len(r.Samples) != 3 {
 		t.Errorf("%d samples, want 3: the second try replaces the first", len(r.Samples))
 	}
-	if diff := cmp.Diff(map[int]float64{0: 0.9, 1: 0.91}, r.Values("w/10M/a", "egress_used_share")); diff != "" {
-		t.Errorf("Values (-want +got):\n%s", diff)
-	}
+	must.Match(t, "Values", map[int]float64{0: 0.9, 1: 0.91}, r.Values("w/10M/a", "egress_used_share"))
 }
 
 func TestReadSaysWhatIsWrong(t *testing.T) {

@@ -7,8 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/podweir/podweir/plugin/testutil/must"
 	"github.com/podweir/podweir/tools/perfrig/record"
 	"github.com/podweir/podweir/tools/perfrig/spec"
 )
@@ -107,9 +106,7 @@ func TestLoadBars(t *testing.T) {
 		if tc.plain != nil && len(got) > 0 {
 			got = got[len(got)-1:]
 		}
-		if diff := cmp.Diff(tc.want, strings.Join(got, "; ")); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		must.Match(t, name, tc.want, strings.Join(got, "; "))
 	}
 }
 
@@ -120,7 +117,5 @@ func TestLoadBarsOfAFlood(t *testing.T) {
 	lost := map[string][]float64{"call_lost_percent": {9, 9}}
 	r := &record.Results{Samples: append(loadSamples(ours, w, 10_000_000, lost), loadSamples(plain, w, 10_000_000, lost)...)}
 	want := map[string]string{"load-x/10M/podweir-strict: call lost, beyond podweir-flat's": "ok"}
-	if diff := cmp.Diff(want, words(Bars(r))); diff != "" {
-		t.Errorf("bars (-want +got):\n%s", diff)
-	}
+	must.Match(t, "bars", want, words(Bars(r)))
 }

@@ -72,9 +72,7 @@ func TestPlanHoldsEverySampleOfEveryCellOnce(t *testing.T) {
 			want[fmt.Sprintf("%s#%02d", id, round)] = 1
 		}
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("runs (-want +got):\n%s", diff)
-	}
+	must.Match(t, "runs", want, got)
 	if got, want := Duration(plan), 52*time.Second; got != want {
 		t.Errorf("Duration = %v, want %v", got, want)
 	}

@@ -55,9 +55,7 @@ func TestParse(t *testing.T) {
 		}
 		got[id.Name] = test
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("Parse() mismatch (-want +got):\n%s", diff)
-	}
+	must.Match(t, "Parse() mismatch", want, got)
 }
 
 // Packages that run side by side are told apart, and what a mark left out is missing.
@@ -114,19 +112,13 @@ func TestReport(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			var out strings.Builder
-			if diff := cmp.Diff(tt.want, append(Report(&out, tt.all), RunByNone(tt.all)...)); diff != "" {
-				t.Errorf("Report() mismatch (-want +got):\n%s", diff)
-			}
+			must.Match(t, "Report() mismatch", tt.want, append(Report(&out, tt.all), RunByNone(tt.all)...))
 		})
 	}
 	var out strings.Builder
 	all := tests["what one kernel lacks another has"].all
 	Report(&out, all)
-	for _, want := range []string{"host has no fq, so it skipped TestB\n", "6.1 has no tcx, so it skipped TestA\n"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("Report() wrote\n%s\nwithout %q", out.String(), want)
-		}
-	}
+	must.Have(t, "what Report() wrote", out.String(), "host has no fq, so it skipped TestB\n", "6.1 has no tcx, so it skipped TestA\n")
 }
 
 func TestTroubles(t *testing.T) {
@@ -148,9 +140,7 @@ func TestTroubles(t *testing.T) {
 		"it ran nothing":         {want: []string{"p ran no test: see log"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, troubles(&b, "log", tt.tests, &section{status: tt.status}, tt.err)); diff != "" {
-				t.Errorf("troubles() mismatch (-want +got):\n%s", diff)
-			}
+			must.Match(t, "troubles() mismatch", tt.want, troubles(&b, "log", tt.tests, &section{status: tt.status}, tt.err))
 		})
 	}
 }
@@ -184,15 +174,11 @@ func TestSections(t *testing.T) {
 		{text: "without an end\nline\n\n", status: 7},
 		{text: "d\n\n"},
 	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(section{}), anySeconds); diff != "" {
-		t.Errorf("sections (-want +got):\n%s", diff)
-	}
+	must.Match(t, "sections", want, got, cmp.AllowUnexported(section{}), anySeconds)
 	// The machine went down in the second.
 	before, _, _ := strings.Cut(string(out), endLine+"7")
 	want[1] = section{text: "without an end\nline\n", status: -1}
-	if diff := cmp.Diff(want[:2], sections(before, len(binaries)), cmp.AllowUnexported(section{}), anySeconds); diff != "" {
-		t.Errorf("sections of a machine that ended early (-want +got):\n%s", diff)
-	}
+	must.Match(t, "sections of a machine that ended early", want[:2], sections(before, len(binaries)), cmp.AllowUnexported(section{}), anySeconds)
 	if got := sections(beginLine+"0\na\n"+endLine+"3 42\n", 1); len(got) != 1 || got[0] != (section{text: "a\n", status: 3, seconds: 42}) {
 		t.Errorf("sections of one that took 42 s = %+v", got)
 	}
@@ -221,7 +207,5 @@ func TestComplaints(t *testing.T) {
 		"example.org/loud: [    8.573211] refcount_t: underflow; use-after-free, says a test",
 		"example.org/loud: [    8.577934] Kernel panic - not syncing: sysrq triggered crash",
 	}
-	if diff := cmp.Diff(want, complaintsOf(string(out))); diff != "" {
-		t.Errorf("complaints (-want +got):\n%s", diff)
-	}
+	must.Match(t, "complaints", want, complaintsOf(string(out)))
 }
