@@ -452,6 +452,10 @@ func TestTopTable(t *testing.T) {
 	if !strings.Contains(got, "\n    10.0.0.9 is default/db\n") || strings.Contains(got, "10.0.0.1 is") {
 		t.Errorf("the pods at the other ends of flows are not named, or a pod is told its own name:\n%s", got)
 	}
+	top.Filter = "t/half"
+	if got = top.Plain(); !strings.Contains(got, "default/half") || strings.Contains(got, "differs") || strings.Contains(got, "net/c4") || strings.Contains(got, "x2x4q") {
+		t.Errorf("with a filter of one pod:\n%s", got)
+	}
 }
 
 // A narrow screen has shorter names and no bars, and still who drops, who is not limited, and how much each carries.
@@ -538,21 +542,6 @@ func TestTopGroupsWhatIsUnknown(t *testing.T) {
 	top.Observe(rates, now)
 	screen := strings.Join(top.Screen(80, 24), "\n")
 	must.Have(t, "the screen", screen, "problems: 100", "no rates of 100: node n0, node n1, ", "  cause  no answer\n", "default/busy")
-}
-
-func TestTopOrder(t *testing.T) {
-	a, b := carried("ns/a", 10e6, 1e6, 5), carried("ns/b", 100e6, 2e6, 1)
-	for filter, want := range map[string]string{"": "ns/a ns/b", "s/b": "ns/b", "s/bq": ""} {
-		top := view.Top{Filter: filter, Interval: time.Second}
-		top.Observe([]view.PodRate{b, a}, now)
-		var names []string
-		for l := range strings.SplitSeq(top.Plain(), "\n") {
-			if strings.HasPrefix(l, "ns/") {
-				names = append(names, strings.Fields(l)[0])
-			}
-		}
-		must.Be(t, fmt.Sprintf("with %q", filter), want, strings.Join(names, " "))
-	}
 }
 
 // A limit that pods have together is told with who has most of it, and where nobody divides it.
