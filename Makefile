@@ -258,7 +258,7 @@ rewrites: ## Have primary CNIs write each of their files 10,000 times, in every 
 
 .PHONY: coexistence
 coexistence: TIER = all
-coexistence: build refplugins npa setup-kernels ## Every neighbour in every order on every kernel (root, an hour).
+coexistence: build refplugins npa setup-kernels ## Every neighbour in every order on every kernel (root).
 	go test -count=1 -timeout 40m -run '^TestPrivileged' ./e2e/coexist
 	bin/vmrig test -timeout 60m -dir bin/coexistence ./e2e/coexist
 
