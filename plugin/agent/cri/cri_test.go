@@ -13,7 +13,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -226,9 +225,7 @@ func TestNetwork(t *testing.T) {
 			must.OK(t, err)
 			defer func() { _ = c.Close() }()
 			got, err := c.Network(t.Context())
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Network() (-want +got):\n%s", diff)
-			}
+			must.Match(t, "Network()", tc.want, got)
 			if (err != nil) != (tc.err != "") || err != nil && !strings.Contains(err.Error(), tc.err) {
 				t.Errorf("Network() = %v, want %q", err, tc.err)
 			}

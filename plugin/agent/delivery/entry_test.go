@@ -29,8 +29,7 @@ func parse(t *testing.T, raw []byte, rate int) *netconf.Config {
 	input["cniVersion"], input["name"] = "1.0.0", "n"
 	input["prevResult"] = map[string]any{"cniVersion": "1.0.0"}
 	input["runtimeConfig"] = map[string]any{"bandwidth": map[string]int{"ingressRate": rate, "egressRate": rate}}
-	stdin, err := json.Marshal(input)
-	must.OK(t, err)
+	stdin := must.Get(json.Marshal(input))(t)
 	cfg, err := netconf.Parse(netconf.Add, stdin)
 	if err != nil {
 		t.Errorf("the plugin refuses %s: %v", raw, err)
@@ -49,9 +48,7 @@ func TestEntries(t *testing.T) {
 			raw, _, err := (&beside{profile: p}).entry(nil)
 			must.OK(t, err)
 			again, _, _ := (&beside{profile: p}).entry(nil)
-			if string(again) != string(raw) {
-				t.Errorf("entry() = %s, then %s", raw, again)
-			}
+			must.Be(t, "entry() again", string(raw), string(again))
 			want := terms.PlaceAuto
 			if p.Ingress.Place.Is == terms.PlaceIFB {
 				want = terms.PlacePreferIFB
@@ -68,9 +65,7 @@ func TestEntries(t *testing.T) {
 			}
 			n, err := conflist.Parse("10-x.conflist", []byte(`{"cniVersion":"1.0.0","name":"n","plugins":[{"type":"ptp"}]}`))
 			must.OK(t, err)
-			if _, err := conflist.Join(n, raw, nil, nil); err != nil {
-				t.Errorf("Join() of %s: %v", raw, err)
-			}
+			must.OK(t, must.Err(conflist.Join(n, raw, nil, nil)))
 		})
 	}
 }
@@ -120,9 +115,7 @@ func TestEntryWithDefaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			raw, notes, err := (&beside{profile: tc.profile}).entry(tc.defaults)
 			must.OK(t, err)
-			if got := strings.TrimPrefix(string(raw), strings.TrimSuffix(conflist.DefaultEntry, "}")); got != ","+tc.want+"}" {
-				t.Errorf("entry() adds %s, want ,%s}", got, tc.want)
-			}
+			must.Be(t, "what entry() adds", ","+tc.want+"}", strings.TrimPrefix(string(raw), strings.TrimSuffix(conflist.DefaultEntry, "}")))
 			if !strings.Contains(strings.Join(notes, " "), tc.note) || tc.note == "" && len(notes) > 0 {
 				t.Errorf("notes %q, want %q", notes, tc.note)
 			}
@@ -166,9 +159,7 @@ func TestEntryBesideSandboxedRuntimes(t *testing.T) {
 			continue
 		}
 		got := strings.TrimSuffix(strings.TrimPrefix(string(raw), strings.TrimSuffix(conflist.DefaultEntry, "}")), "}")
-		if strings.TrimPrefix(got, ",") != tc.want {
-			t.Errorf("%s: entry() adds %s, want %s", name, got, tc.want)
-		}
+		must.Be(t, name+": what entry() adds", tc.want, strings.TrimPrefix(got, ","))
 		parse(t, raw, 100_000_000)
 	}
 }
@@ -201,9 +192,7 @@ func TestEntryPlacesTheQueue(t *testing.T) {
 				got = fmt.Sprintf("%v on %v", params.Queue, params.Side)
 			}
 		}
-		if !strings.Contains(got, tc.want) {
-			t.Errorf("%s: %s, want %s", name, got, tc.want)
-		}
+		must.Have(t, name, got, tc.want)
 	}
 }
 
@@ -223,9 +212,7 @@ func TestHandedEntry(t *testing.T) {
 		}
 		raw, _, err := (&beside{profile: careful}).entry(nil)
 		must.OK(t, err)
-		if got := HandedEntry(&detect.Node{Profile: p}, nil); got != string(raw) {
-			t.Errorf("%s: HandedEntry() = %s, want %s of %s", p.Name, got, raw, careful.Name)
-		}
+		must.Be(t, p.Name+": HandedEntry(), that of "+careful.Name, string(raw), HandedEntry(&detect.Node{Profile: p}, nil))
 		commands++
 		if !strings.Contains(p.Conflist.HandedDo[0], ".plugins += ["+string(raw)+"]") || !strings.Contains(p.Conflist.HandedAgainDo[0], " = "+string(raw)+"'") {
 			t.Errorf("%s: %s; %s, want the entry %s of %s in both", p.Name, p.Conflist.HandedDo[0], p.Conflist.HandedAgainDo[0], raw, careful.Name)
@@ -256,9 +243,7 @@ func TestHandedEntryWithDefaults(t *testing.T) {
 		if tc.want != "" {
 			want = strings.TrimSuffix(conflist.DefaultEntry, "}") + "," + tc.want + "}"
 		}
-		if got := HandedEntry(&detect.Node{Profile: profiles.Find("cilium-legacy-routing")}, tc.defaults); got != want {
-			t.Errorf("%s: HandedEntry() = %s, want %s", name, got, want)
-		}
+		must.Be(t, name+": HandedEntry()", want, HandedEntry(&detect.Node{Profile: profiles.Find("cilium-legacy-routing")}, tc.defaults))
 	}
 }
 
@@ -278,15 +263,8 @@ func TestEntryRefuses(t *testing.T) {
 		"by the common mode":  {"cilium", map[string]any{"mode": "clsact-hostside"}, []string{"clsact-hostside", "Cilium"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			raw, _, err := (&beside{profile: profiles.Find(tc.profile)}).entry(tc.defaults)
-			if err == nil {
-				t.Fatalf("entry() = %s, want an error", raw)
-			}
-			for _, part := range tc.want {
-				if !strings.Contains(err.Error(), part) {
-					t.Errorf("%v, want %q in it", err, part)
-				}
-			}
+			_, _, err := (&beside{profile: profiles.Find(tc.profile)}).entry(tc.defaults)
+			must.Fail(t, "entry()", err, tc.want...)
 		})
 	}
 }
@@ -356,9 +334,7 @@ func entryBeside(t *testing.T, node *detect.Node, defaults map[string]any, direc
 	if got := b.dispute(defaults); !strings.Contains(got, warning) || warning == "" && got != "" {
 		t.Errorf("warning %q, want %q", got, warning)
 	}
-	if got := shapedBy(t, raw); got != directions {
-		t.Errorf("podweir shapes %q by %s, want %q", got, raw, directions)
-	}
+	must.Be(t, "directions that podweir shapes by "+string(raw), directions, shapedBy(t, raw))
 	return raw
 }
 
@@ -446,8 +422,7 @@ func shapedBy(t *testing.T, raw []byte) string {
 	t.Helper()
 	stdin := strings.TrimSuffix(string(raw), "}") + `,"cniVersion":"1.0.0","name":"n","runtimeConfig":{"io.kubernetes.cri.pod-annotations":` +
 		`{"kubernetes.io/ingress-bandwidth":"10M","kubernetes.io/egress-bandwidth":"20M"}}}`
-	conf, err := netconf.Parse(netconf.Status, []byte(stdin))
-	must.OK(t, err)
+	conf := must.Get(netconf.Parse(netconf.Status, []byte(stdin)))(t)
 	var shaped []string
 	for _, d := range terms.Directions {
 		if conf.Shaping.Limit(d) != nil {

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/podweir/podweir/compat/conflist"
@@ -44,8 +43,7 @@ func TestFight(t *testing.T) {
 		"drop-in, replaced": {dropIn, recent, func(path string) error { return renames(path, `{"type":"other"}`) }, "replaces its content"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h := newBlindHost(t, simple())
+			bubble(t, simple(), func(t *testing.T, h *host) {
 				h.tick = 5 * time.Second // a look reads a hundred files, and the test lasts a quarter of an hour
 				m, _ := h.run(t, tc.config)
 				h.eventually(t, "podweir is in the chain", func() bool { return h.shaped() && m.Decision().Problem == "" })
@@ -58,18 +56,14 @@ func TestFight(t *testing.T) {
 					if !h.shaped() {
 						return
 					}
-					if err := tc.undo(h.path(tc.file)); err != nil {
-						t.Error(err)
-					}
+					must.OK(t, tc.undo(h.path(tc.file)))
 					undone.Add(1)
 				}
 				for range 40 {
 					undo()
 					pause(500 * time.Millisecond)
 				}
-				if n := undone.Load(); n != 4 {
-					t.Errorf("undone %d times, want the first writing and three more", n)
-				}
+				must.Be(t, "times undone", 4, undone.Load())
 				d := m.Decision()
 				if d.Fight == nil || d.Fight.File != "/"+tc.file || !strings.Contains(d.Fight.Change, tc.change) ||
 					!strings.Contains(d.Problem, "/"+tc.file) || !strings.Contains(d.Problem, tc.change) || d.InForce {
@@ -102,12 +96,11 @@ func TestFight(t *testing.T) {
 // TestFirstFileOfAnother: a name of podweir's that is not the first is never written.
 func TestFirstFileOfAnother(t *testing.T) {
 	for file, want := range map[string]string{"00-hybridnet.conflist": "watch", "0-x.conflist": "watch", "00-multus.conf": "watch"} {
-		synctest.Test(t, func(t *testing.T) {
-			raw := network("n", 1, "ptp", "portmap")
-			if strings.HasSuffix(file, ".conf") {
-				raw = `{"name":"n","type":"multus"}`
-			}
-			h := newBlindHost(t, map[string]string{confDir + "/" + file: raw, binDir + "/multus": "x"})
+		raw := network("n", 1, "ptp", "portmap")
+		if strings.HasSuffix(file, ".conf") {
+			raw = `{"name":"n","type":"multus"}`
+		}
+		bubble(t, map[string]string{confDir + "/" + file: raw, binDir + "/multus": "x"}, func(t *testing.T, h *host) {
 			before := h.tree(t)
 			m, _ := h.run(t, func(c *delivery.Config) { c.Runtime = "containerd://1.6.36" })
 			h.eventually(t, "podweir decided", func() bool { return m.Decision().Delivery != "" })

@@ -56,12 +56,8 @@ func simple() map[string]string {
 func TestInstallChain(t *testing.T) {
 	h := newHost(t, simple())
 	m := h.install(t, nil)
-	if diff := cmp.Diff([]string{"ptp", "portmap", conflist.Type}, h.chain()); diff != "" {
-		t.Errorf("chain (-want +got):\n%s", diff)
-	}
-	if got := h.read(plugin); got != "plugin, first release" {
-		t.Errorf("the binary is %q", got)
-	}
+	must.Match(t, "chain", []string{"ptp", "portmap", conflist.Type}, h.chain())
+	must.Be(t, "the binary", "plugin, first release", h.read(plugin))
 	info, err := os.Stat(h.path(plugin))
 	if err != nil || info.Mode() != 0o755 {
 		t.Errorf("the binary has mode %v, %v", info.Mode(), err)
@@ -79,12 +75,8 @@ func TestInstallChain(t *testing.T) {
 func TestInstallDropIn(t *testing.T) {
 	h := newHost(t, exclusive(nil))
 	m := h.install(t, recent)
-	if diff := cmp.Diff([]string{"cilium-cni", conflist.Type}, h.chain()); diff != "" {
-		t.Errorf("chain (-want +got):\n%s", diff)
-	}
-	if got := h.read(confDir + "/cilium/" + conflist.DropInFile); !strings.Contains(got, `"ingressPlace":"prefer-ifb"`) {
-		t.Errorf("the drop-in is %s, want the place that Cilium's profile demands", got)
-	}
+	must.Match(t, "chain", []string{"cilium-cni", conflist.Type}, h.chain())
+	must.Have(t, "the drop-in", h.read(confDir+"/cilium/"+conflist.DropInFile), `"ingressPlace":"prefer-ifb"`) // which Cilium's profile demands
 	if d := m.Decision(); d.Delivery != profiles.DropIn || !d.InForce || d.Problem != "" {
 		t.Errorf("decision %+v", d)
 	}
@@ -115,9 +107,8 @@ func TestFilesThatCRIOPassesOver(t *testing.T) {
 	want := "CRI-O takes the network b (cni_default_network), and no file in /etc/cni/net.d has it"
 	config := func(c *delivery.Config) { c.Runtime = "cri-o://1.34.0" }
 	m := h.manager(t, config)
-	if _, err := m.Install(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("Install() = %v, want %q", err, want)
-	}
+	_, err := m.Install(t.Context())
+	must.Fail(t, "Install()", err, want)
 	h.write(t, confDir+"/01-broken.conflist", "{")
 	h.write(t, confDir+"/20-b.conflist", network("b", 1, "ptp"))
 	if d := h.install(t, config).Decision(); d.Network != "b" || !d.InForce {
@@ -139,9 +130,7 @@ func directoryOfDropInsIsALink(t *testing.T) {
 	link := h.path(confDir + "/cilium")
 	must.OK(t, os.Symlink("/nowhere/d", link))
 	m := h.manager(t, recent)
-	if _, err := m.Install(t.Context()); err == nil {
-		t.Error("Install() = nil, and no drop-in could be written")
-	}
+	must.Fail(t, "Install()", must.Err(m.Install(t.Context())))
 	must.OK(t, m.Remove(t.Context()))
 	if _, err := os.Lstat(link); err != nil {
 		t.Errorf("the other party's link after the removal: %v", err)
@@ -244,9 +233,7 @@ func TestPlanWritesNothing(t *testing.T) {
 	if err != nil || len(steps) != 2 {
 		t.Errorf("Plan() = %v, %v, want the binary and the conflist", steps, err)
 	}
-	if diff := cmp.Diff(before, h.tree(t)); diff != "" {
-		t.Errorf("after the plan (-before +after):\n%s", diff)
-	}
+	must.Match(t, "after the plan", before, h.tree(t))
 }
 
 // TestRemoveLeavesNoTrace compares the whole tree before and after, for every
@@ -281,8 +268,7 @@ func TestRemoveLeavesNoTrace(t *testing.T) {
 		"watch":                       {files: simple(), config: func(c *delivery.Config) { c.Delivery = profiles.Watch }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h := newBlindHost(t, tc.files)
+			bubble(t, tc.files, func(t *testing.T, h *host) {
 				if tc.first != nil {
 					must.OK(t, tc.first(h))
 				}
@@ -299,9 +285,7 @@ func TestRemoveLeavesNoTrace(t *testing.T) {
 				}
 				for range 2 {
 					must.OK(t, m.Remove(t.Context()))
-					if diff := cmp.Diff(before, h.tree(t)); diff != "" {
-						t.Errorf("after the removal (-before +after):\n%s", diff)
-					}
+					must.Match(t, "after the removal", before, h.tree(t))
 				}
 			})
 		})
@@ -323,8 +307,7 @@ func TestBinaryOutlivesTheChain(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h := newBlindHost(t, tc.files)
+			bubble(t, tc.files, func(t *testing.T, h *host) {
 				h.install(t, recent)
 				inPause := func(ctx context.Context) <-chan error {
 					done := make(chan error, 1)
@@ -372,9 +355,7 @@ func removeByAnother(t *testing.T) {
 	must.OK(t, os.Symlink(h.root, link))
 	h.install(t, func(c *delivery.Config) { c.Root = link })
 	must.OK(t, h.manager(t, nil).Remove(t.Context()))
-	if diff := cmp.Diff(before, h.tree(t)); diff != "" {
-		t.Errorf("after the removal (-before +after):\n%s", diff)
-	}
+	must.Match(t, "after the removal", before, h.tree(t))
 }
 
 // TestRemoveBesideAWriter has another installer write again what it had read before.
@@ -393,9 +374,7 @@ func removeBesideAWriter(t *testing.T) {
 	}
 	h.write(t, confDir+"/"+ours, chain)
 	must.OK(t, <-removed)
-	if diff := cmp.Diff(before, h.tree(t)); diff != "" {
-		t.Errorf("after the removal (-before +after):\n%s", diff)
-	}
+	must.Match(t, "after the removal", before, h.tree(t))
 }
 
 // TestRemoveWithoutRecord removes what podweir surely made, and nothing else.
@@ -406,9 +385,7 @@ func removeWithoutRecord(t *testing.T) {
 	m := h.install(t, nil)
 	h.remove(t, state)
 	must.OK(t, m.Remove(t.Context()))
-	if diff := cmp.Diff([]string{"ptp", "portmap"}, h.chain()); diff != "" {
-		t.Errorf("chain (-want +got):\n%s", diff)
-	}
+	must.Match(t, "chain", []string{"ptp", "portmap"}, h.chain())
 	if h.read(plugin) == "" {
 		t.Error("a binary that nobody remembers having put there is gone")
 	}
@@ -445,14 +422,7 @@ func TestAWrongDirectoryLeavesAnInstallation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t, simple())
 			h.install(t, nil)
-			before := h.tree(t)
-			steps, err := h.manager(t, config).Install(t.Context())
-			if err == nil || !strings.Contains(err.Error(), "/nope") {
-				t.Errorf("Install() = %v, %v, want an error that names /nope", steps, err)
-			}
-			if diff := cmp.Diff(before, h.tree(t)); diff != "" {
-				t.Errorf("after the refusal (-before +after):\n%s", diff)
-			}
+			h.refuses(t, h.manager(t, config), "/nope")
 		})
 	}
 }
@@ -465,9 +435,7 @@ func installKeepsDefaults(t *testing.T) {
 	h := newHost(t, simple())
 	install := func(defaults map[string]any) (entry string) {
 		m := h.install(t, func(c *delivery.Config) { c.Defaults = defaults })
-		if _, err := m.Plan(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, must.Err(m.Plan(t.Context())))
 		return m.Decision().Entry
 	}
 	h.install(t, func(c *delivery.Config) {
@@ -499,9 +467,7 @@ func installKeepsDefaults(t *testing.T) {
 	if err := m.Remove(t.Context()); err != nil || h.read(state+"/installed.json") != "" {
 		t.Errorf("Remove() = %v, record %s", err, h.read(state+"/installed.json"))
 	}
-	if entry := install(nil); strings.Contains(entry, "maxRate") {
-		t.Errorf("entry %s after an uninstallation, want no defaults", entry)
-	}
+	must.Have(t, "the entry after an uninstallation", install(nil), "!maxRate")
 }
 
 // TestInstallOverAFileMadeByHand says whose it is.
@@ -540,19 +506,7 @@ func TestInstallRefuses(t *testing.T) {
 			if tc.missing != "" {
 				h.remove(t, tc.missing)
 			}
-			before := h.tree(t)
-			steps, err := h.manager(t, tc.config).Install(t.Context())
-			if err == nil {
-				t.Fatalf("Install() = %v, want an error", steps)
-			}
-			for _, part := range tc.want {
-				if !strings.Contains(err.Error(), part) {
-					t.Errorf("%v, want %q in it", err, part)
-				}
-			}
-			if diff := cmp.Diff(before, h.tree(t)); diff != "" {
-				t.Errorf("after the refusal (-before +after):\n%s", diff)
-			}
+			h.refuses(t, h.manager(t, tc.config), tc.want...)
 		})
 	}
 }
@@ -561,16 +515,13 @@ func TestInstallRefuses(t *testing.T) {
 func (h *host) mount(t *testing.T, dir, options string) {
 	t.Helper()
 	files := map[string]string{}
-	entries, err := os.ReadDir(h.path(dir))
-	must.OK(t, err)
+	entries := must.Get(os.ReadDir(h.path(dir)))(t)
 	for _, e := range entries {
 		files[e.Name()] = h.read(dir + "/" + e.Name())
 	}
 	must.OK(t, unix.Mount("tmpfs", h.path(dir), "tmpfs", 0, options))
 	t.Cleanup(func() {
-		if err := unix.Unmount(h.path(dir), unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
+		must.OK(t, unix.Unmount(h.path(dir), unix.MNT_DETACH))
 	})
 	for name, content := range files {
 		h.write(t, dir+"/"+name, content)
@@ -594,23 +545,18 @@ func asNobody(t *testing.T, f func()) {
 	f()
 }
 
-// refused installs and wants an error with these parts, and the node as it was.
-func (h *host) refused(t *testing.T, m *delivery.Manager, parts ...string) {
+// refuses installs and wants an error with these parts, and the node as it was. refused wants no podweir in its chain.
+func (h *host) refuses(t *testing.T, m *delivery.Manager, parts ...string) {
 	t.Helper()
 	before := h.tree(t)
-	steps, err := m.Install(t.Context())
-	if err == nil {
-		t.Fatalf("Install() = %v, want an error", steps)
-	}
-	for _, part := range parts {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("%v, want %q in it", err, part)
-		}
-	}
-	if diff := cmp.Diff(before, h.tree(t)); diff != "" {
-		t.Errorf("after the refusal (-before +after):\n%s", diff)
-	}
-	if h.shaped() {
+	_, err := m.Install(t.Context())
+	must.Fail(t, "Install()", err, parts...)
+	must.Match(t, "after the refusal", before, h.tree(t))
+}
+
+func (h *host) refused(t *testing.T, m *delivery.Manager, parts ...string) {
+	t.Helper()
+	if h.refuses(t, m, parts...); h.shaped() {
 		t.Error("podweir is in the chain")
 	}
 }
@@ -651,9 +597,7 @@ func TestPrivilegedFull(t *testing.T) {
 				t.Errorf("Install() = %v, %v, chain %v: want no space left in %s, and no podweir", steps, err, h.chain(), dir)
 			}
 			must.OK(t, m.Remove(t.Context()))
-			if diff := cmp.Diff(before, h.tree(t)); diff != "" {
-				t.Errorf("after the removal (-before +after):\n%s", diff)
-			}
+			must.Match(t, "after the removal", before, h.tree(t))
 		})
 	}
 }
@@ -710,9 +654,7 @@ func TestPrivilegedWrongNodeKeepsRunning(t *testing.T) {
 	h.eventually(t, "the problem is told", func() bool {
 		return strings.Contains(m.Decision().Problem, h.path(binDir)+" cannot be written: read-only file system")
 	})
-	if got := h.chain(); len(got) != 2 {
-		t.Errorf("chain %v, want that of the primary CNI", got)
-	}
+	must.Be(t, "plugins of the chain", 2, len(h.chain()))
 	remount(0)
 	h.eventually(t, "podweir is in the chain", func() bool { return h.shaped() && m.Decision().Problem == "" })
 }

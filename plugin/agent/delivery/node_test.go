@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/podweir/podweir/compat/conflist"
@@ -66,13 +67,15 @@ func newHost(t *testing.T, files map[string]string) *host {
 	return h
 }
 
-// newBlindHost is for a bubble of testing/synctest, whose clock stands still while a goroutine
-// waits for the kernel.
-func newBlindHost(t *testing.T, files map[string]string) *host {
+// bubble runs a test in a bubble of testing/synctest, whose clock stands still while a goroutine
+// waits for the kernel: the host is blind.
+func bubble(t *testing.T, files map[string]string, f func(t *testing.T, h *host)) {
 	t.Helper()
-	h := newHost(t, files)
-	h.blind = true
-	return h
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, files)
+		h.blind = true
+		f(t, h)
+	})
 }
 
 // soon is the tick where a test would wait for it.
@@ -106,8 +109,7 @@ func (h *host) manager(t *testing.T, with func(*delivery.Config)) *delivery.Mana
 	if with != nil {
 		with(&c)
 	}
-	m, err := delivery.New(c)
-	must.OK(t, err)
+	m := must.Get(delivery.New(c))(t)
 	if h.blind {
 		m.Blind()
 	}
@@ -120,9 +122,7 @@ func (h *host) manager(t *testing.T, with func(*delivery.Config)) *delivery.Mana
 func (h *host) install(t *testing.T, with func(*delivery.Config)) *delivery.Manager {
 	t.Helper()
 	m := h.manager(t, with)
-	if _, err := m.Install(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.Err(m.Install(t.Context())))
 	return m
 }
 

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -46,8 +45,7 @@ func (h *host) contents(t *testing.T) map[string]string {
 func TestSwitchToNRI(t *testing.T) {
 	for name, files := range map[profiles.Delivery]map[string]string{profiles.Chain: simple(), profiles.DropIn: exclusive(nil)} {
 		t.Run(string(name), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h := newBlindHost(t, files)
+			bubble(t, files, func(t *testing.T, h *host) {
 				before := h.contents(t)
 				h.install(t, as(name))
 				var hooked atomic.Bool
@@ -69,9 +67,7 @@ func TestSwitchToNRI(t *testing.T) {
 				}
 				hooked.Store(true)
 				h.eventually(t, "podweir is out of the chain", func() bool { return !h.shaped() && m.Decision().Warning == "" })
-				if diff := cmp.Diff(before, h.contents(t)); diff != "" {
-					t.Errorf("left over (-before +after):\n%s", diff)
-				}
+				must.Match(t, "left over", before, h.contents(t))
 				if d := m.Decision(); d.Delivery != profiles.NRI || d.Problem != "" {
 					t.Errorf("decision %+v", d)
 				}
@@ -83,8 +79,7 @@ func TestSwitchToNRI(t *testing.T) {
 // TestSecondNetworkGoesAtOnce: where the runtime loads several networks, podweir's file is one beside its original. It
 // does not wait until the runtime calls the agent, but it does where there is no agent.
 func TestSecondNetworkGoesAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newBlindHost(t, exclusive(map[string]string{settings + "/cni-exclusive": "false"}))
+	bubble(t, exclusive(map[string]string{settings + "/cni-exclusive": "false"}), func(t *testing.T, h *host) {
 		h.install(t, as(profiles.Chain))
 		h.write(t, "etc/containerd/config.toml", "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.cni]\n  max_conf_num = 0\n")
 		m, stop := h.run(t, as(profiles.Handed))
@@ -100,8 +95,7 @@ func TestSecondNetworkGoesAtOnce(t *testing.T) {
 
 // TestSwitchToHanded keeps the drop-in until Cilium's own chain has podweir in it.
 func TestSwitchToHanded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newBlindHost(t, exclusive(nil))
+	bubble(t, exclusive(nil), func(t *testing.T, h *host) {
 		h.install(t, as(profiles.DropIn))
 		dropIn := confDir + "/cilium/" + conflist.DropInFile
 		m, stop := h.run(t, as(profiles.Handed))
@@ -151,8 +145,7 @@ func TestMultusCallsPodweir(t *testing.T) {
 		"daemon, with NRI": {"containerd://1.7.27", func(_ *host, name string) string { return daemon(name) }, []string{plugin, confDir + "/" + ours}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h := newBlindHost(t, simple())
+			bubble(t, simple(), func(t *testing.T, h *host) {
 				h.write(t, binDir+"/multus", "x")
 				h.write(t, binDir+"/multus-shim", "x")
 				// NRI may be on, and the runtime does not call the agent yet.
@@ -199,9 +192,7 @@ func TestMultusCallsPodweir(t *testing.T) {
 				h.write(t, multus, tc.of(h, original))
 				pause(2 * time.Minute)
 				for _, file := range tc.stays {
-					if h.read(file) != "" {
-						t.Errorf("%s is there, and nobody calls it", file)
-					}
+					must.Be(t, file+", which nobody calls", "", h.read(file))
 				}
 				if d := m.Decision(); d.Problem != "" || strings.Contains(d.Warning, "00-multus.conf") {
 					t.Errorf("decision %+v", d)
@@ -235,9 +226,7 @@ func readOnly(t *testing.T, h *host) {
 	for _, dir := range []string{confDir, binDir} {
 		must.OK(t, unix.Mount(h.path(dir), h.path(dir), "", unix.MS_BIND, ""))
 		t.Cleanup(func() {
-			if err := unix.Unmount(h.path(dir), unix.MNT_DETACH); err != nil {
-				t.Error(err)
-			}
+			must.OK(t, unix.Unmount(h.path(dir), unix.MNT_DETACH))
 		})
 		must.OK(t, unix.Mount("", h.path(dir), "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 	}
@@ -254,11 +243,7 @@ func TestPrivilegedSwitchReadOnly(t *testing.T) {
 	if !errors.Is(err, unix.EROFS) || strings.Count(err.Error(), h.root) != 3 {
 		t.Fatalf("Plan() = %v, want the binary, the conflist and the record that are left", err)
 	}
-	for _, want := range []string{ours, conflist.Type, "cleanUp.formerDelivery=true", "podweir uninstall"} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("Plan() = %v, want %q in it", err, want)
-		}
-	}
+	must.Fail(t, "Plan()", err, ours, conflist.Type, "cleanUp.formerDelivery=true", "podweir uninstall")
 	if d := m.Decision(); d.Delivery != profiles.NRI || !d.InForce {
 		t.Errorf("decision %+v, want nri, and podweir in the chain still", d)
 	}
@@ -276,8 +261,7 @@ func TestVersionNotKnown(t *testing.T) {
 		profiles.DropIn: {exclusive(nil), "05-cilium.conflist", network("cilium", 2, "cilium-cni")},
 	} {
 		t.Run(string(name), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h := newBlindHost(t, tc.files)
+			bubble(t, tc.files, func(t *testing.T, h *host) {
 				m, _ := h.run(t, func(c *delivery.Config) {
 					recent(c)
 					c.Hooked = func() bool { return false }
@@ -295,13 +279,7 @@ func TestVersionNotKnown(t *testing.T) {
 		})
 	}
 	h := newHost(t, map[string]string{confDir + "/" + original: strings.Replace(simple()[confDir+"/"+original], "1.0.0", "7.0.0", 1)})
-	before := h.tree(t)
-	if _, err := h.manager(t, as(profiles.Chain)).Install(t.Context()); err == nil || !strings.Contains(err.Error(), `"7.0.0"`) {
-		t.Errorf("Install() of a chain = %v, want a refusal with the version", err)
-	}
-	if diff := cmp.Diff(before, h.tree(t)); diff != "" {
-		t.Errorf("after the refusal (-before +after):\n%s", diff)
-	}
+	h.refuses(t, h.manager(t, as(profiles.Chain)), `"7.0.0"`)
 }
 
 // TestRenamedFilesGo: what Cilium renamed would stay the source of its own file in a
@@ -314,8 +292,7 @@ func TestRenamedFilesGo(t *testing.T) {
 		"drop-in": recent, "handed": func(c *delivery.Config) { c.Runtime = "containerd://1.7.20" }, "nri": as(profiles.NRI), "watch": as(profiles.Watch),
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h := newBlindHost(t, exclusive(map[string]string{bak: made, byHand: network("n", 1, "ptp")}))
+			bubble(t, exclusive(map[string]string{bak: made, byHand: network("n", 1, "ptp")}), func(t *testing.T, h *host) {
 				h.run(t, config)
 				h.eventually(t, "the renamed file goes", func() bool { return h.read(bak) == "" })
 				if h.read(byHand) == "" {
@@ -422,8 +399,6 @@ func TestTheRuntimeIsToldAtTheStart(t *testing.T) {
 	stop()
 	h.remove(t, "etc/cni/net.d/README")
 	for name, text := range h.tree(t) {
-		if before[name] != text {
-			t.Errorf("%s is %s, was %s", name, text, before[name])
-		}
+		must.Be(t, name, text, before[name])
 	}
 }

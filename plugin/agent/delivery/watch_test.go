@@ -15,7 +15,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/podweir/podweir/compat/conflist"
@@ -210,9 +209,7 @@ func TestRewrites(t *testing.T) {
 			if len(r.faults) > 0 {
 				t.Errorf("%d of %d readings: %q", len(r.faults), r.readings, r.faults[:min(5, len(r.faults))])
 			}
-			if got := h.read(confDir + "/" + tc.file); got != last {
-				t.Errorf("the primary CNI's file is %s, want what it wrote: %s", got, last)
-			}
+			must.Be(t, "the primary CNI's file", last, h.read(confDir+"/"+tc.file))
 			if slices.Contains(h.chain(), "bandwidth") {
 				t.Errorf("chain %v has two shapers", h.chain())
 			}
@@ -248,8 +245,7 @@ func TestDirectoryIsReplaced(t *testing.T) {
 // TestPrimaryIsGone never leaves podweir's file alone in front: the node would
 // look ready.
 func TestPrimaryIsGone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newBlindHost(t, simple())
+	bubble(t, simple(), func(t *testing.T, h *host) {
 		m, _ := h.run(t, nil)
 		problem := func(want string) func() bool {
 			return func() bool { return m.Decision().Problem == "podweir is not in the chain in force: "+want }
@@ -284,8 +280,7 @@ func TestPrimaryStartsAnew(t *testing.T) {
 		}
 		h.write(t, "proc/1/net/unix", text)
 	}
-	synctest.Test(t, func(t *testing.T) {
-		h := newBlindHost(t, map[string]string{file: network("aws-cni", 1, "aws-cni"), binDir + "/aws-cni": "x"})
+	bubble(t, map[string]string{file: network("aws-cni", 1, "aws-cni"), binDir + "/aws-cni": "x"}, func(t *testing.T, h *host) {
 		sockets(h, false)
 		h.run(t, nil)
 		h.eventually(t, "podweir is in the chain, since pods could start without it", func() bool { return h.inForce() == 1 })
@@ -308,8 +303,7 @@ func TestPrimaryStartsAnew(t *testing.T) {
 // TestHalfWrittenChangesNothing leaves the primary CNI's file empty, torn and away:
 // that says nothing about the node, and the delivery stays what it is.
 func TestHalfWrittenChangesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newBlindHost(t, exclusive(nil))
+	bubble(t, exclusive(nil), func(t *testing.T, h *host) {
 		m, _ := h.run(t, recent)
 		const file, dropIn = confDir + "/05-cilium.conflist", confDir + "/cilium/50-podweir.conf"
 		h.eventually(t, "podweir is a drop-in", func() bool { return m.Decision().InForce })
@@ -334,8 +328,7 @@ func TestHalfWrittenChangesNothing(t *testing.T) {
 // be read goes by what its own files say, for as long as it takes.
 func TestStartsWhileHalfWritten(t *testing.T) {
 	const file, dropIn = confDir + "/05-cilium.conflist", confDir + "/cilium/50-podweir.conf"
-	synctest.Test(t, func(t *testing.T) {
-		h := newBlindHost(t, exclusive(nil))
+	bubble(t, exclusive(nil), func(t *testing.T, h *host) {
 		h.install(t, recent)
 		whole, want := h.read(file), h.read(dropIn)
 		for name, breaks := range map[string]func(){
@@ -373,8 +366,7 @@ func TestAnotherNetworkForAMoment(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.files[confDir+"/87-other.conflist"] = network("other", 1, "ptp")
-			synctest.Test(t, func(t *testing.T) {
-				h := newBlindHost(t, tc.files)
+			bubble(t, tc.files, func(t *testing.T, h *host) {
 				m, _ := h.run(t, tc.config)
 				h.eventually(t, "podweir is in the chain", func() bool { return m.Decision().InForce })
 				whole, before := h.read(confDir+"/"+tc.file), m.Decision()
@@ -403,8 +395,7 @@ func TestAnotherNetworkForAMoment(t *testing.T) {
 // TestCiliumTurnsShared goes from the drop-in to the chain, because there is a bandwidth
 // plugin to replace, and at no reading is podweir in neither.
 func TestCiliumTurnsShared(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newBlindHost(t, exclusive(nil))
+	bubble(t, exclusive(nil), func(t *testing.T, h *host) {
 		m, _ := h.run(t, recent)
 		h.eventually(t, "podweir is a drop-in", func() bool { return m.Decision().Delivery == profiles.DropIn && m.Decision().InForce })
 		r, stop := h.watchNetwork(t, "cilium")
@@ -490,8 +481,7 @@ var errAway = errors.New("the agent is away")
 // TestAgentThatStartsWhileCiliumsIsAway has the routing from the agent before it: until
 // Cilium's answers, it does not move the queues of running pods.
 func TestAgentThatStartsWhileCiliumsIsAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newBlindHost(t, exclusive(nil))
+	bubble(t, exclusive(nil), func(t *testing.T, h *host) {
 		agent := &ciliumAgent{}
 		agent.legacy.Store(true)
 		start := func() (*delivery.Manager, func()) {
@@ -519,8 +509,7 @@ func TestAgentThatStartsWhileCiliumsIsAway(t *testing.T) {
 // TestBandwidthManagerKeepsItsLimits: what Cilium enforces is left to it, also
 // while its agent restarts.
 func TestBandwidthManagerKeepsItsLimits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newBlindHost(t, exclusive(nil))
+	bubble(t, exclusive(nil), func(t *testing.T, h *host) {
 		agent := &ciliumAgent{}
 		m, _ := h.run(t, func(c *delivery.Config) { recent(c); c.Live = agent })
 		left := func() bool {
@@ -528,9 +517,7 @@ func TestBandwidthManagerKeepsItsLimits(t *testing.T) {
 			return strings.Contains(entry, `"egressShaper":"cilium"`) && strings.Contains(entry, `"ingressShaper":"cilium"`)
 		}
 		h.eventually(t, "both directions are left to Cilium", func() bool { return m.Decision().InForce && left() })
-		if raw := h.read(confDir + "/cilium/50-podweir.conf"); !strings.Contains(raw, `"egressShaper":"cilium"`) {
-			t.Errorf("the drop-in is %s, want the shapers of the decision in it", raw)
-		}
+		must.Have(t, "the drop-in", h.read(confDir+"/cilium/50-podweir.conf"), `"egressShaper":"cilium"`)
 		notes := strings.Join(m.Decision().Notes, " ")
 		if !strings.Contains(notes, "Cilium's bandwidth manager is on (version 1.20.2, host routing BPF)") || m.Decision().Warning != "" {
 			t.Errorf("notes %q and warning %q, want that the manager is on", notes, m.Decision().Warning)
@@ -552,8 +539,7 @@ func TestBandwidthManagerKeepsItsLimits(t *testing.T) {
 // TestBinaryIsRemoved puts the binary back, and leaves no chain that names it
 // where it cannot.
 func TestBinaryIsRemoved(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newBlindHost(t, simple())
+	bubble(t, simple(), func(t *testing.T, h *host) {
 		m, _ := h.run(t, nil)
 		h.eventually(t, "podweir is in the chain", h.shaped)
 		h.remove(t, plugin)
@@ -603,8 +589,7 @@ func TestCrash(t *testing.T) {
 
 // TestDecisionsAreTold once each.
 func TestDecisionsAreTold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newBlindHost(t, simple())
+	bubble(t, simple(), func(t *testing.T, h *host) {
 		var mu sync.Mutex
 		var told []delivery.Decision
 		h.run(t, func(c *delivery.Config) {

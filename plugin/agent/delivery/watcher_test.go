@@ -83,8 +83,6 @@ func TestBlind(t *testing.T) {
 		}
 		began := time.Now()
 		w.wait(t.Context(), 0)
-		if took := time.Since(began); took != blindTick {
-			t.Errorf("it looks after %v, want %v", took, blindTick)
-		}
+		must.Be(t, "time until it looks", blindTick, time.Since(began))
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/agent/divide"
 	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/testutil/must"
 	"github.com/podweir/podweir/plugin/units"
 )
 
@@ -114,9 +115,7 @@ func TestLoopDividesTheLowestLimit(t *testing.T) {
 		}
 		l.Leave(low)
 		ticks(l, 20, 20)
-		if most := max(queues[0].share, queues[1].share); most != 25_000_000 {
-			t.Errorf("limits %v: share %v when the pod with the lower one is gone, want all of the other one", limits, most)
-		}
+		must.Be(t, fmt.Sprintf("limits %v: share when the pod with the lower one is gone", limits), 25_000_000, max(queues[0].share, queues[1].share))
 	}
 }
 
@@ -193,9 +192,7 @@ func TestLoopBoundsItsChanges(t *testing.T) {
 		return n + large.sets
 	}
 	ticks(l, 0, 1)
-	if changes() != 60 {
-		t.Errorf("%d changes in the first tick, want 60, which are 3,000 in a second", changes())
-	}
+	must.Be(t, "changes in the first tick: 3,000 in a second", 60, changes())
 	ticks(l, 1, 2)                // 180 changes, and the first tick of its own begins the ledger
 	if large.share != 7_812_500 { // a quarter of what it had, and a quarter more
 		t.Errorf("the share that becomes smaller is %v, want it changed before those that grow", large.share)
@@ -249,14 +246,10 @@ func TestStillQueuesAreNotLookedAt(t *testing.T) {
 	if ticks(l, 261, 2); idle.share < 12_000_000 {
 		t.Errorf("share %v two ticks after it began, want half of the limit", idle.share)
 	}
-	if next := l.Next(); next != divide.Tick {
-		t.Errorf("the next tick in %v, want in %v while a queue is busy", next, divide.Tick)
-	}
+	must.Be(t, "time until the next tick while a queue is busy", divide.Tick, l.Next())
 	idle.busy, busy.busy = false, false
 	ticks(l, 263, 110)
-	if l.Next() != 2*divide.Tick {
-		t.Errorf("the next tick in %v, want half of the ticks when all are idle", l.Next())
-	}
+	must.Be(t, "time until the next tick when all are idle", 2*divide.Tick, l.Next())
 	busy.busy = true
 	if ticks(l, 383, 1); l.Next() != divide.Tick || busy.share < 24_000_000 {
 		t.Errorf("the next tick in %v, share %v, want both at once as one begins", l.Next(), busy.share)
@@ -269,9 +262,7 @@ func TestEndLeavesEqualParts(t *testing.T) {
 	ticks(l, 0, 5)
 	l.End()
 	for i, q := range all {
-		if q.share != 6_250_000 {
-			t.Errorf("share %v of queue %d when nobody divides any more, want a quarter of the limit", q.share, i)
-		}
+		must.Be(t, fmt.Sprintf("share of queue %d when nobody divides any more: a quarter of the limit", i), 6_250_000, q.share)
 	}
 }
 

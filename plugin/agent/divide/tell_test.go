@@ -5,16 +5,16 @@ package divide
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/must"
 	"github.com/podweir/podweir/plugin/units"
 )
 
@@ -60,9 +60,7 @@ func TestSumOfAGroup(t *testing.T) {
 	for after, want := range map[time.Duration]bool{
 		longHeld - time.Second: false, longHeld: true, longHeld + 500*time.Millisecond: true, longHeld + time.Second: false, 2 * longHeld: false,
 	} {
-		if got := longHeldNow(held, begun.Add(after), time.Second); got != want {
-			t.Errorf("held for %v: told %v, want %v", after, got, want)
-		}
+		must.Be(t, fmt.Sprintf("held for %v: told", after), want, longHeldNow(held, begun.Add(after), time.Second))
 	}
 	want := map[key]*mailbox.Group{
 		{"batch", terms.Egress}: {
@@ -73,9 +71,7 @@ func TestSumOfAGroup(t *testing.T) {
 		},
 		{"batch", terms.Ingress}: {Group: terms.Group{Namespace: "batch", Direction: terms.Name(terms.Ingress), Limit: 10_000_000, Outside: []string{"batch/two"}}},
 	}
-	if diff := cmp.Diff(want, told); diff != "" {
-		t.Errorf("groups (-want +got):\n%s", diff)
-	}
+	must.Match(t, "groups", want, told)
 }
 
 // What a ceiling dropped is a sum that never falls: not when the limit that dropped most has gone,
@@ -95,9 +91,7 @@ func TestDroppedNeverFalls(t *testing.T) {
 		}
 	}
 	r.known = map[attach.ID]*joined{{ContainerID: "1"}: {shares: map[string]*engine.Share{"one": {Namespace: "batch", Direction: terms.Egress, Group: 10_000_000}}}}
-	if got := r.sum(nil, map[key]*mailbox.Group{k: g}, time.Unix(1000, 0), time.Second)[k]; got.DroppedPackets != 108 {
-		t.Errorf("%d packets a second later, want 108", got.DroppedPackets)
-	}
+	must.Be(t, "packets dropped, a second later", 108, r.sum(nil, map[key]*mailbox.Group{k: g}, time.Unix(1000, 0), time.Second)[k].DroppedPackets)
 }
 
 // A queue outside of the division that cannot be looked at any more, because its slot was made
@@ -134,9 +128,7 @@ func TestLooksAtWhatFailedBecomeRare(t *testing.T) {
 			t.Errorf("an attachment without any limit of a group is looked at again after %d s", joined.looks)
 		}
 	}
-	if diff := cmp.Diff([]int{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 768}, at); diff != "" {
-		t.Errorf("looked at after these seconds (-want +got):\n%s", diff)
-	}
+	must.Match(t, "looked at after these seconds", []int{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 768}, at)
 }
 
 type failing struct{}

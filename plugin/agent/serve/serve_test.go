@@ -228,9 +228,7 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 	t.Parallel()
 	s := startWith(t, 50*time.Millisecond, nil)
 	conn := connect(t, s.metrics)
-	if _, err := io.WriteString(conn, "GET /metrics HTTP/1.1\r\n"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.Err(io.WriteString(conn, "GET /metrics HTTP/1.1\r\n")))
 	must.OK(t, conn.SetReadDeadline(time.Now().Add(30*time.Second)))
 	_, err := io.ReadAll(conn)
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
@@ -269,32 +267,18 @@ func TestGuard(t *testing.T) {
 	r := &reviewer{}
 	h := serve.Metrics(config(func(c *serve.Config) { c.Review = r.review }))
 	for _, none := range []string{"", "Basic good", "Bearer ", "good"} {
-		if got := ask(t, h, "192.0.2.1", none); got != http.StatusUnauthorized {
-			t.Errorf("Authorization %q = %d, want 401", none, got)
-		}
+		must.Be(t, fmt.Sprintf("Authorization %q", none), http.StatusUnauthorized, ask(t, h, "192.0.2.1", none))
 	}
-	if n := r.asked.Load(); n != 0 {
-		t.Errorf("the API server is called %d times about no token", n)
-	}
-	if got := ask(t, h, "192.0.2.1", "Bearer good"); got != http.StatusOK {
-		t.Errorf("a token that is allowed = %d, want 200", got)
-	}
+	must.Be(t, "calls of the API server about no token", 0, r.asked.Load())
+	must.Be(t, "a token that is allowed", http.StatusOK, ask(t, h, "192.0.2.1", "Bearer good"))
 	// It is known now, whoever else floods.
 	for i := range 50 {
-		if got := ask(t, h, "192.0.2.1", "Bearer bad"+string(rune('a'+i))); got != http.StatusTooManyRequests {
-			t.Errorf("another token of the same source at once = %d, want 429", got)
-		}
-		if got := ask(t, h, "192.0.2.2", "Bearer good"); got != http.StatusOK {
-			t.Errorf("a token that is known = %d, want 200", got)
-		}
+		must.Be(t, "another token of the same source at once", http.StatusTooManyRequests, ask(t, h, "192.0.2.1", "Bearer bad"+string(rune('a'+i))))
+		must.Be(t, "a token that is known", http.StatusOK, ask(t, h, "192.0.2.2", "Bearer good"))
 	}
 	r.away.Store(true)
-	if got := ask(t, h, "192.0.2.1", "Bearer good"); got != http.StatusOK {
-		t.Errorf("a token that is known while the API server is away = %d, want 200", got)
-	}
-	if n := r.asked.Load(); n != 1 {
-		t.Errorf("the API server is called %d times, want once", n)
-	}
+	must.Be(t, "a token that is known while the API server is away", http.StatusOK, ask(t, h, "192.0.2.1", "Bearer good"))
+	must.Be(t, "calls of the API server", 1, r.asked.Load())
 }
 
 func TestGuardRefuses(t *testing.T) {
@@ -302,19 +286,13 @@ func TestGuardRefuses(t *testing.T) {
 	r := &reviewer{}
 	h := serve.Metrics(config(func(c *serve.Config) { c.Review = r.review }))
 	for range 3 {
-		if got := ask(t, h, "192.0.2.1", "Bearer bad"); got != http.StatusForbidden {
-			t.Errorf("a token that is not allowed = %d, want 403", got)
-		}
+		must.Be(t, "a token that is not allowed", http.StatusForbidden, ask(t, h, "192.0.2.1", "Bearer bad"))
 	}
-	if n := r.asked.Load(); n != 1 {
-		t.Errorf("the API server is called %d times about one token, want once", n)
-	}
+	must.Be(t, "calls of the API server about one token", 1, r.asked.Load())
 	away := &reviewer{}
 	away.away.Store(true)
 	h = serve.Metrics(config(func(c *serve.Config) { c.Review = away.review }))
-	if got := ask(t, h, "192.0.2.1", "Bearer good"); got != http.StatusServiceUnavailable {
-		t.Errorf("a token that is not known while the API server is away = %d, want 503", got)
-	}
+	must.Be(t, "a token that is not known while the API server is away", http.StatusServiceUnavailable, ask(t, h, "192.0.2.1", "Bearer good"))
 }
 
 // The API server is called once a second for each source. A flood from others keeps no
@@ -339,9 +317,7 @@ func TestGuardPauses(t *testing.T) {
 		if got := ask(t, h, "192.0.2.1", "Bearer good"); got != http.StatusOK || r.asked.Load() != asked {
 			t.Errorf("a token that is known = %d after %d reviews, want 200 and none", got, r.asked.Load()-asked)
 		}
-		if got := ask(t, h, "198.51.100.0", "Bearer other"); got != http.StatusForbidden {
-			t.Errorf("a token of a source that waited = %d, want 403", got)
-		}
+		must.Be(t, "a token of a source that waited", http.StatusForbidden, ask(t, h, "198.51.100.0", "Bearer other"))
 	})
 }
 
@@ -350,15 +326,11 @@ func TestGuardRefusedTokenTakesNoTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := serve.Metrics(config(func(c *serve.Config) { c.Review = (&reviewer{}).review }))
 		for range 2 {
-			if got := ask(t, h, "192.0.2.1", "Bearer bad"); got != http.StatusForbidden {
-				t.Errorf("a token that is not allowed = %d, want 403", got)
-			}
+			must.Be(t, "a token that is not allowed", http.StatusForbidden, ask(t, h, "192.0.2.1", "Bearer bad"))
 			<-time.After(1100 * time.Millisecond)
 		}
 		_ = ask(t, h, "192.0.2.1", "Bearer bad")
-		if got := ask(t, h, "192.0.2.1", "Bearer good"); got != http.StatusOK {
-			t.Errorf("another token of its source = %d, want 200", got)
-		}
+		must.Be(t, "another token of its source", http.StatusOK, ask(t, h, "192.0.2.1", "Bearer good"))
 	})
 }
 
