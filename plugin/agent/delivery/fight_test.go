@@ -44,6 +44,7 @@ func TestFight(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, simple(), func(t *testing.T, h *host) {
+				t.Helper()
 				h.tick = 5 * time.Second // a look reads a hundred files, and the test lasts a quarter of an hour
 				m, _ := h.run(t, tc.config)
 				h.eventually(t, "podweir is in the chain", func() bool { return h.shaped() && m.Decision().Problem == "" })
@@ -101,6 +102,7 @@ func TestFirstFileOfAnother(t *testing.T) {
 			raw = `{"name":"n","type":"multus"}`
 		}
 		bubble(t, map[string]string{confDir + "/" + file: raw, binDir + "/multus": "x"}, func(t *testing.T, h *host) {
+			t.Helper()
 			before := h.tree(t)
 			m, _ := h.run(t, func(c *delivery.Config) { c.Runtime = "containerd://1.6.36" })
 			h.eventually(t, "podweir decided", func() bool { return m.Decision().Delivery != "" })

@@ -269,6 +269,7 @@ func TestRemoveLeavesNoTrace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, tc.files, func(t *testing.T, h *host) {
+				t.Helper()
 				if tc.first != nil {
 					must.OK(t, tc.first(h))
 				}
@@ -308,6 +309,7 @@ func TestBinaryOutlivesTheChain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, tc.files, func(t *testing.T, h *host) {
+				t.Helper()
 				h.install(t, recent)
 				inPause := func(ctx context.Context) <-chan error {
 					done := make(chan error, 1)

@@ -46,6 +46,7 @@ func TestSwitchToNRI(t *testing.T) {
 	for name, files := range map[profiles.Delivery]map[string]string{profiles.Chain: simple(), profiles.DropIn: exclusive(nil)} {
 		t.Run(string(name), func(t *testing.T) {
 			bubble(t, files, func(t *testing.T, h *host) {
+				t.Helper()
 				before := h.contents(t)
 				h.install(t, as(name))
 				var hooked atomic.Bool
@@ -80,6 +81,7 @@ func TestSwitchToNRI(t *testing.T) {
 // does not wait until the runtime calls the agent, but it does where there is no agent.
 func TestSecondNetworkGoesAtOnce(t *testing.T) {
 	bubble(t, exclusive(map[string]string{settings + "/cni-exclusive": "false"}), func(t *testing.T, h *host) {
+		t.Helper()
 		h.install(t, as(profiles.Chain))
 		h.write(t, "etc/containerd/config.toml", "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.cni]\n  max_conf_num = 0\n")
 		m, stop := h.run(t, as(profiles.Handed))
@@ -96,6 +98,7 @@ func TestSecondNetworkGoesAtOnce(t *testing.T) {
 // TestSwitchToHanded keeps the drop-in until Cilium's own chain has podweir in it.
 func TestSwitchToHanded(t *testing.T) {
 	bubble(t, exclusive(nil), func(t *testing.T, h *host) {
+		t.Helper()
 		h.install(t, as(profiles.DropIn))
 		dropIn := confDir + "/cilium/" + conflist.DropInFile
 		m, stop := h.run(t, as(profiles.Handed))
@@ -146,6 +149,7 @@ func TestMultusCallsPodweir(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, simple(), func(t *testing.T, h *host) {
+				t.Helper()
 				h.write(t, binDir+"/multus", "x")
 				h.write(t, binDir+"/multus-shim", "x")
 				// NRI may be on, and the runtime does not call the agent yet.
@@ -262,6 +266,7 @@ func TestVersionNotKnown(t *testing.T) {
 	} {
 		t.Run(string(name), func(t *testing.T) {
 			bubble(t, tc.files, func(t *testing.T, h *host) {
+				t.Helper()
 				m, _ := h.run(t, func(c *delivery.Config) {
 					recent(c)
 					c.Hooked = func() bool { return false }
@@ -293,6 +298,7 @@ func TestRenamedFilesGo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, exclusive(map[string]string{bak: made, byHand: network("n", 1, "ptp")}), func(t *testing.T, h *host) {
+				t.Helper()
 				h.run(t, config)
 				h.eventually(t, "the renamed file goes", func() bool { return h.read(bak) == "" })
 				if h.read(byHand) == "" {

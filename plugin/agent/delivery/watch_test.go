@@ -246,6 +246,7 @@ func TestDirectoryIsReplaced(t *testing.T) {
 // look ready.
 func TestPrimaryIsGone(t *testing.T) {
 	bubble(t, simple(), func(t *testing.T, h *host) {
+		t.Helper()
 		m, _ := h.run(t, nil)
 		problem := func(want string) func() bool {
 			return func() bool { return m.Decision().Problem == "podweir is not in the chain in force: "+want }
@@ -281,6 +282,7 @@ func TestPrimaryStartsAnew(t *testing.T) {
 		h.write(t, "proc/1/net/unix", text)
 	}
 	bubble(t, map[string]string{file: network("aws-cni", 1, "aws-cni"), binDir + "/aws-cni": "x"}, func(t *testing.T, h *host) {
+		t.Helper()
 		sockets(h, false)
 		h.run(t, nil)
 		h.eventually(t, "podweir is in the chain, since pods could start without it", func() bool { return h.inForce() == 1 })
@@ -304,6 +306,7 @@ func TestPrimaryStartsAnew(t *testing.T) {
 // that says nothing about the node, and the delivery stays what it is.
 func TestHalfWrittenChangesNothing(t *testing.T) {
 	bubble(t, exclusive(nil), func(t *testing.T, h *host) {
+		t.Helper()
 		m, _ := h.run(t, recent)
 		const file, dropIn = confDir + "/05-cilium.conflist", confDir + "/cilium/50-podweir.conf"
 		h.eventually(t, "podweir is a drop-in", func() bool { return m.Decision().InForce })
@@ -329,6 +332,7 @@ func TestHalfWrittenChangesNothing(t *testing.T) {
 func TestStartsWhileHalfWritten(t *testing.T) {
 	const file, dropIn = confDir + "/05-cilium.conflist", confDir + "/cilium/50-podweir.conf"
 	bubble(t, exclusive(nil), func(t *testing.T, h *host) {
+		t.Helper()
 		h.install(t, recent)
 		whole, want := h.read(file), h.read(dropIn)
 		for name, breaks := range map[string]func(){
@@ -367,6 +371,7 @@ func TestAnotherNetworkForAMoment(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tc.files[confDir+"/87-other.conflist"] = network("other", 1, "ptp")
 			bubble(t, tc.files, func(t *testing.T, h *host) {
+				t.Helper()
 				m, _ := h.run(t, tc.config)
 				h.eventually(t, "podweir is in the chain", func() bool { return m.Decision().InForce })
 				whole, before := h.read(confDir+"/"+tc.file), m.Decision()
@@ -396,6 +401,7 @@ func TestAnotherNetworkForAMoment(t *testing.T) {
 // plugin to replace, and at no reading is podweir in neither.
 func TestCiliumTurnsShared(t *testing.T) {
 	bubble(t, exclusive(nil), func(t *testing.T, h *host) {
+		t.Helper()
 		m, _ := h.run(t, recent)
 		h.eventually(t, "podweir is a drop-in", func() bool { return m.Decision().Delivery == profiles.DropIn && m.Decision().InForce })
 		r, stop := h.watchNetwork(t, "cilium")
@@ -482,6 +488,7 @@ var errAway = errors.New("the agent is away")
 // Cilium's answers, it does not move the queues of running pods.
 func TestAgentThatStartsWhileCiliumsIsAway(t *testing.T) {
 	bubble(t, exclusive(nil), func(t *testing.T, h *host) {
+		t.Helper()
 		agent := &ciliumAgent{}
 		agent.legacy.Store(true)
 		start := func() (*delivery.Manager, func()) {
@@ -510,6 +517,7 @@ func TestAgentThatStartsWhileCiliumsIsAway(t *testing.T) {
 // while its agent restarts.
 func TestBandwidthManagerKeepsItsLimits(t *testing.T) {
 	bubble(t, exclusive(nil), func(t *testing.T, h *host) {
+		t.Helper()
 		agent := &ciliumAgent{}
 		m, _ := h.run(t, func(c *delivery.Config) { recent(c); c.Live = agent })
 		left := func() bool {
@@ -540,6 +548,7 @@ func TestBandwidthManagerKeepsItsLimits(t *testing.T) {
 // where it cannot.
 func TestBinaryIsRemoved(t *testing.T) {
 	bubble(t, simple(), func(t *testing.T, h *host) {
+		t.Helper()
 		m, _ := h.run(t, nil)
 		h.eventually(t, "podweir is in the chain", h.shaped)
 		h.remove(t, plugin)
@@ -590,6 +599,7 @@ func TestCrash(t *testing.T) {
 // TestDecisionsAreTold once each.
 func TestDecisionsAreTold(t *testing.T) {
 	bubble(t, simple(), func(t *testing.T, h *host) {
+		t.Helper()
 		var mu sync.Mutex
 		var told []delivery.Decision
 		h.run(t, func(c *delivery.Config) {
