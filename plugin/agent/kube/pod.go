@@ -48,8 +48,8 @@ func (p *Pod) Key() string { return p.Namespace + "/" + p.Name }
 // equal says whether nothing changed that the agent would act on.
 func (p *Pod) equal(o *Pod) bool {
 	return p.Namespace == o.Namespace && p.Name == o.Name && p.UID == o.UID && p.RuntimeUID == o.RuntimeUID &&
-		p.HostNetwork == o.HostNetwork && p.Address == o.Address && p.Restarts == o.Restarts && p.Finished == o.Finished && p.Ending == o.Ending &&
-		p.Annotations.Equal(&o.Annotations)
+		p.HostNetwork == o.HostNetwork && p.Address == o.Address && p.Restarts == o.Restarts && p.Running == o.Running &&
+		p.Finished == o.Finished && p.Ending == o.Ending && p.Annotations.Equal(&o.Annotations)
 }
 
 // mirrorAnnotation holds, on the mirror of a static pod, the UID that the

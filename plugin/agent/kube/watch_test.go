@@ -146,7 +146,12 @@ func TestWatchFollowsThePodsOfOneNode(t *testing.T) {
 
 	// What the agent does not read does not wake it.
 	c.Put(pod("a", map[string]string{limit: "10M", "podweir.io/policy": "flat", "other": "y"}))
-	c.Put(pod("a", map[string]string{limit: "20M"}))
+	stopped := pod("a", map[string]string{limit: "20M"})
+	stopped.Stopped = true
+	c.Put(stopped)
+	expect(t, changed, "a")
+	stopped.Stopped = false // it is overdue from now on if it has no limit
+	c.Put(stopped)
 	expect(t, changed, "a")
 	if p, _ := w.Pod("a"); p.Annotations.Values[limit] != "20M" {
 		t.Errorf("after the change the pod is %+v", p)
