@@ -303,7 +303,7 @@ func TestHeldAlone(t *testing.T) {
 	w := newWorld()
 	ensure(t, w, both(10_000_000))
 	r := record(t, w)
-	r.Held = []string{"eth0"}
+	r.Held = []string{"eth0", "eth1", "eth2"}
 	for range 2 { // the second time the path is another pod's
 		if all, held, err := w.executor().Released([]*apply.Record{r}); len(all)+held != 0 || err != nil {
 			t.Errorf("Released() = %v, %d, %v with the inode %d, want none", all, held, err, w.iface.NetNSInode)
@@ -313,8 +313,8 @@ func TestHeldAlone(t *testing.T) {
 	w.iface.NetNSInode = r.Interface.NetNSInode
 	e := w.executor()
 	w.usurper, w.holdersErr = &attach.Interface{NetNSPath: netnsPath, NetNSInode: 1, PodName: "eth0", PodIndex: 6}, errBoom
-	if all, held, err := e.Released([]*apply.Record{r}); len(all) != 0 || held != 1 || !errors.Is(err, errBoom) {
-		t.Errorf("Released() = %v, %d, %v where whose it is cannot be found out, want that error", all, held, err)
+	if all, held, err := e.Released([]*apply.Record{r}); len(all) != 0 || held != 3 || !errors.Is(err, errBoom) {
+		t.Errorf("Released() = %v, %d, %v where nothing can be found out of three, want that error", all, held, err)
 	}
 	w.usurper = nil
 	e.Planned = func(_ attach.Interface, plan []attach.Action) { t.Errorf("it is told as a mend: %v", plan) }

@@ -5,6 +5,7 @@ package apply_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -44,7 +45,7 @@ type world struct {
 	former   map[terms.Direction]*attach.Dataplane
 	records  map[attach.ID]map[string]*apply.Record
 	storeErr error
-	// holdersErr is that of [world.Another] for other devices.
+	// holdersErr is that of [world.Find] and [world.Another] for other devices.
 	holdersErr error
 
 	lastID    uint32
@@ -89,7 +90,7 @@ func (w *world) executor() *apply.Executor {
 // Find implements apply.Interfaces.
 func (w *world) Find(path, name string) (attach.Interface, error) {
 	if path != netnsPath || name != "eth0" {
-		return attach.Interface{}, fmt.Errorf("no interface %q in %s: %w", name, path, apply.ErrGone)
+		return attach.Interface{}, fmt.Errorf("no interface %q in %s: %w", name, path, cmp.Or(w.holdersErr, apply.ErrGone))
 	}
 	if w.usurper != nil {
 		return *w.usurper, nil

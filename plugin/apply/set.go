@@ -166,8 +166,8 @@ func (e *Executor) Released(records []*Record) (released []attach.Interface, hel
 		for _, name := range r.Held {
 			i, err := e.interfaces.Find(r.Interface.NetNSPath, name)
 			if errors.Is(err, ErrGone) || errors.Is(err, ErrStandIn) || errors.Is(err, ErrLoopback) ||
-				slices.ContainsFunc(seen, func(o attach.Interface) bool { return o.Same(&i) }) ||
-				slices.ContainsFunc(records, func(o *Record) bool { return o.Interface.Same(&i) }) {
+				err == nil && (slices.ContainsFunc(seen, func(o attach.Interface) bool { return o.Same(&i) }) ||
+					slices.ContainsFunc(records, func(o *Record) bool { return o.Interface.Same(&i) })) {
 				continue
 			}
 			var holder *Record
