@@ -89,10 +89,10 @@ func (p *parser) operator() {
 		return "", &units.ValueError{Value: s, Accepted: "an absolute path"}
 	}, p.key("logFile"))
 	c.LogLevel = setting(p, c.LogLevel, func(s string) (level slog.Level, err error) {
-		if _, err := choice(s, "debug", "info", "warn", "error")(s); err != nil {
-			return 0, err
+		if _, err = choice(s, "debug", "info", "warn", "error")(s); err == nil {
+			err = level.UnmarshalText([]byte(s))
 		}
-		return level, level.UnmarshalText([]byte(s))
+		return level, err
 	}, p.key("logLevel"))
 	if raw := p.conf.get("replaceQdisc"); raw != nil {
 		if json.Unmarshal(raw, &c.ReplaceQdisc) != nil {
