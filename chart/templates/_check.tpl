@@ -30,8 +30,8 @@ that a pattern would not explain.
 {{- if and .Values.cluster.enabled (eq (include "podweir.serviceAccount" .) (printf "%s-reader" (include "podweir.name" .))) }}
 {{- fail (printf "serviceAccount.name %q is the account of the readers of the cluster, who would get tokens with the agents' rights: want another one" .Values.serviceAccount.name) }}
 {{- end }}
-{{- if and .Values.metrics.service.enabled (include "podweir.metricsReachable" .) (not (regexMatch "^[a-z][-a-z0-9]*$" (include "podweir.name" .))) }}
-{{- fail (printf "the release's name %q cannot be that of a Service: set fullnameOverride to lower-case letters, digits and dashes, the first of them a letter" .Release.Name) }}
+{{- if and .Values.metrics.service.enabled (include "podweir.metricsReachable" .) (not (regexMatch (ternary "^[a-z][-a-z0-9]*$" "^[-a-z0-9]*$" (semverCompare "<1.36-0" .Capabilities.KubeVersion.Version)) (include "podweir.name" .))) }}
+{{- fail (printf "the release's name %q cannot be that of a Service: set fullnameOverride to lower-case letters, digits and dashes, before Kubernetes 1.36 the first of them a letter" .Release.Name) }}
 {{- end }}
 {{- if not (or .Values.serviceAccount.create (empty .Values.serviceAccount.annotations)) }}
 {{- fail "serviceAccount.annotations are not accepted with serviceAccount.create false: the chart does not make the account that would have them" }}
@@ -50,7 +50,7 @@ metrics.tls.enabled metrics.service metrics.service.enabled metrics.podMonitor m
 metrics.prometheusRule metrics.prometheusRule.docs metrics.dashboard node node.hostFiles uninstall
 uninstall.clean tests tests.enabled cleanUp cleanUp.formerDelivery rbac rbac.create serviceAccount
 serviceAccount.create updateStrategy probes probes.startup probes.liveness probes.readiness
-securityContext securityContext.seccompProfile terminationGracePeriodSeconds
+securityContext securityContext.seccompProfile
 ` -1 }}
 {{- $at := $.Values }}
 {{- range splitList "." $path }}
@@ -237,20 +237,6 @@ securityContext securityContext.seccompProfile terminationGracePeriodSeconds
 {{- if and $m.serviceMonitor.enabled (not $m.service.enabled) }}
 {{- fail "metrics.serviceMonitor.enabled needs metrics.service.enabled: there is no Service to monitor" }}
 {{- end }}
-{{- range list "podMonitor" "serviceMonitor" }}
-{{- $interval := (get $m .).interval | default "" }}
-{{- $seconds := 0 }}
-{{- range $unit, $n := dict "h" 3600 "m" 60 "s" 1 }}
-{{- $seconds = regexFind (printf "[0-9]+%s([0-9]|$)" $unit) $interval | regexFind "^[0-9]+" | int | mul $n | add $seconds }}
-{{- end }}
-{{- if and $m.prometheusRule.enabled (get $m .).enabled (gt $seconds 240) }}
-{{- fail (printf "metrics.%s.interval %q is too long for metrics.prometheusRule, want at most 4m: Prometheus forgets a sample after 5m, and alerts would not fire" . $interval) }}
-{{- end }}
-{{- end }}
-{{- $e := $m.tls.endpoint | default dict }}
-{{- if and (or $m.podMonitor.enabled $m.serviceMonitor.enabled) $m.tls.enabled (not (or $e.authorization $e.bearerTokenSecret $e.oauth2 (and $e.bearerTokenFile $m.serviceMonitor.enabled))) }}
-{{- fail "metrics.tls.enabled with a monitor needs a token in metrics.tls.endpoint: agents answer 401 to whoever shows none; want authorization or oauth2, or bearerTokenFile, which a PodMonitor does not have" }}
-{{- end }}
 {{- if and (or $m.tls.secretName $m.tls.endpoint) (not $m.tls.enabled) }}
 {{- fail "metrics.tls.secretName and metrics.tls.endpoint are not accepted without metrics.tls.enabled: metrics would be in plain text" }}
 {{- end }}
@@ -301,18 +287,23 @@ the scheme of a monitor, would be missing. */}}
 {{- $mounts = append $mounts .mountPath }}
 {{- end }}
 {{- include "podweir.checkFree" (dict "value" "extraVolumeMounts" "kind" "mountPath" "key" "mountPath" "taken" $mounts "given" .Values.extraVolumeMounts) }}
-{{- range $path := list "podLabels" "metrics.podMonitor.labels" "metrics.serviceMonitor.labels" "metrics.prometheusRule.labels" "metrics.dashboard.labels" }}
-{{- range $key, $_ := include "podweir.at" (list $ $path) | fromYaml }}
+{{- range $key, $_ := .Values.podLabels }}
 {{- if hasKey (include "podweir.labels" $ | fromYaml) $key }}
-{{- fail (printf "%s: the chart or commonLabels sets the label %q, want another one" $path $key) }}
+{{- fail (printf "podLabels: the chart or commonLabels sets the label %q, want another one" $key) }}
 {{- end }}
 {{- end }}
+{{- if hasKey (.Values.podAnnotations | default dict) "checksum/settings" }}
+{{- fail "podAnnotations: the chart sets \"checksum/settings\", want another key" }}
 {{- end }}
-{{- range $path, $taken := dict "podAnnotations" (list "checksum/settings" "container.apparmor.security.beta.kubernetes.io/agent") "metrics.tls.endpoint" (list "port" "path" "scheme" "interval" "honorLabels" "relabelings" "metricRelabelings") }}
-{{- range $key, $_ := include "podweir.at" (list $ $path) | fromYaml }}
+{{- $taken := list "port" "path" "honorLabels" "relabelings" }}
+{{- range list "interval" "metricRelabelings" }}
+{{- if or (get $.Values.metrics.podMonitor .) (get $.Values.metrics.serviceMonitor .) }}
+{{- $taken = append $taken . }}
+{{- end }}
+{{- end }}
+{{- range $key, $_ := .Values.metrics.tls.endpoint }}
 {{- if has $key $taken }}
-{{- fail (printf "%s: the chart sets %q, want another key" $path $key) }}
-{{- end }}
+{{- fail (printf "metrics.tls.endpoint: the chart sets %q, want another key" $key) }}
 {{- end }}
 {{- end }}
 {{- if hasKey (.Values.nodeSelector | default dict) "kubernetes.io/os" }}
@@ -368,9 +359,6 @@ the scheme of a monitor, would be missing. */}}
 {{- fail (printf "tolerations[%d] is not accepted: want no value with the operator Exists, a key with Equal, and tolerationSeconds with the effect NoExecute alone" $i) }}
 {{- end }}
 {{- end }}
-{{- if and .Values.uninstall.clean (lt (int .Values.terminationGracePeriodSeconds) 50) }}
-{{- fail (printf "terminationGracePeriodSeconds %v does not go with uninstall.clean: an agent takes up to 50 s to clear its node; want 50 or more, or uninstall.clean false" .Values.terminationGracePeriodSeconds) }}
-{{- end }}
 {{- range .Values.extraEnv }}
 {{- if and .value .valueFrom }}
 {{- fail (printf "extraEnv: %q has both value and valueFrom, want one of them" .name) }}
@@ -395,15 +383,6 @@ the scheme of a monitor, would be missing. */}}
 {{- end }}
 {{- end }}
 {{- end }}
-{{- end }}
-
-{{- /* The map at a path of the values, as YAML; called with the root and the path. */}}
-{{- define "podweir.at" -}}
-{{- $at := (first .).Values }}
-{{- range splitList "." (last .) }}
-{{- $at = get $at . }}
-{{- end }}
-{{- toYaml ($at | default dict) }}
 {{- end }}
 
 {{- define "podweir.checkFree" -}}

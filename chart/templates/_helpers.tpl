@@ -21,6 +21,12 @@ app.kubernetes.io/component: agent
 {{- end }}
 {{- end }}
 
+{{- /* Labels of an object by which others choose it: its own come before the chart's. Called with
+the root and its own. */}}
+{{- define "podweir.labelsWith" -}}
+{{- merge (dict) (last . | default dict) (include "podweir.labels" (first .) | fromYaml) | toYaml }}
+{{- end }}
+
 {{- /* The Secrets of the chart and of the charts above it. A name alone is taken, too. */}}
 {{- define "podweir.pullSecrets" -}}
 {{- with concat (.Values.imagePullSecrets | default list) ((.Values.global).imagePullSecrets | default list) -}}
@@ -137,7 +143,9 @@ monitor's values. */}}
 {{- define "podweir.endpoint" -}}
 path: /metrics
 {{- if .root.Values.metrics.tls.enabled }}
+{{- if not (hasKey (.root.Values.metrics.tls.endpoint | default dict) "scheme") }}
 scheme: https
+{{- end }}
 {{- with .root.Values.metrics.tls.endpoint }}
 {{ toYaml . }}
 {{- end }}

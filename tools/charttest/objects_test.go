@@ -136,6 +136,10 @@ func TestNamesThatYAMLReadsOtherwise(t *testing.T) {
 		if _, _, err := renderAs("a."+name, name, "1.34", values); err == nil || !strings.Contains(err.Error(), "cannot be that of a Service: set fullnameOverride") {
 			t.Errorf("a Service of the name a.%s: %v", name, err)
 		}
+		_, _, before := renderAs(name, name, "1.35", values)
+		if _, _, err := renderAs(name, name, "1.36", values); err != nil || (before != nil) != (name[0] < 'a') {
+			t.Errorf("a Service of the name %s: %v before Kubernetes 1.36, %v with it", name, before, err)
+		}
 	}
 }
 

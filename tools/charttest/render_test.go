@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/pmezard/go-difflib/difflib"
+	"go.yaml.in/yaml/v3"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/lint"
 	"helm.sh/helm/v3/pkg/lint/support"
@@ -134,6 +135,45 @@ func TestNotesSayWhatToRunNext(t *testing.T) {
 		for _, want := range []string{"podweir doctor", daemonSet, "kubernetes.io/egress-bandwidth", "helm uninstall podweir -n kube-system"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s: the notes do not say %q", name, want)
+			}
+		}
+	}
+	for values, want := range map[string]string{
+		`metrics: {tls: {enabled: true}, podMonitor: {enabled: true}}`:                                                 "Agents answer 401",
+		`metrics: {tls: {enabled: true, endpoint: {bearerTokenFile: /x}}, podMonitor: {enabled: true}}`:                "Agents answer 401",
+		`metrics: {tls: {enabled: true, endpoint: {bearerTokenFile: /x}}, serviceMonitor: {enabled: true}}`:            "",
+		`metrics: {address: "::", prometheusRule: {enabled: true}, podMonitor: {enabled: true, interval: 5m1s}}`:       "at the interval 5m1s",
+		`metrics: {address: "::", prometheusRule: {enabled: true}, serviceMonitor: {enabled: true, interval: 300s}}`:   "at the interval 300s",
+		`metrics: {address: "::", prometheusRule: {enabled: true}, podMonitor: {enabled: true, interval: 4m59s999ms}}`: "",
+		`terminationGracePeriodSeconds: 49`:                              "killed after 49 s",
+		`terminationGracePeriodSeconds: null`:                            "killed after 30 s",
+		`{terminationGracePeriodSeconds: 49, uninstall: {clean: false}}`: "",
+	} {
+		given := map[string]any{}
+		mustOK(t, yaml.Unmarshal([]byte(values), &given))
+		_, text, err := renderAs("podweir", "kube-system", "1.34", given)
+		mustOK(t, err)
+		for _, warning := range []string{"Agents answer 401", "at the interval", "killed after"} {
+			if said := strings.Contains(text, warning); said != strings.HasPrefix(want, warning) || !strings.Contains(text, want) {
+				t.Errorf("%s: the notes say %q: %t, want %q:\n%s", values, warning, said, want, text)
+			}
+		}
+	}
+}
+
+// A label by which others choose an object is the operator's, also where the chart or
+// commonLabels has one of that name; each is there once.
+func TestLabelsOfMonitors(t *testing.T) {
+	values := map[string]any{}
+	mustOK(t, yaml.Unmarshal([]byte(`{commonLabels: {release: a}, metrics: {address: "::", podMonitor: {enabled: true, labels: {release: b, app.kubernetes.io/component: c}}}}`), &values))
+	for _, m := range mustRender(t, "1.34", values) {
+		var o struct {
+			Metadata struct{ Labels map[string]string }
+		}
+		if strings.HasSuffix(m.template, "/podmonitor.yaml") {
+			mustOK(t, yaml.Unmarshal([]byte(m.text), &o))
+			if l := o.Metadata.Labels; l["release"] != "b" || l["app.kubernetes.io/component"] != "c" || l["app.kubernetes.io/name"] != "podweir" {
+				t.Errorf("the monitor has the labels %v", l)
 			}
 		}
 	}
