@@ -215,11 +215,12 @@ func contradictions(tests []Test) []string {
 	return faults
 }
 
-// What is read of a test's file. gofmt writes a mark on a line of its own, indented once
-// where it is a statement of the test itself.
+// What is read of a test's file. A mark is on a line of its own, indented once where it is a
+// statement of the test itself; gofmt leaves one elsewhere only in a function of one line.
 var (
 	function = regexp.MustCompile(`^func (\(.*?\) )?(\w+)\(`)
 	testName = regexp.MustCompile(`^(Test|Fuzz|Benchmark)`)
+	inline   = regexp.MustCompile(`[{;] mark\.\w+\(`)
 	marked   = regexp.MustCompile(`^(\t*)(?:_ = |var _ = )?mark\.(?:(EveryTest)\((?:mark\.)?)?(\w+)(?:\(\w+)?(?:, ("(?:[^"\\]|\\.)*")\)$)?`)
 )
 
@@ -256,6 +257,9 @@ func readFile(path, dir string) (file, error) {
 		}
 		m := marked.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
 		if m == nil {
+			if inline.MatchString(line) {
+				fault("a mark stands on a line of its own")
+			}
 			continue
 		}
 		read := Mark{Kind: Kind(m[3]), Cases: m[1] != "\t"}

@@ -88,6 +88,7 @@ func TestFaultsOfMarks(t *testing.T) {
 	for name, tt := range map[string]struct{ body, want string }{
 		"no reason":       {"func TestPrivilegedA(t *testing.T) {\n\tM.Nightly(t, \" \")\n}", "a/a_test.go:4: a mark without a reason"},
 		"computed reason": {"func TestPrivilegedA(t *testing.T) {\n\tM.Nightly(t, why)\n}", "a/a_test.go:4: a mark without a reason"},
+		"in one line":     {"func TestPrivilegedA(t *testing.T) { M.Timed(t, \"rates\") }", "a/a_test.go:3: a mark stands on a line of its own"},
 		"in a helper":     {"func helper(t *testing.T) {\n\tM.Nightly(t, \"slow\")\n}", "helper has a mark and is no test"},
 		"timed case":      {"func TestPrivilegedA(t *testing.T) {\n\tif x {\n\t\tM.Timed(t, \"rates\")\n\t}\n}", "mark.Timed stands on a case"},
 		"contradiction": {
