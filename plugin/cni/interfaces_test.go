@@ -330,6 +330,7 @@ func TestPrivilegedInterfacesShareTheLimit(t *testing.T) {
 			t.Errorf("beside one that came again the queues have %v, want 4 Mbit/s each", got)
 		}
 	}
+	p.ns.Run(t, "ip", "link", "del", "v4if0") // DEL does the rest
 	p.must(t, "DEL", shared)
 	wantClean(t, p, "DEL")
 }
