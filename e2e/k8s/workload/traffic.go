@@ -264,10 +264,11 @@ func (r *running) stop() {
 	}
 }
 
-// failed looks at what has ended.
+// failed looks at what has ended and leaves it there.
 func (r *running) failed() error {
 	select {
 	case err := <-r.ends:
+		r.ends <- err
 		return err
 	default:
 		return nil
