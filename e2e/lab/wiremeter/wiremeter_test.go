@@ -117,39 +117,47 @@ func TestPrivilegedUDPIsCountedToTheByte(t *testing.T) {
 func TestPrivilegedTCPSegmentsAreCountedWithTheirHeaders(t *testing.T) {
 	l, pod, client := ends(t)
 	for _, tc := range []struct {
-		name    string
-		v6, big bool
-		ratio   float64
+		name          string
+		v6, big       bool
+		ratio, packet float64
 	}{
-		{"IPv4", false, false, 1514.0 / 1448},
-		{"IPv6", true, false, 1514.0 / 1428},
+		{"IPv4", false, false, 1514.0 / 1448, 1},
+		{"IPv6", true, false, 1514.0 / 1428, 1},
 		// A count that does not look behind the jumbo header is 5 % short.
-		{"IPv6 BIG TCP", true, true, 1514.0 / 1428},
+		{"IPv6 BIG TCP", true, true, 1514.0 / 1428, 100_000},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if tc.big {
 				must.OK(t, l.AllowBigTCP(&pod.Host, client))
 			}
 			meters := attach(t, client)
-			from := wiremeter.Now()
-			run, err := l.StartElephant(t.Context(), lab.Elephant{
-				From: &pod.Host, To: client, IPv6: tc.v6, Duration: time.Second, WriteBytes: 1 << 20,
-			})
-			must.OK(t, err)
-			bulk, err := run.Wait(t.Context())
-			must.OK(t, err)
-			payload := lab.Between(bulk.Sent, 0, 2).Bytes
-			for name, meter := range meters {
-				got := float64(read(t, meter, from).Total()) / payload
-				// iperf3 reports what the socket took; a window of 6 MB of the
-				// gigabytes sent, and segments that are not full, are 1 %.
-				if got < tc.ratio*0.99 || got > tc.ratio*1.01 {
-					t.Errorf("%s: wire bytes ÷ payload = %.4f, want %.4f", name, got, tc.ratio)
-				}
-				if packet := got * payload / float64(read(t, meter, from).Packets); tc.big && packet < 100_000 {
-					t.Errorf("%s: %.0f bytes in a packet, so BIG TCP was not tested", name, packet)
+			// A machine with other work sends small packets now and then.
+			for packet, tries := 0.0, 0; packet < tc.packet; tries++ {
+				if packet = carried(t, l, pod, client, meters, tc.v6, tc.ratio); tries == 4 && packet < tc.packet {
+					t.Errorf("%.0f bytes in a packet, so BIG TCP was not tested", packet)
+					break
 				}
 			}
 		})
 	}
+}
+
+// carried has a flow counted, and returns the mean size of its packets.
+func carried(t *testing.T, l *lab.Lab, pod *lab.Pod, client *lab.Host, meters map[string]*wiremeter.Meter, v6 bool, ratio float64) (packet float64) {
+	t.Helper()
+	from := wiremeter.Now()
+	run, err := l.StartElephant(t.Context(), lab.Elephant{From: &pod.Host, To: client, IPv6: v6, Duration: time.Second, WriteBytes: 1 << 20})
+	must.OK(t, err)
+	bulk := must.Get(run.Wait(t.Context()))(t)
+	// The one has in addition what was still on its way at the end, the other lacks it.
+	sent, received := lab.Between(bulk.Sent, 0, 2).Bytes, lab.Between(bulk.Received, 0, 2).Bytes
+	for name, meter := range meters {
+		got := read(t, meter, from)
+		wire := float64(got.Total())
+		if wire < ratio*received*0.99 || wire > ratio*sent*1.01 {
+			t.Errorf("%s: wire bytes ÷ payload = %.4f of what was received and %.4f of what was sent, want %.4f", name, wire/received, wire/sent, ratio)
+		}
+		packet = wire / float64(got.Packets)
+	}
+	return packet
 }
