@@ -29,8 +29,7 @@ const entry = conflist.DefaultEntry
 func splice(t *testing.T, file, raw string) string {
 	t.Helper()
 	n := must.Get(conflist.Parse(file, []byte(raw)))(t)
-	out := must.Get(conflist.Join(n, []byte(entry), nil, nil))(t)
-	return string(out)
+	return string(must.Get(conflist.Join(n, []byte(entry), nil, nil))(t))
 }
 
 // TestGolden splices the configuration of each CNI and compares with the
@@ -113,8 +112,7 @@ func canonical(t *testing.T, raw []byte) string {
 	dec.UseNumber()
 	var v any
 	must.OK(t, dec.Decode(&v))
-	out := must.Get(json.Marshal(v))(t)
-	return string(out)
+	return string(must.Get(json.Marshal(v))(t))
 }
 
 func TestParseRefuses(t *testing.T) {
@@ -190,8 +188,7 @@ func tree(files map[string]string) fstest.MapFS {
 
 func readDir(t *testing.T, root fs.FS) *conflist.Dir {
 	t.Helper()
-	d := must.Get(conflist.ReadDir(root, dir))(t)
-	return d
+	return must.Get(conflist.ReadDir(root, dir))(t)
 }
 
 func TestReadDir(t *testing.T) {

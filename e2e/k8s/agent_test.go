@@ -131,9 +131,7 @@ func hideBPFFS(t *testing.T, n *cluster.Node) {
 	t.Helper()
 	const dir = "/sys/fs/bpf"
 	must.OK(t, must.Err(n.Exec(t.Context(), "mount", "-t", "tmpfs", "none", dir)))
-	t.Cleanup(func() {
-		must.OK(t, must.Err(n.Exec(context.Background(), "umount", dir)))
-	})
+	t.Cleanup(func() { must.OK(t, must.Err(n.Exec(context.Background(), "umount", dir))) })
 }
 
 // stopAgent stops the agent's process on a node for the rest of the test. The

@@ -17,9 +17,7 @@ import (
 // undo runs kubectl when the test ends, whose context has ended by then.
 func undo(t *testing.T, args ...string) {
 	t.Helper()
-	t.Cleanup(func() {
-		must.OK(t, must.Err(suite.Kubectl(context.WithoutCancel(t.Context()), "", args...)))
-	})
+	t.Cleanup(func() { must.OK(t, must.Err(suite.Kubectl(context.WithoutCancel(t.Context()), "", args...))) })
 }
 
 // annotateNamespace changes annotations of the pods' namespace until the test ends.

@@ -53,9 +53,7 @@ func newRig(t *testing.T) *Rig {
 func shaped(t *testing.T, r *Rig, bitsPerSec uint64, keys map[string]any) *Target {
 	t.Helper()
 	pod := must.Get(r.Shaped(t.Context(), bitsPerSec, keys))(t)
-	t.Cleanup(func() {
-		must.OK(t, pod.closeMeters())
-	})
+	t.Cleanup(func() { must.OK(t, pod.closeMeters()) })
 	return pod
 }
 

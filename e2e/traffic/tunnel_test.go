@@ -64,6 +64,5 @@ func TestPrivilegedTunnelIsCountedWhole(t *testing.T) {
 
 func wire(t *testing.T, pod *Target, from, to time.Duration) uint64 {
 	t.Helper()
-	s := must.Get(pod.Wire(Egress, from, to))(t)
-	return s.Total()
+	return must.Get(pod.Wire(Egress, from, to))(t).Total()
 }

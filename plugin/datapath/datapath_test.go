@@ -129,8 +129,7 @@ func TestPrivilegedConfigureObserve(t *testing.T) {
 
 func programID(t *testing.T, p *bpfcall.Program) uint32 {
 	t.Helper()
-	info := must.Get(p.Info())(t)
-	return info.ID
+	return must.Get(p.Info())(t).ID
 }
 
 // A program is loaded once for the node, whoever asks, and one of another build
@@ -348,8 +347,7 @@ func TestPrivilegedLayout(t *testing.T) {
 	types := must.Get(kernelbtf.Parse(raw))(t)
 	offset := func(structure, member string) uint32 {
 		t.Helper()
-		at := must.Get(types.Offset(structure, member))(t)
-		return at
+		return must.Get(types.Offset(structure, member))(t)
 	}
 	want := image.Layout{
 		SkbDev: offset("sk_buff", "dev"), DevQdisc: offset("net_device", "qdisc"),

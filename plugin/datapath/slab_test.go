@@ -377,8 +377,7 @@ func TestPrivilegedSlotsAreReusedUnderTraffic(t *testing.T) {
 		t.Helper()
 		dir := n.interfaceDir(t, name)
 		must.OK(t, n.Configure(dir, limits, nil, 0))
-		number := must.Get(n.Slot(dir, terms.Egress))(t)
-		return number
+		return must.Get(n.Slot(dir, terms.Egress))(t)
 	}
 	before, reused, after := number("before"), number("owner 0"), number("after")
 	stop := make(chan struct{})
@@ -503,8 +502,7 @@ func TestNodeLockIsWaitedForInVain(t *testing.T) {
 	n := OpenSlab(t.TempDir(), t.TempDir())
 	lock := func() func() {
 		t.Helper()
-		unlock := must.Get(n.lock())(t)
-		return unlock
+		return must.Get(n.lock())(t)
 	}
 	stuck := lock()
 	lockTimeout = 10 * time.Millisecond

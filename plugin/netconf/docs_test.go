@@ -22,8 +22,7 @@ import (
 
 func page(t *testing.T, name string) string {
 	t.Helper()
-	text := must.Get(os.ReadFile(filepath.Join("..", "..", "docs", "reference", name)))(t)
-	return string(text)
+	return string(must.Get(os.ReadFile(filepath.Join("..", "..", "docs", "reference", name)))(t))
 }
 
 // inTables finds what is in backquotes in the first cell of a table's rows.

@@ -28,8 +28,7 @@ func mtu(f shaping.Facts, bytes int) shaping.Facts { f.MTU = bytes; return f }
 func l3(f shaping.Facts) shaping.Facts             { f.L3Only = true; return f }
 func compute(t *testing.T, l *shaping.Limit, f shaping.Facts) *shaping.Params {
 	t.Helper()
-	p := must.Get(shaping.Compute(&shaping.Config{Egress: l}, terms.Egress, f, counter()))(t)
-	return p
+	return must.Get(shaping.Compute(&shaping.Config{Egress: l}, terms.Egress, f, counter()))(t)
 }
 
 func TestComputeSizes(t *testing.T) {

@@ -522,9 +522,7 @@ func (h *host) mount(t *testing.T, dir, options string) {
 		files[e.Name()] = h.read(dir + "/" + e.Name())
 	}
 	must.OK(t, unix.Mount("tmpfs", h.path(dir), "tmpfs", 0, options))
-	t.Cleanup(func() {
-		must.OK(t, unix.Unmount(h.path(dir), unix.MNT_DETACH))
-	})
+	t.Cleanup(func() { must.OK(t, unix.Unmount(h.path(dir), unix.MNT_DETACH)) })
 	for name, content := range files {
 		h.write(t, dir+"/"+name, content)
 	}

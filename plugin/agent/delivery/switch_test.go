@@ -229,9 +229,7 @@ func readOnly(t *testing.T, h *host) {
 	t.Helper()
 	for _, dir := range []string{confDir, binDir} {
 		must.OK(t, unix.Mount(h.path(dir), h.path(dir), "", unix.MS_BIND, ""))
-		t.Cleanup(func() {
-			must.OK(t, unix.Unmount(h.path(dir), unix.MNT_DETACH))
-		})
+		t.Cleanup(func() { must.OK(t, unix.Unmount(h.path(dir), unix.MNT_DETACH)) })
 		must.OK(t, unix.Mount("", h.path(dir), "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 	}
 }
