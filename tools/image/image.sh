@@ -16,6 +16,8 @@
 # ARCHS, and gets the results.
 set -euo pipefail
 shopt -s nocasematch
+export LC_ALL=C
+unset TAR_OPTIONS GZIP
 
 version=$1 revision=$2 created=$3 reference=$4
 out=${OUT:-bin/image}
