@@ -398,7 +398,7 @@ func (c *client) unanswered(err error) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("its agent does not answer within %v (--request-timeout); see %s", c.timeout, c.listed())
 	case answered && e.ofAgent && e.status == http.StatusForbidden:
-		return errors.New("its agent does not accept the token: begin again if the account NAME-reader was made anew, else its cluster-reader is another account")
+		return errors.New("its agent does not accept the token: run this again if the account NAME-reader was just made; else the agent's cluster-reader names another account")
 	case answered && e.ofAgent && e.status == http.StatusServiceUnavailable:
 		return errors.New("its agent cannot ask the API server whose token this is; see " + c.kubectl + " logs --prefix -l " + agentLabel)
 	}
