@@ -321,6 +321,12 @@ func TestHeldAlone(t *testing.T) {
 	if _, err := e.Ensure(t.Context(), wantOf(both(10_000_000))); err != nil || len(record(t, w).Held) != 0 {
 		t.Errorf("Ensure() = %v, the record has %v held, want none", err, record(t, w).Held)
 	}
+	shared := wantOf(both(10_000_000))
+	shared.Names, shared.Config.Shared, w.holdersErr = []string{"eth0", "eth1"}, true, errBoom
+	_, err := w.executor().Ensure(t.Context(), shared)
+	if among := record(t, w).Config.Among; !errors.Is(err, errBoom) || among != 2 {
+		t.Errorf("Ensure() = %v with a limit among %d, want 2 where nothing can be found out of the other", err, among)
+	}
 }
 
 // slowAt is an executor on a machine that stands still before a step, counted from 1, for

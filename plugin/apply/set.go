@@ -50,21 +50,14 @@ func (e *Executor) Set(ctx context.Context, id attach.ID, change func(*shaping.C
 		if err := change(changed); err != nil {
 			return nil, nil, err
 		}
-		original = r.Asked
-		if original == nil {
-			original = &r.Config
-		}
-		return changed, original, nil
+		return changed, cmp.Or(r.Asked, &r.Config), nil
 	})
 }
 
 // Clear takes back what Set changed.
 func (e *Executor) Clear(ctx context.Context, id attach.ID) ([]*attach.Desired, error) {
 	return e.reshape(ctx, id, func(r *Record) (cfg, original *shaping.Config, err error) {
-		if r.Asked == nil {
-			return &r.Config, nil, nil
-		}
-		return r.Asked, nil, nil
+		return cmp.Or(r.Asked, &r.Config), nil, nil
 	})
 }
 
@@ -234,13 +227,10 @@ func (e *Executor) RemoveGone(ctx context.Context, id attach.ID) (bool, error) {
 
 func clone(c *shaping.Config) *shaping.Config {
 	out := *c
-	if c.Egress != nil {
-		limit := *c.Egress
-		out.Egress = &limit
-	}
-	if c.Ingress != nil {
-		limit := *c.Ingress
-		out.Ingress = &limit
+	for _, limit := range []**shaping.Limit{&out.Egress, &out.Ingress} {
+		if *limit != nil {
+			*limit = new(**limit)
+		}
 	}
 	return &out
 }

@@ -69,8 +69,9 @@ type search struct {
 	// skipped are the names that were left out, and why; held and missing are [Record.Held].
 	skipped       []skipped
 	held, missing []string
-	// failed says what has no limit for it, nil if nothing has not.
-	failed error
+	// failed says what has no limit for it, nil if nothing has not; unknown is how many of these may have one from before.
+	failed  error
+	unknown int
 }
 
 // formers finds whose the interfaces are that another attachment has. Those that it keeps are
@@ -79,7 +80,7 @@ func (s *search) formers() error {
 	var held error
 	// An interface of another network of the container has its rate from that one's own entry.
 	own := func(t *target) bool { return t.former != nil && t.former.ID.ContainerID == s.want.ID.ContainerID }
-	among := len(s.found)
+	among := len(s.found) + s.unknown
 	for i := range s.found {
 		t := &s.found[i]
 		former, err := s.executor.store.Another(s.want.ID, &t.iface)
@@ -130,8 +131,10 @@ func lacks(has, wanted *shaping.Config, rates bool) (all []string) {
 }
 
 // config is what is wanted for each interface. One that another attachment has counts as one of
-// those that share the limit.
-func (s *search) config() *shaping.Config { return s.want.Config.Of(len(s.found) + len(s.held)) }
+// those that share the limit, and so does one of which nothing can be found out.
+func (s *search) config() *shaping.Config {
+	return s.want.Config.Of(len(s.found) + len(s.held) + s.unknown)
+}
 
 // skipped is a name under which nothing is shaped, as that of a device which stands in for the interface.
 type skipped struct {
@@ -202,6 +205,7 @@ func (s *search) take(name string) []skipped {
 		s.skipped = append(s.skipped, skipped{name, err})
 	case err != nil:
 		s.failed = errors.Join(s.failed, err)
+		s.unknown++
 	default:
 		s.add(iface, prior)
 	}
