@@ -146,13 +146,11 @@ func TestWatchFollowsThePodsOfOneNode(t *testing.T) {
 
 	// What the agent does not read does not wake it.
 	c.Put(pod("a", map[string]string{limit: "10M", "podweir.io/policy": "flat", "other": "y"}))
-	stopped := pod("a", map[string]string{limit: "20M"})
-	stopped.Stopped = true
-	c.Put(stopped)
-	expect(t, changed, "a")
-	stopped.Stopped = false // it is overdue from now on if it has no limit
-	c.Put(stopped)
-	expect(t, changed, "a")
+	starting := pod("a", map[string]string{limit: "20M"})
+	for _, starting.Stopped = range []bool{true, false} { // from then on it is overdue if it has no limit
+		c.Put(starting)
+		expect(t, changed, "a")
+	}
 	if p, _ := w.Pod("a"); p.Annotations.Values[limit] != "20M" {
 		t.Errorf("after the change the pod is %+v", p)
 	}
