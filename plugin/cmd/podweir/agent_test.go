@@ -19,7 +19,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
@@ -58,8 +57,7 @@ func TestAgentConfigFile(t *testing.T) {
 	f := agentFlagSet(t, "--address", ":1")
 	path := agentFile(t, "interval: 9s\naddress: :2\ndelivery: nri\npprof: true\npass: 5m\ndefault: [lightShare=80%, policy=flat]\n")
 	must.OK(t, settings.File(path, f, map[string]bool{"interval": true}))
-	defaults, err := f.GetStringArray("default")
-	must.OK(t, err)
+	defaults := must.Get(f.GetStringArray("default"))(t)
 	got := fmt.Sprint(f.Lookup("address").Value, f.Lookup("delivery").Value, f.Lookup("pprof").Value, f.Lookup("pass").Value, defaults)
 	if want := ":1 nri true 5m0s [lightShare=80% policy=flat]"; got != want {
 		t.Errorf("settings = %s, want %s: the flag before the file", got, want)
@@ -76,20 +74,9 @@ func TestAgentConfigFileErrors(t *testing.T) {
 		"a: [\n":                     {"yaml"},
 	} {
 		path := agentFile(t, text)
-		err := settings.File(path, agentFlagSet(t), nil)
-		if err == nil {
-			t.Errorf("%q is accepted", text)
-			continue
-		}
-		for _, part := range append(want, path) {
-			if !strings.Contains(err.Error(), part) {
-				t.Errorf("%q: %v, want %q in it", text, err, part)
-			}
-		}
+		must.Fail(t, text, settings.File(path, agentFlagSet(t), nil), append(want, path)...)
 	}
-	if err := settings.File("/nowhere/agent.yaml", agentFlagSet(t), nil); err == nil || !strings.Contains(err.Error(), "/nowhere/agent.yaml") {
-		t.Errorf("a file that is not there: %v, want its name", err)
-	}
+	must.Fail(t, "a file that is not there", settings.File("/nowhere/agent.yaml", agentFlagSet(t), nil), "/nowhere/agent.yaml")
 }
 
 // Every setting that is wrong is named at once, with what is accepted.
@@ -103,44 +90,25 @@ func TestAgentSettingErrors(t *testing.T) {
 		"--namespace-interval", "1s",
 		"--cluster-address", ":99999", "--cluster-reader", "kube-system",
 	})
-	err := root.ExecuteContext(t.Context())
-	if err == nil {
-		t.Fatal("the agent begins")
-	}
-	for _, want := range []string{
-		"--node-name", "spec.nodeName", "--address", "from 1 to 32767", "--pass 1ms", "1s or more", "--doctor-interval 1s",
-		"--daemonset", "namespace/name", "--pod", "namespace/name/UID",
-		"--cluster-address", `--cluster-reader "kube-system"`, "namespace/name of a ServiceAccount",
-		"--namespace-interval 1s", "0 or 10s or more",
-	} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %q in it", err, want)
-		}
-	}
-	if !strings.Contains(stderr.String(), `"level":"ERROR"`) {
-		t.Errorf("log = %s, want the error in it", stderr.String())
-	}
+	must.Fail(t, "the agent", root.ExecuteContext(t.Context()), "--node-name", "spec.nodeName", "--address", "from 1 to 32767", "--pass 1ms", "1s or more",
+		"--doctor-interval 1s", "--daemonset", "namespace/name", "--pod", "namespace/name/UID", "--cluster-address", `--cluster-reader "kube-system"`,
+		"namespace/name of a ServiceAccount", "--namespace-interval 1s", "0 or 10s or more")
+	must.Have(t, "the log", stderr.String(), `"level":"ERROR"`)
 }
 
 func TestAgentLog(t *testing.T) {
 	t.Parallel()
 	for _, bad := range [][2]string{{"xml", "info"}, {"json", "loud"}, {"json", "info+2"}} {
-		if _, err := agentLog(&bytes.Buffer{}, bad[0], bad[1], terms.OnPath); err == nil || !strings.Contains(err.Error(), "want") {
-			t.Errorf("agentLog(%q) = %v, want an error that says what is accepted", bad, err)
-		}
+		_, err := agentLog(&bytes.Buffer{}, bad[0], bad[1], terms.OnPath)
+		must.Fail(t, fmt.Sprint("agentLog of ", bad), err, "want")
 	}
 	var out bytes.Buffer
-	log, err := agentLog(&out, "text", "warn", terms.ByKubectl)
-	must.OK(t, err)
+	log := must.Get(agentLog(&out, "text", "warn", terms.ByKubectl))(t)
 	log.Info("quiet")
 	log.Warn("loud")
-	if strings.Contains(out.String(), "quiet") || !strings.Contains(out.String(), "msg=loud") {
-		t.Errorf("log = %s, want the warning alone as text", out.String())
-	}
+	must.Have(t, "the log", out.String(), "!quiet", "msg=loud")
 	log.Error("limit exceeded", "error", errors.New("x; podweir doctor names it"), "cause", "podweir gc")
-	if !strings.Contains(out.String(), terms.ByKubectl+" doctor") || !strings.Contains(out.String(), terms.ByKubectl+" gc") {
-		t.Errorf("log = %s, want commands that run where it is read", out.String())
-	}
+	must.Have(t, "the log", out.String(), terms.ByKubectl+" doctor", terms.ByKubectl+" gc")
 }
 
 // What is not ready names commands as they run where that is read: in the cluster, if the
@@ -149,27 +117,18 @@ func TestReadinessNamesCommandsThatRun(t *testing.T) {
 	o := newOptions()
 	check := serve.Check{Name: "delivery", Err: func() error { return errors.New("run `podweir uninstall`") }}
 	says := func() string { return runnable([]serve.Check{check}, o.runByReaders())[0].Err().Error() }
-	if got := says(); got != "run `podweir uninstall`" {
-		t.Errorf("on a node without Kubernetes: %q", got)
-	}
+	must.Be(t, "on a node without Kubernetes", "run `podweir uninstall`", says())
 	o.v.Set("pod", "ns/podweir-x/u")
-	if got := says(); got != "run `"+terms.ByKubectl+" uninstall`" {
-		t.Errorf("in a pod: %q", got)
-	}
+	must.Be(t, "in a pod", "run `"+terms.ByKubectl+" uninstall`", says())
 	t.Setenv(envRunBy, "kubectl -n ns exec podweir-x -- podweir")
-	if got := says(); got != "run `kubectl -n ns exec podweir-x -- podweir uninstall`" {
-		t.Errorf("in a pod of the chart's: %q", got)
-	}
-	if got := message(errors.New("podweir status lists them"), 0); got != "kubectl -n ns exec podweir-x -- podweir status lists them" {
-		t.Errorf("error of a command: %q", got)
-	}
+	must.Be(t, "in a pod of the chart's", "run `kubectl -n ns exec podweir-x -- podweir uninstall`", says())
+	must.Be(t, "error of a command", "kubectl -n ns exec podweir-x -- podweir status lists them", message(errors.New("podweir status lists them"), 0))
 }
 
 // The page has every setting with its default, and no other.
 func TestAgentPageNamesEverySetting(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../../docs/reference/agent.md")
-	must.OK(t, err)
+	page := must.Get(os.ReadFile("../../../docs/reference/agent.md"))(t)
 	var written, flags []string
 	for _, m := range regexp.MustCompile("(?m)^\\| `(--[a-z-]+)` \\| (?:`([^`]*)`)? ?\\| ").FindAllStringSubmatch(string(page), -1) {
 		written = append(written, m[1]+" "+m[2])
@@ -178,9 +137,7 @@ func TestAgentPageNamesEverySetting(t *testing.T) {
 		flags = append(flags, "--"+f.Name+" "+strings.Trim(f.DefValue, "[]"))
 	})
 	slices.Sort(flags)
-	if diff := cmp.Diff(flags, written); diff != "" {
-		t.Errorf("agent.md (-flags +page):\n%s", diff)
-	}
+	must.Match(t, "agent.md", flags, written)
 }
 
 // What is mounted into the agent's container cannot be removed from inside, which
@@ -189,15 +146,11 @@ func TestAgentRemovesWhatIsMounted(t *testing.T) {
 	t.Parallel()
 	paths := engine.Paths{Pins: filepath.Join(t.TempDir(), "gone"), Run: t.TempDir()}
 	busy := fmt.Errorf("remove in %s: %w", paths.Run, unix.EBUSY)
-	if err := unlessMounted(paths, busy); err != nil {
-		t.Errorf("an empty mount: %v, want no error", err)
-	}
+	must.OK(t, unlessMounted(paths, busy)) // an empty mount
 	if err := unlessMounted(paths, unix.EPERM); err == nil {
 		t.Error("another error is dropped")
 	}
-	if err := unlessMounted(paths, nil); err != nil {
-		t.Errorf("no error becomes %v", err)
-	}
+	must.OK(t, unlessMounted(paths, nil))
 	must.OK(t, os.WriteFile(filepath.Join(paths.Run, "features.json"), nil, 0o600))
 	if err := unlessMounted(paths, busy); err == nil {
 		t.Error("a mount that is not empty is no error")
@@ -229,9 +182,7 @@ func TestPodsWithoutLimit(t *testing.T) {
 		state("new", reconcile.Waiting, "its network is not set up yet", nil), state("held", reconcile.Held, "eth0 is shaped by hand", nil),
 		shaped, byHand, misspelt,
 	})
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("pods without a limit (-want +got):\n%s", diff)
-	}
+	must.Match(t, "pods without a limit", want, got)
 }
 
 // A problem that is new is looked at again soon, one that stays is not.
@@ -255,9 +206,7 @@ func TestNewProblem(t *testing.T) {
 		"another comes":          {report(doctor.Fail, doctor.OK), report(doctor.Fail, doctor.Unknown), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := newProblem(tt.before, tt.now); got != tt.want {
-				t.Errorf("newProblem() = %v, want %v", got, tt.want)
-			}
+			must.Be(t, "newProblem()", tt.want, newProblem(tt.before, tt.now))
 		})
 	}
 }
@@ -328,9 +277,7 @@ func with(capabilities []string, argv ...string) []string {
 // TestPrivilegedAgentCapabilities: the agent shapes pods with the chart's capabilities and
 // no others, and without any one of them it is not ready and says which it lacks.
 func TestPrivilegedAgentCapabilities(t *testing.T) {
-	if _, err := exec.LookPath("setpriv"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.Err(exec.LookPath("setpriv")))
 	n := newTestNode(t)
 	n.pod(t, 1, map[string]string{"kubernetes.io/egress-bandwidth": "10M", "kubernetes.io/ingress-bandwidth": "10M"})
 	for i, missing := range chartCapabilities {
@@ -340,9 +287,7 @@ func TestPrivilegedAgentCapabilities(t *testing.T) {
 			ready, text := a.ready(t.Context())
 			return !ready && strings.Contains(text, "CAP_"+strings.ToUpper(missing)), text
 		})
-		if have := a.outcomes("attached"); have != 0 {
-			t.Errorf("without %s %d pods are shaped", missing, have)
-		}
+		must.Be(t, "pods shaped without "+missing, 0, a.outcomes("attached"))
 		a.end()
 	}
 	a := n.startAs(t, with(chartCapabilities))
@@ -415,7 +360,5 @@ func TestPrivilegedDeliveryWatch(t *testing.T) {
 			files = append(files, e.Name())
 		}
 	}
-	if !slices.Equal(files, []string{"10-net.conflist"}) {
-		t.Errorf("files of the node %v, want nothing of podweir's", files)
-	}
+	must.Match(t, "files of the node", []string{"10-net.conflist"}, files)
 }

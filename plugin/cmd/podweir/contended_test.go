@@ -49,9 +49,7 @@ func TestPrivilegedFight(t *testing.T) {
 		return !ready && strings.Contains(text, "not ready: delivery") && strings.Contains(text, "/"+file) && strings.Contains(text, "removes or renames it"), text
 	})
 	// The first writing and three more.
-	if undone != 4 {
-		t.Errorf("undone %d times, want 4", undone)
-	}
+	must.Be(t, "times undone", 4, undone)
 	n.pod(t, 1, map[string]string{"kubernetes.io/egress-bandwidth": "10M"})
 	a.until(t, time.Minute, "the pod is limited", func() (bool, string) { return a.outcomes("attached") == 1, "it is not" })
 	a.until(t, time.Minute, "the Event", func() (bool, string) { return len(n.eventsOf(own)) > 0, "there is none" })
@@ -110,7 +108,5 @@ func TestPrivilegedSecondAgent(t *testing.T) {
 			t.Errorf("the pod's owner was warned: %+v", e)
 		}
 	}
-	if got := second.outcomes("attached"); got != 0 {
-		t.Errorf("the second agent attached %d pods, want the first one's limits left as they are", got)
-	}
+	must.Be(t, "pods that the second agent attached", 0, second.outcomes("attached"))
 }

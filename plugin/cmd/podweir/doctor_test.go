@@ -82,14 +82,10 @@ func TestDoctorOfAMountedHost(t *testing.T) {
 	if rep.Schema != doctor.Schema || rep.Profile != "cilium-legacy-routing" || rep.Delivery != "drop-in" {
 		t.Errorf("profile %s (%s), delivery %s", rep.Profile, rep.Why, rep.Delivery)
 	}
-	if !strings.Contains(rep.Runtime, "libcni v1.3") {
-		t.Errorf("runtime %q, want the libcni that go.mod names", rep.Runtime)
-	}
+	must.Have(t, "the runtime", rep.Runtime, "libcni v1.3") // which go.mod names
 	select {
 	case preface := <-asked:
-		if preface != "PRI * HTTP/2.0" {
-			t.Errorf("the runtime was sent %q, want a call", preface)
-		}
+		must.Be(t, "what the runtime was sent", "PRI * HTTP/2.0", preface)
 	default:
 		t.Error("the runtime was not asked for its version")
 	}
@@ -122,8 +118,7 @@ func containerd(t *testing.T, socket string) <-chan string {
 func listen(t *testing.T, socket string) net.Listener {
 	t.Helper()
 	must.OK(t, os.MkdirAll(filepath.Dir(socket), 0o755))
-	l, err := net.Listen("unix", socket)
-	must.OK(t, err)
+	l := must.Get(net.Listen("unix", socket))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }
@@ -179,18 +174,14 @@ func TestDoctorKnowsTheDefaults(t *testing.T) {
 		return ""
 	}
 	const lacks = "add the chart's defaults to podweir's entry"
-	if got := commands(); !strings.Contains(got, lacks) || !strings.Contains(got, ".plugins += [") {
-		t.Errorf("before an installation: %s, want the commands and %q", got, lacks)
-	}
+	must.Have(t, "what to do before an installation", commands(), lacks, ".plugins += [")
 	out, err := runPodweir(t, "install", "--root", root, "--binary", filepath.Join(root, "podweir-cni"), "--runtime", "containerd://1.7.2",
 		"--default", "maxRate=1G", "--default", `podAnnotations=["policy"]`)
 	const want = `"maxRate":"1G","podAnnotations":["policy"]}]' `
 	if err != nil || !strings.Contains(out, want) {
 		t.Fatalf("podweir install: %v\n%s", err, out)
 	}
-	if got := commands(); strings.Contains(got, lacks) || !strings.Contains(got, want) {
-		t.Errorf("after it: %s, want %s in the commands", got, want)
-	}
+	must.Have(t, "what to do after it", commands(), "!"+lacks, want)
 }
 
 func TestDoctorExitStatus(t *testing.T) {
@@ -220,14 +211,9 @@ func TestDoctorShort(t *testing.T) {
 		"etc/cni/net.d/10-x.conflist": `{"name":"x","plugins":[{"type":"ptp"}]}`,
 	})
 	out, _ := runPodweir(t, "doctor", "--root", root)
-	if !strings.Contains(out, "PW202 podweir is in the chain in force") || strings.Contains(out, "PW201") ||
-		!strings.Contains(out, "skipped; -v lists them.") || strings.Contains(out, "\x1b") {
-		t.Errorf("podweir doctor:\n%s", out)
-	}
+	must.Have(t, "doctor", out, "PW202 podweir is in the chain in force", "!PW201", "skipped; -v lists them.", "!\x1b")
 	all, _ := runPodweir(t, "doctor", "-v", "--root", root)
-	if !strings.Contains(all, "PW201") {
-		t.Errorf("podweir doctor -v:\n%s", all)
-	}
+	must.Have(t, "doctor -v", all, "PW201")
 	for line := range strings.Lines(out + all) {
 		if words := strings.Fields(line); len([]rune(line)) > 81 && len(words) > 2 {
 			t.Errorf("a line of %d columns: %s", len([]rune(line)), line)
@@ -241,9 +227,8 @@ func TestDoctorExplain(t *testing.T) {
 	if err != nil || !strings.HasPrefix(out, "# PW602: ") || !strings.Contains(out, "**Cure**: ") {
 		t.Errorf("explain pw602 = %v\n%s", err, out)
 	}
-	if _, err := runPodweir(t, "explain", "PW000"); err == nil || !strings.Contains(err.Error(), `"PW000" is not accepted`) {
-		t.Errorf("explain PW000 = %v", err)
-	}
+	_, err = runPodweir(t, "explain", "PW000")
+	must.Fail(t, "explain PW000", err, `"PW000" is not accepted`)
 }
 
 // TestRunByIsNoFlag: a flag would take its value from the variable. PODWEIR_RUN, as it was

@@ -118,10 +118,7 @@ func TestPrivilegedFullNode(t *testing.T) {
 	for _, ns := range spaces {
 		busy(t, ns)
 	}
-	whole := n.screen(t, "status")
-	if want := fmt.Sprintf("All %d pods", pods); !strings.Contains(whole, want) {
-		t.Errorf("status before the faults does not say %q:\n%s", want, whole)
-	}
+	must.Have(t, "status before the faults", n.screen(t, "status"), fmt.Sprintf("All %d pods", pods))
 
 	spaces[7].Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
 	n.node.Run(t, "tc", "qdisc", "replace", "dev", "veth31", "root", "pfifo")
@@ -139,9 +136,7 @@ func TestPrivilegedFullNode(t *testing.T) {
 				t.Errorf("podweir %s does not name %s:\n%s", command, pod, out)
 			}
 		}
-		if !strings.Contains(out, sees) {
-			t.Errorf("podweir %s does not say %q:\n%s", command, sees, out)
-		}
+		must.Have(t, command, out, sees)
 	}
 }
 

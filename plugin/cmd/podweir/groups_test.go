@@ -134,8 +134,7 @@ func (a *agentProcess) reconciled(t *testing.T) (sum int) {
 	}
 	for line := range strings.Lines(body) {
 		if _, count, is := strings.Cut(line, "} "); is && strings.HasPrefix(line, "podweir_reconcile_duration_seconds_count{") {
-			n, err := strconv.Atoi(strings.TrimSpace(count))
-			must.OK(t, err)
+			n := must.Get(strconv.Atoi(strings.TrimSpace(count)))(t)
 			sum += n
 		}
 	}
@@ -148,14 +147,11 @@ func (a *agentProcess) reconciled(t *testing.T) (sum int) {
 // processorTime is what all threads of the agent took.
 func (a *agentProcess) processorTime(t *testing.T) (sum time.Duration) {
 	t.Helper()
-	all, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", a.cmd.Process.Pid))
-	must.OK(t, err)
+	all := must.Get(filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", a.cmd.Process.Pid)))(t)
 	for _, path := range all {
 		var took time.Duration
-		b, err := os.ReadFile(path)
-		must.OK(t, err)
-		_, err = fmt.Sscan(string(b), &took)
-		must.OK(t, err)
+		b := must.Get(os.ReadFile(path))(t)
+		must.OK(t, must.Err(fmt.Sscan(string(b), &took)))
 		sum += took
 	}
 	return sum

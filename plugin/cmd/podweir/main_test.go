@@ -101,11 +101,23 @@ func (c *cli) fails(t *testing.T, parts []string, args ...string) {
 		t.Errorf("podweir %v = no error, want one:\n%s", args, out)
 		return
 	}
-	for _, part := range parts {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("podweir %v = %q, want %q in it", args, err, part)
-		}
+	must.Have(t, fmt.Sprint("podweir ", args), err.Error(), parts...)
+}
+
+// well runs a command that succeeds, and looks for parts of what it prints, of which the lines are undone; a "!" in front
+// means that it is not there. broken does so with one that fails.
+func (c *cli) well(t *testing.T, parts []string, args ...string) {
+	t.Helper()
+	must.Have(t, fmt.Sprint("podweir ", args), oneLine(c.must(t, args...)), parts...)
+}
+
+func (c *cli) broken(t *testing.T, parts []string, args ...string) {
+	t.Helper()
+	out, err := c.do(t, args...)
+	if err == nil {
+		t.Errorf("podweir %v = no error, want one", args)
 	}
+	must.Have(t, fmt.Sprint("podweir ", args), oneLine(out), parts...)
 }
 
 // programs tells the ids of podweir's filters and the handles of its qdiscs.
@@ -118,14 +130,9 @@ func (c *cli) programs(t *testing.T) string {
 
 func TestPrivilegedAttachStatusDetach(t *testing.T) {
 	c := newCLI(t)
-	if out := c.must(t, "status"); !strings.Contains(out, "No pod of this node has a bandwidth limit from podweir.") {
-		t.Errorf("status of an empty node prints %q", out)
-	}
-	out := c.must(t, append(c.netns(), "attach", "--egress", "10M", "--ingress", "20M")...)
-	if !strings.Contains(out, "eth0 egress: 10 Mbit/s, queue tbf, policy strict") ||
-		!strings.Contains(out, "eth0 ingress: 20 Mbit/s") {
-		t.Errorf("attach prints %q", out)
-	}
+	c.well(t, []string{"No pod of this node has a bandwidth limit from podweir."}, "status")
+	both := append(c.netns(), "attach", "--egress", "10M", "--ingress", "20M")
+	c.well(t, []string{"eth0 egress: 10 Mbit/s, queue tbf, policy strict", "eth0 ingress: 20 Mbit/s"}, both...)
 	rep := parse[status.Report](t, c, "status")
 	if rep.Schema != status.Schema || len(rep.Attachments) != 1 || len(rep.Attachments[0].Directions) != 2 {
 		t.Fatalf("status: %+v, want one interface with two directions", rep)
@@ -141,28 +148,18 @@ func TestPrivilegedAttachStatusDetach(t *testing.T) {
 	if e.Program != program || e.HookKind.String() != kind {
 		t.Errorf("status: program %q by %q, want %q by %q", e.Program, e.HookKind, program, kind)
 	}
-	if out = c.must(t, "status"); !strings.Contains(out, "The only pod with a limit is limited as it should be.") || !strings.Contains(out, "   10M    10M ") {
-		t.Errorf("status prints %q", out)
-	}
-	if out = c.must(t, "status", "-o", "wide"); !strings.Contains(out, "10 Mbit/s") || !strings.Contains(out, where) {
-		t.Errorf("status -o wide prints %q", out)
-	}
+	c.well(t, []string{"The only pod with a limit is limited as it should be.", " 10M 10M "}, "status")
+	must.Have(t, "status -o wide", c.must(t, "status", "-o", "wide"), "10 Mbit/s", where)
 	// The queue is taken away: exit status 1, and what differs.
 	c.pod.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
-	out, err := c.do(t, "status")
-	if err == nil || !strings.Contains(out, "DIFFERS ") || !strings.Contains(out, "cause  egress build-queue: eth0: no root qdisc, want tbf ") ||
-		!strings.Contains(out, " at 10 Mbit/s\n  cure   podweir repair") {
-		t.Errorf("status without the queue = %v and prints %q", err, out)
-	}
-	c.must(t, append(c.netns(), "attach", "--egress", "10M", "--ingress", "20M")...)
+	c.broken(t, []string{"DIFFERS ", "cause egress build-queue: eth0: no root qdisc, want tbf ", " at 10 Mbit/s cure podweir repair"}, "status")
+	c.must(t, both...)
 	c.must(t, "status")
 	c.must(t, append(c.netns(), "detach")...)
 	if rep = parse[status.Report](t, c, "status"); len(rep.Attachments) != 0 {
 		t.Errorf("status after detach: %+v", rep)
 	}
-	if out := c.pod.Run(t, "tc", "qdisc", "show", "dev", "eth0"); strings.Contains(out, "tbf") || strings.Contains(out, "clsact") {
-		t.Errorf("after detach eth0 has %q", out)
-	}
+	must.Have(t, "eth0 after detach", c.pod.Run(t, "tc", "qdisc", "show", "dev", "eth0"), "!tbf", "!clsact")
 	c.fails(t, []string{"nothing is attached", c.pod.Path()}, append(c.netns(), "detach")...)
 }
 
@@ -170,8 +167,7 @@ func TestPrivilegedAttachStatusDetach(t *testing.T) {
 // how status writes that: a filter of prio's own where the kernel has prio.
 func classifier(t *testing.T) (program, kind, where string) {
 	t.Helper()
-	f, err := queue.Probe()
-	must.OK(t, err)
+	f := must.Get(queue.Probe())(t)
 	if f.Prio {
 		return "pw_class", "", "on pod side\n"
 	}
@@ -189,9 +185,7 @@ func TestPrivilegedSetDoesNotDetach(t *testing.T) {
 	// others fit into what shall wait; beyond that they would be lost by chance.
 	const packets = 24
 	for i := range packets {
-		if _, err := fmt.Fprintf(conn, "%-1000d", i); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, must.Err(fmt.Fprintf(conn, "%-1000d", i)))
 	}
 	waiting := func() uint64 {
 		return parse[status.Report](t, c, "status").Attachments[0].Directions[0].Qdisc.BacklogBytes
@@ -205,9 +199,7 @@ func TestPrivilegedSetDoesNotDetach(t *testing.T) {
 		t.Errorf("%d bytes wait after set, want what waited before", waiting())
 	}
 	c.must(t, append(c.netns(), "set", "--egress", "100M")...)
-	if after := c.programs(t); after != before {
-		t.Errorf("set replaced %q by %q", before, after)
-	}
+	must.Be(t, "programs after set", before, c.programs(t))
 	b := make([]byte, 2000)
 	for i := range packets {
 		must.OK(t, sock.SetReadDeadline(time.Now().Add(5*time.Second)))
@@ -223,23 +215,17 @@ func TestPrivilegedSetDoesNotDetach(t *testing.T) {
 	if a := rep.Attachments[0]; !a.Set || a.Directions[0].Rate != 100_000_000 || a.Directions[1].Rate != 10_000_000 {
 		t.Errorf("status after set: %+v", a)
 	}
-	if out := c.must(t, "status", "-o", "wide"); !strings.Contains(out, "limits changed by `podweir set`") {
-		t.Errorf("status after set prints %q", out)
-	}
+	c.well(t, []string{"limits changed by `podweir set`"}, "status", "-o", "wide")
 	again := append(c.netns(), "attach", "--egress", "10k", "--ingress", "10M")
 	if out := c.must(t, again...); !strings.Contains(out, "egress: 100 Mbit/s") || strings.Count(out, "podweir set --clear") != 1 {
 		t.Errorf("attach after set does not say why it changes nothing: %q", out)
 	}
 	c.must(t, append(c.netns(), "set", "--clear")...)
-	if out := c.must(t, again...); strings.Contains(out, "podweir set") {
-		t.Errorf("attach after set --clear prints %q", out)
-	}
+	c.well(t, []string{"!podweir set"}, again...)
 	if a := parse[status.Report](t, c, "status").Attachments[0]; a.Set || a.Directions[0].Rate != 10_000 {
 		t.Errorf("status after set --clear: %+v", a)
 	}
-	if after := c.programs(t); after != before {
-		t.Errorf("set --clear replaced %q by %q", before, after)
-	}
+	must.Be(t, "programs after set --clear", before, c.programs(t))
 	c.fails(t, []string{"nothing to change"}, append(c.netns(), "set")...)
 	c.must(t, "status")
 }
@@ -284,9 +270,7 @@ func TestPrivilegedAttachErrors(t *testing.T) {
 	c.fails(t, []string{"clear", "egress"}, append(ns, "set", "--clear", "--egress", "1M")...)
 	c.fails(t, []string{`--output "xml"`, "table, wide or json"}, "status", "-o", "xml")
 	c.fails(t, []string{`--output "wide"`, "podweir top", "table or json"}, "top", "-o", "wide")
-	if out := c.pod.Run(t, "tc", "qdisc", "show", "dev", "eth0"); strings.Contains(out, "tbf") {
-		t.Errorf("after errors eth0 has %q", out)
-	}
+	must.Have(t, "eth0 after errors", c.pod.Run(t, "tc", "qdisc", "show", "dev", "eth0"), "!tbf")
 	c.pod.Run(t, "tc", "qdisc", "add", "dev", "eth0", "root", "bfifo")
 	c.fails(t, []string{"bfifo", "eth0"}, append(ns, "attach", "--egress", "1M", "--with", "egressQueue=tbf")...)
 	c.must(t, append(ns, "attach", "--egress", "1M", "--with", "egressQueue=tbf", "--with", "replaceQdisc=true")...)
@@ -348,16 +332,13 @@ func TestBeginningOfAContainer(t *testing.T) {
 			t.Errorf("wholeContainer(%q) = %q, %v, want %q", beginning, got, err, want)
 		}
 	}
-	if got, err := wholeContainer(all, "c6"); err == nil || !strings.Contains(err.Error(), `"c6" is not accepted, 3 containers begin so: c61, c62, c620`) {
-		t.Errorf("wholeContainer() of several = %q, %v, want an error that names them", got, err)
-	}
+	_, err := wholeContainer(all, "c6")
+	must.Fail(t, "wholeContainer() of several", err, `"c6" is not accepted, 3 containers begin so: c61, c62, c620`)
 }
 
 // Without bpffs podweir-cni limits no pod, and install says so at once.
 func TestInstallWarnsOfNoBPFFS(t *testing.T) {
-	if got := noBPFFS(t.TempDir(), "/sys/fs/bpf/podweir"); !strings.Contains(got, "no BPF file system at /sys/fs/bpf:") {
-		t.Errorf("noBPFFS() of an empty node = %q", got)
-	}
+	must.Have(t, "noBPFFS() of an empty node", noBPFFS(t.TempDir(), "/sys/fs/bpf/podweir"), "no BPF file system at /sys/fs/bpf:")
 }
 
 func TestPrivilegedInstallFindsBPFFS(t *testing.T) {
@@ -409,9 +390,7 @@ func TestVersionAndCompletion(t *testing.T) {
 		t.Errorf("version -o json: %+v, %v", v, err)
 	}
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
-		if out := run("completion", shell); !strings.Contains(out, "podweir") {
-			t.Errorf("completion %s prints %q", shell, out)
-		}
+		must.Have(t, "completion "+shell, run("completion", shell), "podweir")
 	}
 }
 
@@ -450,15 +429,12 @@ func TestPrecedence(t *testing.T) {
 		t.Errorf("the flag does not come before the environment: %q", out)
 	}
 	write("putout: yaml\n")
-	if out := version(); !strings.Contains(out, `"putout" is no setting`) {
-		t.Errorf("a key that no command has: %q", out)
-	}
+	must.Have(t, "a key that no command has", version(), `"putout" is no setting`)
 }
 
 // The reference page names every command and every flag.
 func TestReferenceNamesEveryFlag(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/reference/cli.md")
-	must.OK(t, err)
+	page := must.Get(os.ReadFile("../../../docs/reference/cli.md"))(t)
 	var missing []string
 	check := func(text string) {
 		if !bytes.Contains(page, []byte(text)) && !slices.Contains(missing, text) {

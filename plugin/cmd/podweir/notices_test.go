@@ -20,7 +20,6 @@ import (
 
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/compat/doctor"
@@ -214,29 +213,21 @@ func (n *noticed) judge(t *testing.T, s *notice) {
 	if s.truth != "" {
 		truth = n.becomes(t, size, s.truth)
 	}
-	if truth != s.truth {
-		t.Errorf("the truth is %q, want %q", truth, s.truth)
-	}
+	must.Be(t, "the truth", s.truth, truth)
 	check := ""
 	if err := n.verb(t, "CHECK"); err != nil {
 		check = err.Error()
 	}
 	holds(t, "CHECK", check, s.check)
 	holds(t, "status", n.say(t, "status", "-o", "wide"), s.status)
-	if got := n.findings(t); got != s.doctor {
-		t.Errorf("doctor finds %q, want %q", got, s.doctor)
-	}
+	must.Be(t, "doctor's findings", s.doctor, n.findings(t))
 	holds(t, "repair --dry-run", n.say(t, "repair", "--dry-run"), s.dry)
 	if s.truth != "" {
-		if again := n.becomes(t, size, truth); again != truth {
-			t.Errorf("looking has changed the truth to %q", again)
-		}
+		must.Be(t, "the truth after a look", truth, n.becomes(t, size, truth))
 	}
 	holds(t, "repair", n.say(t, "repair"), s.repair)
 	if s.after != "" {
-		if truth := n.becomes(t, size, s.after); truth != s.after {
-			t.Errorf("after repair the truth is %q, want %q", truth, s.after)
-		}
+		must.Be(t, "after repair the truth", s.after, n.becomes(t, size, s.after))
 	}
 	again := s.again
 	if again == nil {
@@ -253,13 +244,7 @@ func holds(t *testing.T, what, text string, parts []string) {
 	if len(parts) == 0 && text != "" {
 		t.Errorf("%s says %q, want nothing", what, text)
 	}
-	for _, p := range parts {
-		if not, ok := strings.CutPrefix(p, "!"); ok && strings.Contains(text, not) {
-			t.Errorf("%s says %q, want nothing of %q", what, text, not)
-		} else if !ok && !strings.Contains(text, p) {
-			t.Errorf("%s says %q, want %q in it", what, text, p)
-		}
-	}
+	must.Have(t, what, text, parts...)
 }
 
 // renew puts another network namespace with an interface of the same name in the
@@ -363,8 +348,7 @@ const besideOthers = "\n## What others on a node do\n"
 // TestNoticesPage: the first part of the page is made from the states that
 // TestPrivilegedNotices makes and judges.
 func TestNoticesPage(t *testing.T) {
-	got, err := os.ReadFile(noticesPage)
-	must.OK(t, err)
+	got := must.Get(os.ReadFile(noticesPage))(t)
 	_, others, ok := strings.Cut(string(got), besideOthers)
 	if !ok {
 		t.Fatalf("%s lacks the heading %q", noticesPage, strings.TrimSpace(besideOthers))
@@ -374,9 +358,7 @@ func TestNoticesPage(t *testing.T) {
 		must.OK(t, os.WriteFile(noticesPage, []byte(want), 0o644))
 		got = []byte(want)
 	}
-	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("%s is not what -update writes (-want +got):\n%s", noticesPage, diff)
-	}
+	must.Match(t, fmt.Sprintf("%s is not what -update writes", noticesPage), want, string(got))
 }
 
 func renderNotices(all []notice) string {

@@ -61,27 +61,19 @@ func TestPrivilegedStatusOfPodsWithoutALimit(t *testing.T) {
 	must.OK(t, n.Do(func() error {
 		return ensureAs(t, c, attach.ID{Network: "net", ContainerID: "sandbox-4", IfName: "eth0"}, "default/pod-4")
 	}))
-	out, _ = c.do(t, "status", "--root", n.root)
-	for _, part := range []string{
+	c.broken(t, []string{
 		"0 of 3 pods are limited as they should be; 3 are not:", "NOT LIMITED default/pod-4 cause misspelt: podweir.io/ingres-rate, did you mean podweir.io/ingress-rate?",
-		"default/pod-4 egress 1M 1M",
-	} {
-		if !strings.Contains(oneLine(out), part) || strings.Contains(oneLine(out), "default/pod-4 ingress") {
-			t.Errorf("status has no %q, or a line for what pod-4 has not:\n%s", part, out)
-		}
-	}
+		"default/pod-4 egress 1M 1M", "!default/pod-4 ingress",
+	}, "status", "--root", n.root)
 	// It ends without a DEL, and another pod's device gets the number of its own.
 	number := fmt.Sprint(n.Interface(t, "veth4").Index)
 	n.Run(t, "ip", "link", "del", "veth4")
 	n.Run(t, "ip", "link", "add", "late", "index", number, "type", "veth", "peer", "name", "eth0", "netns", testutil.NewNetNS(t).Name)
-	if out, _ = c.do(t, "status", "--root", n.root); !strings.Contains(oneLine(out), "late egress - -") {
+	if out, _ := c.do(t, "status", "--root", n.root); !strings.Contains(oneLine(out), "late egress - -") {
 		t.Errorf("status has no line for the device late:\n%s", out)
 	}
 	n.write(t, "etc/cni/net.d/10-net.conflist", `{"cniVersion":"1.0.0","name":"net","plugins":[{"type":"ptp"},{"type":"podweir-cni","shaper":"cilium"}]}`)
-	out, err = c.do(t, "status", "--root", n.root)
-	if err == nil || strings.Contains(out, "NOT LIMITED default/pod-2") {
-		t.Errorf("status of a pod whose limit is left to Cilium: %v\n%s", err, out)
-	}
+	c.broken(t, []string{"!NOT LIMITED default/pod-2"}, "status", "--root", n.root)
 }
 
 // A runtime need not tell the network namespaces of its pods, as cri-dockerd does not: its pods that ask for a limit
@@ -95,17 +87,10 @@ func TestPrivilegedStatusWhereTheRuntimeTellsLess(t *testing.T) {
 		must.OK(t, n.runtime.Add(critest.Sandbox{ID: name, UID: name, Namespace: "default", Name: name, NetNS: "/proc/7/ns/net", Annotations: asks, Untold: true}))
 	}
 	must.OK(t, n.runtime.Add(critest.Sandbox{ID: "host", UID: "host", Namespace: "default", Name: "host", Annotations: asks}))
-	out, err := c.do(t, "status", "--root", n.root)
-	for _, part := range []string{
+	c.broken(t, []string{
 		"0 of 2 pods are limited as they should be; 2 are not:", "NOT LIMITED 2 pods: default/one, default/two cause it asks for a limit",
-	} {
-		if err == nil || !strings.Contains(oneLine(out), part) {
-			t.Errorf("status has no %q: %v\n%s", part, err, out)
-		}
-	}
-	if strings.Contains(out, "may be missing from this list") {
-		t.Errorf("the runtime answered, and status doubts it:\n%s", out)
-	}
+		"!may be missing from this list", // the runtime answered
+	}, "status", "--root", n.root)
 	// One ends after the runtime told of it, and before podweir compares.
 	o := &options{v: viper.New()}
 	o.v.Set("root", n.root)
@@ -116,19 +101,15 @@ func TestPrivilegedStatusWhereTheRuntimeTellsLess(t *testing.T) {
 	if len(rep.Others) != 1 || rep.Others[0].Pod != "default/one" {
 		t.Errorf("after default/two ended %+v ask for a limit, want default/one", rep.Others)
 	}
-	if out, _ = c.do(t, "status", "--root", n.root, "--cri-socket", "/nowhere.sock"); !strings.Contains(oneLine(out), "no program listens on its CRI socket /nowhere.sock") {
-		t.Errorf("there is no such socket, and status does not say so:\n%s", out)
-	}
+	c.broken(t, []string{"no program listens on its CRI socket /nowhere.sock"}, "status", "--root", n.root, "--cri-socket", "/nowhere.sock")
 	n.stop()
 	away, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: filepath.Join(n.root, "run/containerd/containerd.sock")})
 	must.OK(t, err)
 	away.SetUnlinkOnClose(false)
 	must.OK(t, away.Close())
 	for _, format := range []string{"table", "wide"} {
-		out, err = c.do(t, "status", "--root", n.root, "-o", format)
-		if err == nil || !strings.Contains(oneLine(out), "Pods without their limit may be missing from this list: pods that ask for a limit and have none: the container runtime does not run") {
-			t.Errorf("the runtime does not answer, and status -o %s does not say so: %v\n%s", format, err, out)
-		}
+		c.broken(t, []string{"Pods without their limit may be missing from this list: pods that ask for a limit and have none: the container runtime does not run"},
+			"status", "--root", n.root, "-o", format)
 	}
 }
 
@@ -165,13 +146,9 @@ func TestPrivilegedStatusOfFailures(t *testing.T) {
 	must.OK(t, os.MkdirAll(filepath.Join(n.run, "failures"), 0o755))
 	_ = os.WriteFile(filepath.Join(n.run, "fill"), make([]byte, 64<<10), 0o600)
 	must.OK(t, n.verb(t, "ADD"))
-	if out, err := n.do(t, "status"); err == nil || !strings.Contains(oneLine(out), "NOT LIMITED default/web cause it had no limit, and the record of why is damaged") {
-		t.Errorf("status without room for a record: %v\n%s", err, out)
-	}
+	n.broken(t, []string{"NOT LIMITED default/web cause it had no limit, and the record of why is damaged"}, "status")
 	must.OK(t, unix.Mount("", n.run, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
-	if out, _ := n.do(t, "status"); !strings.Contains(oneLine(out), "Pods without their limit may be missing from this list: pods that podweir-cni could not limit since: "+n.run+" cannot be written: read-only file system") {
-		t.Errorf("status of a directory that nobody can write:\n%s", out)
-	}
+	n.broken(t, []string{"Pods without their limit may be missing from this list: pods that podweir-cni could not limit since: " + n.run + " cannot be written: read-only file system"}, "status")
 	must.OK(t, unix.Mount("", n.run, "", unix.MS_REMOUNT, ""))
 	must.OK(t, os.Remove(filepath.Join(n.run, "fill")))
 	n.path = filepath.Join(t.TempDir(), "gone")
@@ -180,9 +157,7 @@ func TestPrivilegedStatusOfFailures(t *testing.T) {
 	if kept, _ := filepath.Glob(filepath.Join(n.run, "failures/*")); len(kept) != 1 {
 		t.Errorf("kept: %v", kept)
 	}
-	if out, err := n.do(t, "status", "--broken"); err != nil || strings.Contains(out, "NOT LIMITED") {
-		t.Errorf("status of a pod that ended: %v\n%s", err, out)
-	}
+	n.well(t, []string{"!NOT LIMITED"}, "status", "--broken")
 	n.must(t, "gc")
 	if left, _ := filepath.Glob(filepath.Join(n.run, "failures/*")); len(left) > 0 {
 		t.Errorf("left: %v", left)
@@ -206,10 +181,7 @@ func TestPrivilegedAgentOfAnotherNode(t *testing.T) {
 		return !ready && strings.Contains(text, `not ready: api: the container runtime runs 1 pods, and the API server has none of them on node "other" (--node-name)`), text
 	})
 	c := &cli{node: n.NetNS, pins: n.pins, run: n.run}
-	out, err := c.do(t, "status", "--root", n.root, "--health-address", testHealth)
-	if err == nil || !strings.Contains(oneLine(out), "NOT LIMITED default/pod-1 cause it asks for a limit") {
-		t.Errorf("status beside an agent of another node: %v\n%s", err, out)
-	}
+	c.broken(t, []string{"NOT LIMITED default/pod-1 cause it asks for a limit"}, "status", "--root", n.root, "--health-address", testHealth)
 }
 
 // A pod that asks for a limit and got one by hand has it, under the name of whoever attached it.
@@ -219,9 +191,7 @@ func TestPrivilegedStatusOfAPodLimitedByHand(t *testing.T) {
 	makePins(t, n.pins)
 	c.pod = n.pod(t, 1, map[string]string{"kubernetes.io/egress-bandwidth": "10M"})
 	c.must(t, append(c.netns(), "attach", "--root", n.root, "--egress", "10M")...)
-	if out, err := c.do(t, "status", "--root", n.root); err != nil || strings.Contains(out, "NOT LIMITED") {
-		t.Errorf("status of a pod that is limited by hand: %v\n%s", err, out)
-	}
+	c.well(t, []string{"!NOT LIMITED"}, "status", "--root", n.root)
 	// Of a runtime that tells no network namespaces the pod's address says which it is.
 	untold := newTestNode(t)
 	c.node = untold.NetNS
@@ -236,9 +206,7 @@ func TestPrivilegedStatusOfAPodLimitedByHand(t *testing.T) {
 		}))
 	}
 	c.must(t, append(c.netns(), "attach", "--root", untold.root, "--egress", "10M")...)
-	if out, _ := c.do(t, "status", "--root", untold.root); !strings.Contains(oneLine(out), "1 of 2 pods are limited as they should be; 1 is not: NOT LIMITED default/10.0.0.8") {
-		t.Errorf("status of a pod that is limited by hand, and of one that is not:\n%s", out)
-	}
+	c.broken(t, []string{"1 of 2 pods are limited as they should be; 1 is not: NOT LIMITED default/10.0.0.8"}, "status", "--root", untold.root)
 }
 
 // A device without an end on the host has a line, too. One that shares a device of the node
@@ -266,28 +234,14 @@ func TestPrivilegedStatusOfDevicesWithoutAnEndOnTheHost(t *testing.T) {
 		out, _ := c.do(t, "doctor", "--root", t.TempDir())
 		return oneLine(out)
 	}
-	out := c.must(t, "status")
-	for _, part := range []string{"The only pod with a limit is limited as it should be.", "default/web net1 egress - -", "no limit"} {
-		if !strings.Contains(oneLine(out), part) {
-			t.Errorf("status has no %q:\n%s", part, out)
-		}
-	}
-	if found := findings(); strings.Contains(found, "PW601") {
-		t.Errorf("doctor of another network: %s", found)
-	}
+	c.well(t, []string{"The only pod with a limit is limited as it should be.", "default/web net1 egress - -", "no limit"}, "status")
+	must.Have(t, "doctor of another network", findings(), "!PW601")
 	pod.Run(t, "ip", "link", "add", "link", "eth0", "name", "more", "type", "macvlan", "mode", "bridge") // the kernel puts it on up0
-	out, err := c.do(t, "status")
-	for _, part := range []string{
+	c.broken(t, []string{
 		"NOT LIMITED default/web cause more shares a device of the node with eth0, and no limit covers it cure take that device off the pod",
 		"default/web more egress - -",
-	} {
-		if err == nil || !strings.Contains(oneLine(out), part) {
-			t.Errorf("status has no %q: %v\n%s", part, err, out)
-		}
-	}
-	if found := findings(); !strings.Contains(found, "PW601") || !strings.Contains(found, "fix take that device off the pod, and CAP_NET_ADMIN from a pod that made it !") {
-		t.Errorf("doctor has no PW601, or another cure: %s", found)
-	}
+	}, "status")
+	must.Have(t, "doctor", findings(), "PW601", "fix take that device off the pod, and CAP_NET_ADMIN from a pod that made it !")
 	c.must(t, append(c.netns(), "attach", "--egress", "10M", "--ifname", "more")...)
 	c.must(t, "status")
 }
@@ -297,8 +251,7 @@ func TestPrivilegedStatusOfDevicesWithoutAnEndOnTheHost(t *testing.T) {
 func TestPodsByAddress(t *testing.T) {
 	root, runtime := t.TempDir(), &critest.Runtime{}
 	must.OK(t, os.MkdirAll(filepath.Join(root, "run/containerd"), 0o755))
-	stop, err := runtime.Serve(filepath.Join(root, "run/containerd/containerd.sock"))
-	must.OK(t, err)
+	stop := must.Get(runtime.Serve(filepath.Join(root, "run/containerd/containerd.sock")))(t)
 	t.Cleanup(stop)
 	must.OK(t, runtime.Add(critest.Sandbox{ID: "1", NetNS: "/run/netns/x", Namespace: "default", Name: "flood", IP: "10.0.0.9"}))
 	must.OK(t, runtime.Add(critest.Sandbox{ID: "2", Namespace: "default", Name: "host", IP: "10.0.0.1"}))
@@ -326,21 +279,13 @@ func TestPrivilegedStatusCountsWhatTheRuntimeKept(t *testing.T) {
 		"cniArgs":[["K8S_POD_NAMESPACE","default"],["K8S_POD_NAME","early"]],"capabilityArgs":{"bandwidth":{"egressRate":10000000}},
 		"netns":"`+pod.Path()+`","result":{"interfaces":[{"name":"veth9"}]}}`), 0o600))
 	out, _ := c.do(t, "status", "--root", root)
-	if strings.Contains(out, "default/early eth0") || strings.Contains(out, "NOT LIMITED") {
-		t.Errorf("status of a pod that starts:\n%s", out)
-	}
+	must.Have(t, "status of a pod that starts", out, "!default/early eth0", "!NOT LIMITED")
 	before := time.Now().Add(-time.Minute)
 	must.OK(t, os.Chtimes(kept, before, before))
-	out, err := c.do(t, "status", "--root", root)
-	for _, part := range []string{
-		"1 of 2 pods are limited as they should be; 1 is not:",
+	c.broken(t, []string{
+		"1 of 2 pods are limited as they should be; 1 is not:", "default/early egress 10M -",
 		`NOT LIMITED default/early cause it asks for a limit (kubernetes.io/egress-bandwidth: "10M"), and podweir has none for it`,
-		"default/early egress 10M -",
-	} {
-		if err == nil || !strings.Contains(oneLine(out), part) {
-			t.Errorf("status has no %q: %v\n%s", part, err, out)
-		}
-	}
+	}, "status", "--root", root)
 	answer := ""
 	var l net.Listener
 	must.OK(t, c.node.Do(func() (err error) { l, err = net.Listen("tcp", testHealth); return err }))

@@ -34,9 +34,7 @@ func TestPrivilegedStatusCountsWhatGoesPast(t *testing.T) {
 	} {
 		c := newCLI(t)
 		c.must(t, append(c.netns(), "attach", "--egress", "10M", "--with", "egressCeiling="+ceiling)...)
-		if out := c.must(t, "status"); !strings.Contains(out, "      0  idle\n") {
-			t.Errorf("ceiling %s, nothing is sent:\n%s", ceiling, out)
-		}
+		must.Have(t, "status while nothing is sent", c.must(t, "status"), "      0  idle\n")
 		c.rawSocket(t)
 		out := ""
 		for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
@@ -45,11 +43,7 @@ func TestPrivilegedStatusCountsWhatGoesPast(t *testing.T) {
 				break
 			}
 		}
-		for _, part := range want {
-			if !strings.Contains(oneLine(out), part) {
-				t.Errorf("ceiling %s: status has no %q:\n%s", ceiling, part, out)
-			}
-		}
+		must.Have(t, "status, ceiling "+ceiling, oneLine(out), want...)
 	}
 }
 
@@ -92,15 +86,11 @@ func TestPrivilegedStatusCountsWhatIsTakenAhead(t *testing.T) {
 			stop := ping("8000")
 			defer func() { stop() }()
 			for range 3 {
-				if out := c.must(t, "status"); !strings.Contains(out, "is limited as it should be") || strings.Contains(out, "redirect") {
-					t.Errorf("nothing goes past:\n%s", out)
-				}
+				c.well(t, []string{"is limited as it should be", "!redirect"}, "status")
 			}
 			stop()
 			ahead.put(t, c)
-			if out := oneLine(c.must(t, "status")); !strings.Contains(out, "run before podweir's redirect, and packets that they take are not limited: ") || !strings.Contains(out, ahead.who) {
-				t.Errorf("status does not say who may take packets:\n%s", out)
-			}
+			c.well(t, []string{"run before podweir's redirect, and packets that they take are not limited: ", ahead.who}, "status")
 			if d := parse[status.Report](t, c, "status").Attachments[0].Directions[0]; d.CapHolds || !strings.Contains(d.Ahead, ahead.who) {
 				t.Errorf("capHolds = %v, ahead = %q, want false and who it is", d.CapHolds, d.Ahead)
 			}
@@ -109,11 +99,7 @@ func TestPrivilegedStatusCountsWhatIsTakenAhead(t *testing.T) {
 			for end := time.Now().Add(15 * time.Second); time.Now().Before(end) && !strings.Contains(out, "NOT LIMITED"); {
 				out, _ = c.do(t, "status")
 			}
-			for _, part := range []string{"ingress of eth0: its device carries", "; before the redirect runs ", ahead.who, "podweir explain PW506"} {
-				if !strings.Contains(oneLine(out), part) {
-					t.Errorf("status has no %q:\n%s", part, out)
-				}
-			}
+			must.Have(t, "status", oneLine(out), "ingress of eth0: its device carries", "; before the redirect runs ", ahead.who, "podweir explain PW506")
 		})
 	}
 }
@@ -121,8 +107,7 @@ func TestPrivilegedStatusCountsWhatIsTakenAhead(t *testing.T) {
 // tcx attaches a program of others to the pod's device, ahead of all filters.
 func (c *cli) tcx(t *testing.T, p testutil.Program) {
 	t.Helper()
-	program, err := ebpf.NewProgramFromID(ebpf.ProgramID(p.ID))
-	must.OK(t, err)
+	program := must.Get(ebpf.NewProgramFromID(ebpf.ProgramID(p.ID)))(t)
 	defer func() { _ = program.Close() }()
 	must.OK(t, c.pod.Do(func() error {
 		l, err := link.AttachTCX(link.TCXOptions{Interface: c.pod.Interface(t, "eth0").Index, Program: program, Attach: ebpf.AttachTCXIngress})

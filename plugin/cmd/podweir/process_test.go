@@ -80,8 +80,7 @@ func newTestNodeIn(t *testing.T, ns *testutil.NetNS, pins, run string) *testNode
 	n.write(t, "etc/cni/net.d/10-net.conflist", `{"cniVersion":"1.0.0","name":"net","plugins":[{"type":"ptp"}]}`)
 	n.write(t, "ca.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: n.api.Certificate().Raw})))
 	n.write(t, "token", apitest.Token)
-	stop, err := n.runtime.Serve(filepath.Join(n.root, "run/containerd/containerd.sock"))
-	must.OK(t, err)
+	stop := must.Get(n.runtime.Serve(filepath.Join(n.root, "run/containerd/containerd.sock")))(t)
 	n.stop = stop
 	t.Cleanup(stop)
 	return n
@@ -192,14 +191,12 @@ var anonymous = regexp.MustCompile(`(?m)^RssAnon:\s+(\d+) kB$`)
 // memory is the agent's anonymous resident set in bytes.
 func (a *agentProcess) memory(t *testing.T) int {
 	t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.cmd.Process.Pid))
-	must.OK(t, err)
+	b := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/status", a.cmd.Process.Pid)))(t)
 	m := anonymous.FindSubmatch(b)
 	if m == nil {
 		t.Fatal("no RssAnon: the agent has ended")
 	}
-	kib, err := strconv.Atoi(string(m[1]))
-	must.OK(t, err)
+	kib := must.Get(strconv.Atoi(string(m[1])))(t)
 	a.most = max(a.most, kib<<10)
 	return kib << 10
 }

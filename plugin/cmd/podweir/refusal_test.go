@@ -27,14 +27,10 @@ func TestPrivilegedNodeIsNeverLimited(t *testing.T) {
 	n := starting(newCLI(t), nil)
 	n.node.Run(t, "ip", "link", "add", "eth0", "type", "veth", "peer", "name", "uplink")
 	n.path = n.node.Path()
-	if err := n.verb(t, "ADD"); err == nil || !strings.Contains(err.Error(), sentence) {
-		t.Errorf("ADD: %v, want %q", err, sentence)
-	}
+	must.Fail(t, "ADD", n.verb(t, "ADD"), sentence)
 	for _, device := range []string{"eth0", "veth1"} {
 		n.fails(t, []string{sentence}, "attach", "--netns", n.path, "--ifname", device, "--egress", "1M")
-		if out := n.node.Run(t, "tc", "qdisc", "show", "dev", device); strings.Contains(out, "tbf") {
-			t.Errorf("%s has a limit: %s", device, out)
-		}
+		must.Have(t, device, n.node.Run(t, "tc", "qdisc", "show", "dev", device), "!tbf")
 	}
 }
 
@@ -60,28 +56,21 @@ func TestOneRefusal(t *testing.T) {
 				must.OK(t, err)
 				req := &attach.Request{Config: &cfg.Shaping, Facts: shaping.Facts{TBF: true, Prio: true, IFB: true, MTU: 1500}, TCX: true, Random: shaping.RandomMajor}
 				req.Strict = true
-				if _, _, err := attach.Decide(req, nobodyThere()); err == nil || !strings.Contains(err.Error(), direction.String()+": "+sentence) {
-					t.Errorf("by name: %v, want %q", err, sentence)
-				}
+				_, _, err = attach.Decide(req, nobodyThere())
+				must.Fail(t, "by name", err, direction.String()+": "+sentence)
 				req.Strict = false
 				want, _, err := attach.Decide(req, nobodyThere())
 				must.OK(t, err)
-				if all := strings.Join(want.Directions[direction].Params.Declined, "; "); !strings.Contains(all, sentence) {
-					t.Errorf("what was declined is %q, want %q", all, sentence)
-				}
+				must.Have(t, "what was declined", strings.Join(want.Directions[direction].Params.Declined, "; "), sentence)
 				if want.Directions[direction].Params.Mode == terms.ModeClsactHostSide {
 					t.Error("it is a filter on the host side all the same")
 				}
 				cfg.Shaping.HostTCX = false // by hand nobody wrote an entry
-				if err := heed(p, &cfg.Shaping); err == nil || !strings.Contains(err.Error(), direction.String()+": "+sentence) {
-					t.Errorf("by hand: %v, want %q", err, sentence)
-				}
+				must.Fail(t, "by hand", heed(p, &cfg.Shaping), direction.String()+": "+sentence)
 			}
 		})
 	}
-	if seen != 8 {
-		t.Errorf("%d profiles of Cilium, want 8", seen)
-	}
+	must.Be(t, "profiles of Cilium", 8, seen)
 }
 
 func nobodyThere() *attach.Observed {
@@ -107,14 +96,9 @@ func TestPrivilegedStatusOfALimitThatIsBypassed(t *testing.T) {
 		c.must(t, append(c.netns(), "detach")...)
 	}
 	c.must(t, append(c.netns(), "attach", "--root", root, "--egress", "10M", "--ingress", "20M", "--with", "ingressPlace=host")...)
-	out, err := c.do(t, "status", "--root", root)
-	if err == nil || !strings.Contains(out, "NOT LIMITED") || !strings.Contains(out, "packets go past the ingress limit at the host side of eth0") {
-		t.Errorf("status = %v and prints %q, want that packets go past the limit", err, out)
-	}
+	c.broken(t, []string{"NOT LIMITED", "packets go past the ingress limit at the host side of eth0"}, "status", "--root", root)
 	// Elsewhere the host side is the place.
-	if out := c.must(t, "status", "--root", t.TempDir()); !strings.Contains(out, "limited as it should be") {
-		t.Errorf("status prints %q", out)
-	}
+	c.well(t, []string{"limited as it should be"}, "status", "--root", t.TempDir())
 }
 
 // A pod of gVisor has no limit of ingress where that is in the pod, and status says so. On
@@ -127,30 +111,22 @@ func TestPrivilegedStatusOfAPodThatReadsAhead(t *testing.T) {
 	root := hostTree(t, map[string]string{"etc/containerd/conf.d/box.toml": handler, "etc/cni/net.d/10-ptp.conflist": `{"cniVersion":"1.0.0","name":"n","plugins":[{"type":"ptp"}]}`})
 	runtime := &critest.Runtime{}
 	socket := filepath.Join(t.TempDir(), "cri.sock")
-	stop, err := runtime.Serve(socket)
-	must.OK(t, err)
+	stop := must.Get(runtime.Serve(socket))(t)
 	defer stop()
 	at := func(place string) *status.Direction {
 		c.must(t, append(c.netns(), "attach", "--root", root, "--egress", "10M", "--ingress", "20M", "--with", "ingressPlace="+place)...)
 		rep := parse[status.Report](t, c, "status", "--root", root, "--cri-socket", socket)
 		return &rep.Attachments[0].Directions[1]
 	}
-	look := func() (string, error) { return c.do(t, "status", "--root", root, "--cri-socket", socket) }
+	look := []string{"status", "--root", root, "--cri-socket", socket}
 	if d := at("auto"); d.Side.Is != terms.SideHost || d.Bypassed != "" {
 		t.Errorf("attach puts ingress on the %s side, bypassed %q, want the host's", d.Side, d.Bypassed)
 	}
 	at("ifb")
-	if out, err := look(); err != nil || !strings.Contains(out, "limited as it should be") {
-		t.Errorf("status of a pod that the runtime does not know: %v, %q", err, out)
-	}
-	id, err := manualID(c.pod.Path(), "eth0")
-	must.OK(t, err)
+	c.well(t, []string{"limited as it should be"}, look...) // the runtime does not know it
+	id := must.Get(manualID(c.pod.Path(), "eth0"))(t)
 	must.OK(t, runtime.Add(critest.Sandbox{ID: id.ContainerID, UID: "u", NetNS: c.pod.Path(), Namespace: "default", Name: "box", Handler: "box"}))
-	if out, err := look(); err == nil || !strings.Contains(out, "NOT LIMITED") || !strings.Contains(out, "packets go past the ingress limit in the pod of eth0: gVisor") || !strings.Contains(out, "PW117") {
-		t.Errorf("status = %v and prints %q, want that gVisor reads ahead of the limit", err, out)
-	}
+	c.broken(t, []string{"NOT LIMITED", "packets go past the ingress limit in the pod of eth0: gVisor", "PW117"}, look...)
 	at("host")
-	if out, err := look(); err != nil || !strings.Contains(out, "limited as it should be") {
-		t.Errorf("status of a limit at the host side: %v, %q", err, out)
-	}
+	c.well(t, []string{"limited as it should be"}, look...)
 }

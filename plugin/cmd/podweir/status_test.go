@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/mailbox"
@@ -83,13 +81,9 @@ TAMPERED    net/c2 since 2027-01-15T08:00:00Z (1 min)
          likely cause: a process in the pod
   cure   podweir explain PW612
 `
-	if diff := cmp.Diff(want, rep.View(now).Summary("this node", false)); diff != "" {
-		t.Errorf("status (-want +got):\n%s", diff)
-	}
+	must.Match(t, "status", want, rep.View(now).Summary("this node", false))
 	rep.Attachments = append(rep.Attachments, status.Attachment{ID: attach.ID{Network: "net", ContainerID: "c2", IfName: "eth0"}, Drift: []string{"egress build-queue: no root qdisc"}})
-	if text := rep.View(now).Summary("this node", false); !strings.Contains(text, "TAMPERED    net/c2 since") || strings.Contains(text, "DIFFERS ") {
-		t.Errorf("a queue that is missing while it is fought for is told by itself:\n%s", text)
-	}
+	must.Have(t, "a queue that is missing while it is fought for", rep.View(now).Summary("this node", false), "TAMPERED    net/c2 since", "!DIFFERS ")
 	rep.AgentLooked = time.Time{}
 	if text := rep.View(now).Summary("this node", false); !strings.Contains(text, "no agent runs here that would try again") ||
 		strings.Count(text, "the agent tries again") != 1 { // of what an agent said
@@ -110,14 +104,12 @@ func TestStatusOfAShare(t *testing.T) {
 	} {
 		var b bytes.Buffer
 		l.Group = 200e6
-		if printDirection(&b, &status.Direction{Limit: l}, view.ShareOf("batch/one", &l, nil, "this node")); !strings.Contains(b.String(), want+"\n") {
-			t.Errorf("no %q in:\n%s", want, &b)
-		}
+		printDirection(&b, &status.Direction{Limit: l}, view.ShareOf("batch/one", &l, nil, "this node"))
+		must.Have(t, "a share", b.String(), want+"\n")
 		b.Reset()
 		l.Group = 0
-		if printDirection(&b, &status.Direction{Limit: l}, view.ShareOf("batch/one", &l, nil, "this node")); strings.Contains(b.String(), "namespace:") {
-			t.Errorf("a limit of no namespace:\n%s", &b)
-		}
+		printDirection(&b, &status.Direction{Limit: l}, view.ShareOf("batch/one", &l, nil, "this node"))
+		must.Have(t, "a limit of no namespace", b.String(), "!namespace:")
 	}
 }
 
@@ -141,15 +133,11 @@ func TestPrivilegedStatusErrors(t *testing.T) {
 	none := &cli{node: testutil.NewNetNS(t), pins: filepath.Join(testutil.BPFFS(t), "typo"), run: t.TempDir()}
 	for _, args := range [][]string{{"status"}, {"status", "-o", "json"}, {"top", "--count", "1"}, {"repair"}, {"gc"}, {"explain", "a/b"}, {"detach", "--container", "c"}} {
 		_, err := none.do(t, args...)
-		if err == nil || !strings.Contains(err.Error(), `--pins "`+none.pins+`": there is no such directory`) {
-			t.Errorf("podweir %v of a directory that is not there = %v", args, err)
-		}
+		must.Fail(t, args[0], err, `--pins "`+none.pins+`": there is no such directory`)
 	}
 	for _, args := range [][]string{{"status", "--pod", "ns/none"}, {"status", "-o", "wide", "--broken", "--bad"}} {
 		_, err := runPodweir(t, append(args, "--pins", filepath.Join(t.TempDir(), "none"), "--run", t.TempDir())...)
-		if err == nil || strings.Contains(err.Error(), "\n") {
-			t.Errorf("podweir %v = %v, want an error in one line", args, err)
-		}
+		must.Fail(t, args[0], err, "!\n")
 	}
 }
 
@@ -160,9 +148,7 @@ func TestGCSaysThatItSeesNothing(t *testing.T) {
 	root.SetErr(out)
 	root.SetArgs([]string{"gc"})
 	must.OK(t, root.ExecuteContext(t.Context()))
-	if got := out.String(); !strings.Contains(got, "looked at nothing") || !strings.Contains(got, "mount -t bpf bpf /sys/fs/bpf") {
-		t.Errorf("gc says %q, want that it looked at nothing, and what to mount", got)
-	}
+	must.Have(t, "gc", out.String(), "looked at nothing", "mount -t bpf bpf /sys/fs/bpf")
 }
 
 // sendUDP sends packets of a size out of the pod, as fast as they go.
@@ -179,32 +165,16 @@ func TestPrivilegedExplain(t *testing.T) {
 	c := newCLI(t)
 	c.must(t, append(c.netns(), "attach", "--egress", "10M")...)
 	name := strings.Fields(c.must(t, "status", "-o", "wide"))[0]
-	out := c.must(t, "explain", name)
-	for _, part := range []string{"egress carries next to nothing of its limit of 10 Mbit/s", "egress of eth0 on this node, limit 10 Mbit/s, policy strict"} {
-		if !strings.Contains(out, part) {
-			t.Errorf("explain %s has no %q:\n%s", name, part, out)
-		}
-	}
+	c.well(t, []string{"egress carries next to nothing of its limit of 10 Mbit/s", "egress of eth0 on this node, limit 10 Mbit/s, policy strict"}, "explain", name)
 	if _, err := exec.LookPath("nft"); err == nil {
 		c.node.Run(t, "nft", "add table inet filter; add chain inet filter entry { type filter hook input priority 0; policy drop; }")
 		c.pod.Run(t, "nft", "add table inet f; add chain inet f out { type filter hook output priority 0; }; add rule inet f out udp dport 53 drop")
-		out := oneLine(c.must(t, "explain", name))
-		for _, part := range []string{"silent nftables policy of chain entry in table inet filter drops packets, and has no counter of its own", "of chain out in table inet f in the pod drops packets"} {
-			if !strings.Contains(out, part) {
-				t.Errorf("explain %s has no %q:\n%s", name, part, out)
-			}
-		}
-	}
-	if out := c.must(t, "explain", "PW602"); !strings.HasPrefix(out, "# PW602: ") {
-		t.Errorf("explain PW602 prints %q", out)
+		c.well(t, []string{"silent nftables policy of chain entry in table inet filter drops packets, and has no counter of its own", "of chain out in table inet f in the pod drops packets"}, "explain", name)
 	}
 	c.fails(t, []string{"no limit for pod ns/none on this node", "podweir status"}, "explain", "ns/none")
 	c.fails(t, []string{"want NAMESPACE/POD or a code"}, "explain", "PW999")
 	c.pod.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
-	out, err := c.do(t, "explain", name)
-	if err == nil || !strings.Contains(out, "DIFFERS") {
-		t.Errorf("explain of a pod without its queue = %v:\n%s", err, out)
-	}
+	c.broken(t, []string{"DIFFERS"}, "explain", name)
 }
 
 // status says for how much of the last minute a pod was at its limit, as its agent saw it;
@@ -212,18 +182,8 @@ func TestPrivilegedExplain(t *testing.T) {
 func TestPrivilegedStatusSaysHowLongALimitIsReached(t *testing.T) {
 	c := newCLI(t)
 	c.must(t, append(c.netns(), "attach", "--egress", "10M", "--ingress", "10M")...)
-	wide := func(when string, parts ...string) {
-		t.Helper()
-		out := c.must(t, "status", "-o", "wide")
-		for _, part := range parts {
-			if !strings.Contains(out, "at its limit: "+part) {
-				t.Errorf("%s status -o wide has no %q:\n%s", when, part, out)
-			}
-		}
-	}
-	if out := c.must(t, "status", "-o", "wide"); strings.Contains(out, "at its limit") {
-		t.Errorf("without an agent, and without drops, status says something of it:\n%s", out)
-	}
+	wide := func(parts ...string) { t.Helper(); c.well(t, parts, "status", "-o", "wide") }
+	wide("!at its limit")
 	a := parse[status.Report](t, c, "status").Attachments[0]
 	if d := a.Directions[0]; d.HeldShare != nil {
 		t.Errorf("without an agent heldShare is %v", *d.HeldShare)
@@ -232,7 +192,7 @@ func TestPrivilegedStatusSaysHowLongALimitIsReached(t *testing.T) {
 	must.OK(t, paths.Mail().RecordReached([]mailbox.Reached{
 		{ID: a.ID, Interface: "eth0", Direction: terms.Name(terms.Egress), Since: since, LastMinute: 0.5}, {ID: a.ID, Interface: "eth0", Direction: terms.Name(terms.Ingress)},
 	}))
-	wide("beside an agent", "50 % of the last minute, since "+since.Format(time.RFC3339), "0 % of the last minute")
+	wide("at its limit: 50 % of the last minute, since "+since.Format(time.RFC3339), "at its limit: 0 % of the last minute")
 	for i, want := range []float64{0.5, 0} {
 		if d := parse[status.Report](t, c, "status").Attachments[0].Directions[i]; d.HeldShare == nil || *d.HeldShare != want {
 			t.Errorf("beside an agent heldShare of %s is %v, want %v", d.Direction, d.HeldShare, want)
@@ -241,7 +201,7 @@ func TestPrivilegedStatusSaysHowLongALimitIsReached(t *testing.T) {
 	paths.Mail().ForgetReached()
 	// 2 MB in a moment are more than a queue of 10 Mbit/s holds.
 	c.sendUDP(t, 2_000, 1_000)
-	wide("after the agent, with drops", "it was: ")
+	wide("at its limit: it was: ")
 }
 
 // A file under /run that is damaged takes nothing else from status: it is named, and a pod whose
@@ -262,12 +222,7 @@ func TestPrivilegedStatusOfDamagedFiles(t *testing.T) {
 		if name == "unenforced.json" { // it counts while an agent watches
 			must.OK(t, os.WriteFile(filepath.Join(n.run, "reached.json"), []byte("[]"), 0o600))
 		}
-		out, err := n.do(t, "status")
-		for _, want := range wants {
-			if err == nil || !strings.Contains(oneLine(out), want) {
-				t.Errorf("%s: status has no %q: %v\n%s", name, want, err, out)
-			}
-		}
+		n.broken(t, wants, "status")
 		if found := n.findings(t); strings.Contains(name, "/") != strings.Contains(found, "PW601") || strings.Contains(found, "PW602") {
 			t.Errorf("%s: doctor finds %q", name, found)
 		}
@@ -287,12 +242,7 @@ func TestPrivilegedStatusOfAPodThatCameBack(t *testing.T) {
 	must.OK(t, n.verb(t, "ADD"))
 	n.end(t)
 	n.pod = live
-	out, err := n.do(t, "status")
-	for _, want := range []string{"1 of 2 pods are limited as they should be; 1 is not:", "UNKNOWN default/web (container 0123456789ab) cause the pod is gone", "cure podweir gc"} {
-		if err == nil || !strings.Contains(oneLine(out), want) {
-			t.Errorf("status has no %q: %v\n%s", want, err, out)
-		}
-	}
+	n.broken(t, []string{"1 of 2 pods are limited as they should be; 1 is not:", "UNKNOWN default/web (container 0123456789ab) cause the pod is gone", "cure podweir gc"}, "status")
 	n.must(t, "gc")
 	n.must(t, "status")
 }

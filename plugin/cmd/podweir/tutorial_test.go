@@ -53,14 +53,8 @@ func TestPrivilegedTutorial(t *testing.T) {
 	if got := averagePing(t, said[5]); got > 5 {
 		t.Errorf("a ping beside bulk takes %.2f ms on average, want below 5: light flows go first", got)
 	}
-	for _, want := range []string{"eth0", "10 Mbit/s", "heavy"} {
-		if !strings.Contains(said[6], want) {
-			t.Errorf("status lacks %q:\n%s", want, said[6])
-		}
-	}
-	if !strings.Contains(said[8], "50 Mbit/s") {
-		t.Errorf("set says %q, want the new limit of 50 Mbit/s", said[8])
-	}
+	must.Have(t, "status", said[6], "eth0", "10 Mbit/s", "heavy")
+	must.Have(t, "set", said[8], "50 Mbit/s")
 	// The transfer that goes on in the other terminal ends without its server.
 	const list = "ls -d /run/podweir* /sys/fs/bpf/pod* /run/netns/* /tmp/weir* 2>/dev/null || true; ip -br link | grep weir || true; pgrep -a -r R,S,D iperf3 || true"
 	var left string
@@ -79,8 +73,7 @@ type tutorialBlock struct {
 
 func tutorialBlocks(t *testing.T) (blocks []tutorialBlock) {
 	t.Helper()
-	page, err := os.ReadFile("../../../docs/tutorial/first-shaped-pod.md")
-	must.OK(t, err)
+	page := must.Get(os.ReadFile("../../../docs/tutorial/first-shaped-pod.md"))(t)
 	for _, found := range consoleBlock.FindAllStringSubmatch(string(page), -1) {
 		switch note := strings.TrimSpace(found[1]); note {
 		case notRun:
@@ -179,8 +172,6 @@ func averagePing(t *testing.T, said string) float64 {
 func number(t *testing.T, text string) float64 {
 	t.Helper()
 	var n float64
-	if _, err := fmt.Sscan(text, &n); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.Err(fmt.Sscan(text, &n)))
 	return n
 }

@@ -18,7 +18,6 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/skel"
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/compat/conflist"
@@ -147,15 +146,9 @@ func TestPrivilegedUninstall(t *testing.T) {
 		t.Fatalf("after uninstall --dry-run: %+v, want two pods", rep)
 	}
 	for _, said := range []string{"done   remove " + filepath.Join(confDir, "00-podweir-10-x"), "done   nothing"} {
-		if out := c.must(t, "uninstall", "--root", root); !strings.Contains(out, said) {
-			t.Errorf("uninstall prints %s, want %q in it", out, said)
-		}
-		if diff := cmp.Diff(before, devices(t, c.node, c.pod, second)); diff != "" {
-			t.Errorf("devices (-before +after):\n%s", diff)
-		}
-		if diff := cmp.Diff(files, treeOf(t, root)); diff != "" {
-			t.Errorf("files (-before +after):\n%s", diff)
-		}
+		must.Have(t, "uninstall", c.must(t, "uninstall", "--root", root), said)
+		must.Match(t, "devices", before, devices(t, c.node, c.pod, second))
+		must.Match(t, "files", files, treeOf(t, root))
 		for _, dir := range []string{c.pins, c.run} {
 			if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("%s is there after uninstall: %v", dir, err)
@@ -174,10 +167,9 @@ func TestPrivilegedUninstallSaysWhatItDid(t *testing.T) {
 	for _, dry := range []bool{true, false} {
 		out := n.must(t, "uninstall", "--root", root, fmt.Sprint("--dry-run=", dry))
 		verb := map[bool]string{true: "to do ", false: "done  "}[dry]
-		for _, part := range []string{"tbf", "on eth0 in", "remove " + n.pins + ": ", "remove " + n.run + ": "} {
-			if !strings.Contains(out, part) || strings.Count(out, "\n") != strings.Count(out, verb) {
-				t.Errorf("uninstall --dry-run=%v prints %s, want %q in it", dry, out, part)
-			}
+		must.Have(t, "uninstall", out, "tbf", "on eth0 in", "remove "+n.pins+": ", "remove "+n.run+": ")
+		if strings.Count(out, "\n") != strings.Count(out, verb) {
+			t.Errorf("uninstall --dry-run=%v prints %s, want %q in each line", dry, out, verb)
 		}
 	}
 	n = newNoticed(t, nil)
@@ -187,10 +179,7 @@ func TestPrivilegedUninstallSaysWhatItDid(t *testing.T) {
 	plugin := filepath.Join(root, "opt/cni/bin", conflist.Type)
 	must.OK(t, os.WriteFile(filepath.Join(root, "etc/cni/net.d/05-other.conflist"),
 		[]byte(`{"cniVersion":"1.0.0","name":"other","plugins":[{"type":"ptp"},{"type":"podweir-cni"}]}`), 0o600))
-	out, err := n.do(t, "uninstall", "--root", root)
-	if err == nil || strings.Contains(out, plugin) || !strings.Contains(out, "done   remove "+entry) || !strings.Contains(out, "done   detach") {
-		t.Errorf("uninstall beside another chain that calls the plugin: %v\n%s\nwant the file and the limit gone, and no word of %s", err, out, plugin)
-	}
+	n.broken(t, []string{"!" + plugin, "done remove " + entry, "done detach"}, "uninstall", "--root", root) // another chain calls the plugin
 }
 
 func TestInstallPrints(t *testing.T) {
@@ -207,14 +196,8 @@ func TestInstallPrints(t *testing.T) {
 	before := treeOf(t, root)
 	out, err := run("install", "--default", "lightShare=80%", "--default", `unshapedSubnets=["10.0.0.0/8"]`)
 	must.OK(t, err)
-	for _, part := range []string{
-		"chain: ", "ptp", "/etc/cni/net.d", "/opt/cni/bin", `"lightShare":"80%","unshapedSubnets":["10.0.0.0/8"]`,
-		"to do", filepath.Join(root, "opt/cni/bin/podweir-cni"), "00-podweir-10-x.conflist",
-	} {
-		if !strings.Contains(out, part) {
-			t.Errorf("install --dry-run prints\n%s\nwant %q in it", out, part)
-		}
-	}
+	must.Have(t, "install --dry-run", out, "chain: ", "ptp", "/etc/cni/net.d", "/opt/cni/bin", `"lightShare":"80%","unshapedSubnets":["10.0.0.0/8"]`,
+		"to do", filepath.Join(root, "opt/cni/bin/podweir-cni"), "00-podweir-10-x.conflist")
 	out, err = run("install", "-o", "json")
 	var v installOutput
 	if err != nil || json.Unmarshal([]byte(out), &v) != nil || len(v.Steps) != 2 || !v.DryRun || v.Decision.Delivery != "chain" {
@@ -233,16 +216,9 @@ func TestInstallPrints(t *testing.T) {
 		cmd := newRoot()
 		cmd.SetOut(&bytes.Buffer{})
 		cmd.SetArgs(append([]string{"install", "--root", root, "--binary", binary}, tc.args...))
-		err := cmd.ExecuteContext(t.Context())
-		for _, part := range tc.want {
-			if !strings.Contains(fmt.Sprint(err), part) {
-				t.Errorf("install %v = %v, want %q in it", tc.args, err, part)
-			}
-		}
+		must.Fail(t, fmt.Sprint("install ", tc.args), cmd.ExecuteContext(t.Context()), tc.want...)
 	}
-	if diff := cmp.Diff(before, treeOf(t, root)); diff != "" {
-		t.Errorf("files (-before +after):\n%s", diff)
-	}
+	must.Match(t, "files", before, treeOf(t, root))
 }
 
 // The steps that an install took before it failed stay: they are done. A dry run has done none.
@@ -277,9 +253,8 @@ func TestInstallTakesThePluginThatWasPutThereByHand(t *testing.T) {
 		t.Errorf("podweir's file does not follow its original (%v): %s", err, made)
 	}
 	must.OK(t, os.Remove(filepath.Join(root, plugin)))
-	if out, err := runPodweir(t, "install", "--root", root, "--delivery", "chain"); err == nil || !strings.Contains(err.Error(), "--binary") {
-		t.Errorf("install without any podweir-cni = %v, want an error that names --binary:\n%s", err, out)
-	}
+	_, err = runPodweir(t, "install", "--root", root, "--delivery", "chain")
+	must.Fail(t, "install without any podweir-cni", err, "--binary")
 }
 
 // In the chart's container podweir's directory is a mount in a root that is
@@ -332,10 +307,6 @@ func (c *cli) gc(t *testing.T, args ...string) string {
 // judge alike: what status calls gone, gc removes, and what gc leaves, it names.
 func TestPrivilegedGoneIsGone(t *testing.T) {
 	testutil.RequireQdisc(t, "tbf", "ifb")
-	unmount := func(t *testing.T, n *noticed) {
-		t.Helper()
-		must.OK(t, unix.Unmount(n.path, unix.MNT_DETACH))
-	}
 	for _, tt := range []struct {
 		name string
 		make func(t *testing.T, n *noticed)
@@ -350,7 +321,7 @@ func TestPrivilegedGoneIsGone(t *testing.T) {
 				index := n.node.Interface(t, "veth1").Index
 				n.pod.Run(t, "ip", "link", "del", "eth0")
 				n.node.Run(t, "ip", "link", "add", "uplink", "index", strconv.Itoa(index), "type", "ifb")
-				unmount(t, n)
+				n.unmount(t)
 			},
 			status: "the pod is gone", gc: "removed",
 		},
@@ -365,7 +336,7 @@ func TestPrivilegedGoneIsGone(t *testing.T) {
 			status: withoutEth0, gc: withoutEth0, stays: true,
 		},
 		{
-			name: "the pod's namespace has no name any more, and lives", make: unmount,
+			name: "the pod's namespace has no name any more, and lives", make: do((*noticed).unmount),
 			status: "not known whether the pod is gone: its host end veth1", gc: "its host end veth1", stays: true,
 		},
 		{
@@ -377,7 +348,7 @@ func TestPrivilegedGoneIsGone(t *testing.T) {
 				t.Cleanup(func() { _ = os.Remove(other) })
 				must.OK(t, unix.Mount(n.path, other, "none", unix.MS_BIND, ""))
 				t.Cleanup(func() { _ = unix.Unmount(other, unix.MNT_DETACH) })
-				unmount(t, n)
+				n.unmount(t)
 			},
 			status: "the network namespace that is now at", gc: "-2; if the pod has ended, podweir detach --container c1", stays: true,
 		},
@@ -399,9 +370,8 @@ func TestPrivilegedGoneIsGone(t *testing.T) {
 			if out, _ := n.do(t, "status", "-o", "json"); json.Unmarshal([]byte(out), &report) != nil {
 				t.Fatal(out)
 			}
-			if out, _ := n.do(t, "status"); !strings.Contains(strings.Join(strings.Fields(out), " "), tt.status) {
-				t.Errorf("podweir status = %s\nwant %q in it", out, tt.status)
-			}
+			out, _ := n.do(t, "status")
+			must.Have(t, "status", oneLine(out), tt.status)
 			for i := range report.Attachments {
 				if gone := report.Attachments[i].Gone; gone == tt.stays {
 					t.Errorf("status says gone %v, and gc removes it: %v", gone, !tt.stays)
@@ -433,13 +403,9 @@ func TestPrivilegedAnotherPodHasTheNumber(t *testing.T) {
 	if !strings.Contains(before, "tbf") {
 		t.Fatalf("the next pod has no limit: %s", before)
 	}
-	if out := n.gc(t); !strings.Contains(out, "removed") || !strings.Contains(out, gone) {
-		t.Errorf("podweir gc = %q, want %s removed", out, gone)
-	}
+	must.Have(t, "gc", n.gc(t), "removed", gone)
 	if after := n.node.Run(t, "tc", "qdisc", "show", "dev", "uplink") + n.node.Run(t, "tc", "filter", "show", "dev", "uplink", "ingress"); after != before {
 		t.Errorf("the next pod's host end has\n%s\nwant as before\n%s", after, before)
 	}
-	if err := n.verb(t, "CHECK"); err != nil {
-		t.Errorf("CHECK of the next pod: %v", err)
-	}
+	must.OK(t, n.verb(t, "CHECK"))
 }
