@@ -59,8 +59,7 @@ func TestPrivilegedVerbsAskNothingOfOtherPods(t *testing.T) {
 		p := n.newPod(t)
 		p.must(t, "ADD", p.conf(both(nil)))
 	}
-	record, err := datapath.ReadRecord(filepath.Join(n.paths.Pins, "net", first.container+",eth0", "eth0"))
-	must.OK(t, err)
+	record := must.Get(datapath.ReadRecord(filepath.Join(n.paths.Pins, "net", first.container+",eth0", "eth0")))(t)
 	for i := range recorded {
 		dir := filepath.Join(n.paths.Pins, "net", fmt.Sprintf("recorded-%d,eth0", i), "eth0")
 		must.OK(t, os.MkdirAll(dir, 0o700))

@@ -65,12 +65,8 @@ func TestPrivilegedFailOpenAndClosed(t *testing.T) {
 			before := p.state(t)
 			closed := p.call(t, "ADD", p.conf(tt.with))
 			wantCode(t, "ADD that fails closed", closed.err, tt.code, tt.parts...)
-			if closed.stdout != "" {
-				t.Errorf("ADD that fails prints the result %q", closed.stdout)
-			}
-			if f, err := p.node.paths.Mail().Failures(); err != nil || len(f) != 0 {
-				t.Errorf("ADD that fails closed leaves the failure records %v, %v", f, err)
-			}
+			must.Be(t, "the result of an ADD that fails", "", closed.stdout)
+			p.node.wantFailures(t, "ADD that fails closed")
 			c := p.conf(tt.with)
 			c["onError"] = "open"
 			open := p.must(t, "ADD", c)
@@ -87,13 +83,9 @@ func TestPrivilegedFailOpenAndClosed(t *testing.T) {
 				}
 			}
 			wantState(t, p, "after both", append(before, noCeiling))
-			if pins := p.node.pinned(t); len(pins) != 0 {
-				t.Errorf("still pinned: %v", pins)
-			}
+			p.node.wantNoPins(t, "after both")
 			p.must(t, "DEL", c)
-			if f, err = p.node.paths.Mail().Failures(); err != nil || len(f) != 0 {
-				t.Errorf("DEL leaves the failure records %v, %v", f, err)
-			}
+			p.node.wantFailures(t, "DEL")
 		})
 	}
 }
@@ -116,19 +108,13 @@ func TestPrivilegedBadRateKeepsTheOtherDirection(t *testing.T) {
 	with["onError"] = "open"
 	c := p.conf(with)
 	a := p.must(t, "ADD", c)
-	if !strings.Contains(a.log, "pod starts without all of its limits") {
-		t.Errorf("ADD logs %q, want that a limit is missing", a.log)
-	}
+	a.tells(t, "pod starts without all of its limits")
 	s := p.status(t)
 	if len(s.Directions) != 1 || s.Directions[0].Direction.Is != terms.Ingress || s.Directions[0].Rate != 20_000_000 {
 		t.Errorf("status shows %+v, want 20M of ingress", s.Directions)
 	}
-	if notes := strings.Join(s.Notes, "\n"); !strings.Contains(notes, "egress has no limit: annotation kubernetes.io/egress-bandwidth") {
-		t.Errorf("status notes %q, want the direction without a limit", notes)
-	}
-	if f, err := p.node.paths.Mail().Failures(); err != nil || len(f) != 1 || !strings.Contains(f[0].Error, `"bogus"`) {
-		t.Errorf("failure records %v, %v, want one that names the value", f, err)
-	}
+	must.Have(t, "status", strings.Join(s.Notes, "\n"), "egress has no limit: annotation kubernetes.io/egress-bandwidth")
+	p.node.wantFailures(t, "ADD", `"bogus"`)
 	wantCode(t, "CHECK", p.call(t, "CHECK", c).err, 7, `"bogus"`)
 	p.must(t, "DEL", c)
 	wantClean(t, p, "DEL")
@@ -141,31 +127,21 @@ func TestPrivilegedForeignRoot(t *testing.T) {
 	// With the queue left to podweir: policing, and the other's qdisc stays.
 	c := p.conf(conf{"egressRate": "10M"})
 	a := p.must(t, "ADD", c)
-	if !strings.Contains(a.log, "policing instead") || !strings.Contains(a.log, "bfifo") {
-		t.Errorf("ADD logs %q, want why it polices", a.log)
-	}
+	a.tells(t, "policing instead", "bfifo")
 	wantState(t, p, "policing", []string{"pod clsact egress pw_police", "pod qdisc bfifo", "pod qdisc clsact"})
-	p.must(t, "CHECK", c)
-	p.must(t, "ADD", c)
-	p.must(t, "DEL", c)
-	if got := p.ns.Run(t, "tc", "qdisc", "show", "dev", "eth0", "root"); got != foreign {
-		t.Errorf("after DEL the root is %q, want %q", got, foreign)
-	}
+	p.must(t, "CHECK ADD DEL", c)
+	must.Be(t, "after DEL the root", foreign, p.ns.Run(t, "tc", "qdisc", "show", "dev", "eth0", "root"))
 	// So it is with a queue by name: a limit that is policed is better than none.
 	c = p.conf(conf{"egressRate": "10M", "egressQueue": "tbf"})
 	a = p.must(t, "ADD", c)
-	if !strings.Contains(a.log, "level=WARN") || !strings.Contains(a.log, "not the queue tbf") || !strings.Contains(a.log, "bfifo") {
-		t.Errorf("ADD logs %q, want a warning that tells why it is not the queue", a.log)
-	}
+	a.tells(t, "level=WARN", "not the queue tbf", "bfifo")
 	wantState(t, p, "policing in place of tbf", []string{"pod clsact egress pw_police", "pod qdisc bfifo", "pod qdisc clsact"})
-	p.must(t, "CHECK", c)
-	p.must(t, "DEL", c)
+	p.must(t, "CHECK DEL", c)
 	// With the operator's word it is replaced.
 	c = p.conf(conf{"egressRate": "10M", "replaceQdisc": true})
 	p.must(t, "ADD", c)
 	wantState(t, p, "replaced", treesHere(t).bands("pod"))
-	p.must(t, "CHECK", c)
-	p.must(t, "DEL", c)
+	p.must(t, "CHECK DEL", c)
 	wantClean(t, p, "DEL")
 }
 
@@ -192,20 +168,15 @@ func TestPrivilegedForeignRootOnTheHostSide(t *testing.T) {
 				t.Error("CHECK = nil before podweir has mended, want an error")
 			}
 			a := p.must(t, "ADD", c)
-			if !strings.Contains(a.log, "queue on an ifb instead") || !strings.Contains(a.log, "tbf 1: on "+p.host.Name) {
-				t.Errorf("ADD logs %q, want where the queue is and why", a.log)
-			}
-			p.must(t, "CHECK", c)
-			p.must(t, "ADD", c)
+			a.tells(t, "queue on an ifb instead", "tbf 1: on "+p.host.Name)
+			p.must(t, "CHECK ADD", c)
 			takes(t, p)
 			p.must(t, "CHECK", c)
 			wantState(t, p, name, join(treesHere(t).bands("ifb"), []string{
 				"host qdisc tbf", "ifb exists", "pod clsact ingress pw_redirect", "pod qdisc clsact",
 			}))
 			p.must(t, "DEL", c)
-			if got := n.Run(t, "tc", "qdisc", "show", "dev", p.host.Name, "root"); got != foreign {
-				t.Errorf("after DEL the root is %q, want %q", got, foreign)
-			}
+			must.Be(t, "after DEL the root", foreign, n.Run(t, "tc", "qdisc", "show", "dev", p.host.Name, "root"))
 		})
 	}
 }
@@ -215,16 +186,12 @@ func TestPrivilegedFailureRecordGoes(t *testing.T) {
 	p := newNode(t).newPod(t)
 	p.must(t, "ADD", p.conf(conf{"onError": "open", "egressRate": "10X"}))
 	p.must(t, "ADD", p.conf(both(nil)))
-	if f, err := p.node.paths.Mail().Failures(); err != nil || len(f) != 0 {
-		t.Errorf("failure records %v, %v, want none", f, err)
-	}
+	p.node.wantFailures(t, "a later ADD")
 	// The run directory may be deleted, or not be writable, at any time.
 	must.OK(t, os.RemoveAll(p.node.paths.Run))
 	p.must(t, "CHECK", p.conf(both(nil)))
 	p.node.paths = engine.Paths{Pins: p.node.paths.Pins, Run: "/proc/nowhere"}
 	p.must(t, "CHECK", p.conf(both(nil)))
 	a := p.must(t, "ADD", p.conf(conf{"onError": "open", "egressRate": "10X"}))
-	if !strings.Contains(a.log, "failure record not written") {
-		t.Errorf("ADD logs %q, want that the failure record could not be kept", a.log)
-	}
+	a.tells(t, "failure record not written")
 }

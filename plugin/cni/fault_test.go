@@ -13,6 +13,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // Killed before any of its steps, by SIGKILL, ADD and DEL leave what the next
@@ -128,12 +129,8 @@ func TestPrivilegedConcurrentADD(t *testing.T) {
 		}
 		p.must(t, "CHECK", p.conf(both(nil)))
 	}
-	if got := n.slots(t); got != 2*different {
-		t.Errorf("%d slots are taken, want %d", got, 2*different)
-	}
-	if all := slices.Sorted(maps.Keys(n.programs(t))); !slices.Equal(all, treesHere(t).programs()) {
-		t.Errorf("the node's programs are %v, want %v", all, treesHere(t).programs())
-	}
+	must.Be(t, "slots taken", 2*different, n.slots(t))
+	must.Match(t, "the node's programs", treesHere(t).programs(), slices.Sorted(maps.Keys(n.programs(t))))
 	for i, p := range pods {
 		wg.Go(func() { answers[i] = p.call(t, "DEL", p.conf(nil)) })
 	}
@@ -144,9 +141,7 @@ func TestPrivilegedConcurrentADD(t *testing.T) {
 		}
 		wantState(t, p, "DEL", []string{})
 	}
-	if pins := n.pinned(t); len(pins) != 0 {
-		t.Errorf("still pinned: %v", pins)
-	}
+	n.wantNoPins(t, "DEL")
 	// The same attachment: processes, as a runtime that retries would start.
 	p := pods[0]
 	c := p.conf(both(nil)).json(t)

@@ -83,14 +83,9 @@ func TestPrivilegedForeignClsactDuringADD(t *testing.T) {
 	}
 	p.must(t, "ADD", c)
 	p.step = nil
-	p.must(t, "CHECK", c)
-	p.must(t, "DEL", c)
-	if got := p.node.Run(t, "tc", "qdisc", "show", "dev", p.host.Name); !strings.Contains(got, "clsact") {
-		t.Errorf("after DEL the host side has %q, want the clsact that another party made", got)
-	}
-	if got := p.ns.Run(t, "tc", "qdisc", "show", "dev", "eth0"); strings.Contains(got, "clsact") {
-		t.Errorf("after DEL the pod side has %q, want no clsact: ADD made it", got)
-	}
+	p.must(t, "CHECK DEL", c)
+	must.Have(t, "after DEL the host side", queues(t, p.node.NetNS, p.host.Name), "clsact")
+	must.Have(t, "after DEL the pod side", queues(t, p.ns, "eth0"), "!clsact") // ADD made it
 }
 
 // The hooks of a device have the filters of a tc block, which the kernel does not change by the device: the
@@ -123,8 +118,7 @@ func TestPrivilegedSharedBlock(t *testing.T) {
 					what := "the block first"
 					holds := func() {
 						t.Helper()
-						p.must(t, "ADD", c)
-						p.must(t, "CHECK", c)
+						p.must(t, "ADD CHECK", c)
 						offer(t, p.node.NetNS, p.ns, p.addr).wantCapped(t, what+": ingress")
 						offer(t, p.ns, p.node.NetNS, p.gateway).wantCapped(t, what+": egress")
 						s := p.status(t)
@@ -151,9 +145,7 @@ func TestPrivilegedSharedBlock(t *testing.T) {
 					what = "the block later"
 					holds()
 					p.must(t, "DEL", c)
-					if got := ns.Run(t, "tc", "qdisc", "show", "dev", dev); !strings.Contains(got, "ingress_block 7 egress_block 8") {
-						t.Errorf("after DEL there is %q, want the qdisc with the blocks", got)
-					}
+					must.Have(t, "what there is after DEL", queues(t, ns, dev), "ingress_block 7 egress_block 8")
 				})
 			}
 		}
@@ -172,12 +164,8 @@ func TestPrivilegedForeignQueueDuringADD(t *testing.T) {
 	err := p.call(t, "ADD", p.conf(both(nil))).err
 	p.step = nil
 	wantCode(t, "ADD", err, 102, "pfifo_fast 7:0")
-	if got := p.node.Run(t, "tc", "qdisc", "show", "dev", p.host.Name); !strings.Contains(got, "pfifo_fast 7: root") || strings.Contains(got, "clsact") {
-		t.Errorf("after ADD failed the host side has %q, want the queue that another party made", got)
-	}
-	if got := p.ns.Run(t, "tc", "qdisc", "show", "dev", "eth0"); strings.Contains(got, "tbf") || strings.Contains(got, "clsact") {
-		t.Errorf("after ADD failed the pod side has %q, want nothing of podweir's", got)
-	}
+	must.Have(t, "after ADD failed the host side", queues(t, p.node.NetNS, p.host.Name), "pfifo_fast 7: root", "!clsact")
+	must.Have(t, "after ADD failed the pod side", queues(t, p.ns, "eth0"), "!tbf", "!clsact")
 }
 
 // shares says whether podweir would have to put a filter on the hook of
@@ -208,9 +196,7 @@ func wantNoFilterBeside(t *testing.T, g gate, p *pod) {
 	if g.kind != "clsact" {
 		return
 	}
-	if got := g.filter(p.state(t)); got != "" {
-		t.Errorf("beside a %s podweir has %q, want it on another hook", g.name, got)
-	}
+	must.Be(t, "podweir's filter beside a "+g.name, "", g.filter(p.state(t)))
 }
 
 // staysAway fails the test unless ADD refuses while the gate is closed and
@@ -250,9 +236,7 @@ func decides(t *testing.T, g gate, p *pod, what string, whileClosed func()) {
 	open()
 	// The flow keeps its order: what passed would come first.
 	f.send(t, "allowed")
-	if got := f.receive(t); got != "allowed" {
-		t.Errorf("%s let %q pass", what, got)
-	}
+	must.Be(t, "what the "+what+" let pass", "allowed", f.receive(t))
 }
 
 // gate is a place where another party drops everything.
@@ -315,9 +299,7 @@ func TestPrivilegedNamesakeIsSomebodyElses(t *testing.T) {
 	t.Cleanup(namesake.onTCX(t, p.ns, p.dev.Index, "egress")) // a link that nobody holds is collected
 	there := func(after string) {
 		t.Helper()
-		if got := p.node.Run(t, "tc", "filter", "show", "dev", p.host.Name, "ingress", "pref", "1"); !strings.Contains(got, "pw_ceiling") {
-			t.Errorf("after %s the host side has %q, want the filter that is not podweir's", after, got)
-		}
+		must.Have(t, "after "+after+" the host side", p.node.Run(t, "tc", "filter", "show", "dev", p.host.Name, "ingress", "pref", "1"), "pw_ceiling")
 		if got := tcxNames(t, p.ns, p.dev.Index, "egress"); !slices.Contains(got, "pw_ceiling") {
 			t.Errorf("after %s the pod side has %v, want the program that is not podweir's", after, got)
 		}
@@ -325,9 +307,7 @@ func TestPrivilegedNamesakeIsSomebodyElses(t *testing.T) {
 	c := p.conf(both(nil))
 	p.must(t, "ADD", c)
 	there("ADD")
-	if got := tcxNames(t, p.node.NetNS, p.host.Index, "ingress"); !slices.Equal(got, []string{"pw_ceiling"}) {
-		t.Errorf("the ceiling beside a filter of another party's: TCX has %v, want podweir's", got)
-	}
+	must.Match(t, "TCX beside a filter of another party's", []string{"pw_ceiling"}, tcxNames(t, p.node.NetNS, p.host.Index, "ingress"))
 	p.must(t, "CHECK", c)
 	p.repair(t)
 	there("a repair")
@@ -362,8 +342,7 @@ type counter struct {
 
 func newCounter(t *testing.T, name string, verdict int32) *counter {
 	t.Helper()
-	count, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
-	must.OK(t, err)
+	count := must.Get(ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1}))(t)
 	t.Cleanup(func() { _ = count.Close() })
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name: name, Type: ebpf.SchedCLS, License: "GPL",
@@ -416,9 +395,7 @@ func (c *counter) onTCX(t *testing.T, ns *testutil.NetNS, index int, hook string
 		return err
 	}))
 	return func() {
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
+		must.OK(t, l.Close())
 	}
 }
 

@@ -107,8 +107,7 @@ func probedFeatures(t *testing.T) []byte {
 		p := unprobed(t).newPod(t)
 		p.must(t, "ADD", p.conf(both(nil)))
 		p.must(t, "DEL", p.conf(nil))
-		b, err := os.ReadFile(filepath.Join(p.node.paths.Run, "features.json"))
-		must.OK(t, err)
+		b := must.Get(os.ReadFile(filepath.Join(p.node.paths.Run, "features.json")))(t)
 		probed.features = b
 	}
 	return probed.features
@@ -177,8 +176,7 @@ func (p *pod) conf(more conf) conf {
 
 func (c conf) json(t *testing.T) []byte {
 	t.Helper()
-	b, err := json.Marshal(c)
-	must.OK(t, err)
+	b := must.Get(json.Marshal(c))(t)
 	return b
 }
 
@@ -218,13 +216,53 @@ func (p *pod) callRaw(verb string, stdin []byte) answer {
 	return answer{stdout.String(), log.String(), err}
 }
 
-func (p *pod) must(t *testing.T, verb string, c conf) answer {
+// must runs verbs that succeed, one after the other, and returns the answer of the last one.
+func (p *pod) must(t *testing.T, verbs string, c conf) (a answer) {
 	t.Helper()
-	a := p.call(t, verb, c)
-	if a.err != nil {
-		t.Fatalf("%s: %v\n%s", verb, describe(a.err), a.log)
+	for verb := range strings.FieldsSeq(verbs) {
+		if a = p.call(t, verb, c); a.err != nil {
+			t.Fatalf("%s: %v\n%s", verb, describe(a.err), a.log)
+		}
 	}
 	return a
+}
+
+// goes runs DEL, after which nothing is there but the ifb, which goes with the namespace.
+func (p *pod) goes(t *testing.T, c conf) {
+	t.Helper()
+	p.must(t, "DEL", c)
+	wantClean(t, p.afterIFB(t), "DEL")
+}
+
+// tells fails the test unless the log of a verb has these parts.
+func (a *answer) tells(t *testing.T, parts ...string) {
+	t.Helper()
+	must.Have(t, "the log", a.log, parts...)
+}
+
+// queues are the queues of a device, as tc(8) shows them.
+func queues(t *testing.T, ns *testutil.NetNS, dev string) string {
+	t.Helper()
+	return ns.Run(t, "tc", "qdisc", "show", "dev", dev)
+}
+
+// wantFailures compares the records of pods that could not be limited: one with these parts, or none without any.
+func (n *node) wantFailures(t *testing.T, when string, parts ...string) {
+	t.Helper()
+	f, err := n.paths.Mail().Failures()
+	if err != nil || len(f) != min(len(parts), 1) {
+		t.Fatalf("%s: failure records %v, %v, want %q", when, f, err, parts)
+	}
+	for i := range f {
+		must.Have(t, when+": the failure record", f[i].Error, parts...)
+	}
+}
+
+func (n *node) wantNoPins(t *testing.T, when string) {
+	t.Helper()
+	if left := n.pinned(t); len(left) != 0 {
+		t.Errorf("%s: still pinned: %v", when, left)
+	}
 }
 
 // describe shows the details of a CNI error too.
@@ -242,11 +280,7 @@ func wantCode(t *testing.T, what string, err error, code uint, parts ...string) 
 		t.Errorf("%s = %s, want code %d", what, describe(err), code)
 		return
 	}
-	for _, part := range parts {
-		if !strings.Contains(e.Details, part) {
-			t.Errorf("%s = %s, want %q in the details", what, describe(err), part)
-		}
-	}
+	must.Have(t, what, e.Details, parts...)
 }
 
 // exec runs a verb as a runtime does, as a process of its own. kill is the step
@@ -303,8 +337,7 @@ func (n *node) pinned(t *testing.T) []string {
 
 func (n *node) nodeDir(t *testing.T) string {
 	t.Helper()
-	s, err := pins.Open(n.paths.Pins)
-	must.OK(t, err)
+	s := must.Get(pins.Open(n.paths.Pins))(t)
 	return s.NodeDir(datapath.ABIVersion)
 }
 
@@ -337,8 +370,7 @@ func (p *pod) state(t *testing.T) []string {
 		if p.gone && d.ns == p.ns {
 			continue
 		}
-		devices, err := d.ns.Handle.Interfaces()
-		must.OK(t, err)
+		devices := must.Get(d.ns.Handle.Interfaces())(t)
 		for i := range devices {
 			dev := &devices[i]
 			name := d.name

@@ -87,11 +87,8 @@ func TestPrivilegedDeviceThatStandsInForTheInterface(t *testing.T) {
 				wantState(t, p, "ADD", shapedBoth(t))
 				offer(t, p.node.NetNS, p.ns, p.addr).wantCapped(t, "ingress")
 				offer(t, p.ns, p.node.NetNS, p.gateway).wantCapped(t, "egress")
-				p.must(t, "CHECK", c)
-				p.must(t, "ADD", c)
-				if got := p.node.slots(t); got != 2 {
-					t.Errorf("%d slots are taken, want 2", got)
-				}
+				p.must(t, "CHECK ADD", c)
+				must.Be(t, "slots taken", 2, p.node.slots(t))
 				p.must(t, "DEL", c)
 				wantClean(t, p, "DEL")
 			})
@@ -126,17 +123,11 @@ func TestPrivilegedNothingLeadsOutOfThePod(t *testing.T) {
 			wantCode(t, "ADD that fails closed", p.call(t, "ADD", c).err, 100, "eth0", why)
 			c["onError"] = "open"
 			a := p.must(t, "ADD", c)
-			if !strings.Contains(a.log, "pod starts unshaped") || !strings.Contains(a.log, why) {
-				t.Errorf("ADD logs %q, want that the pod is not limited", a.log)
-			}
-			if f, err := p.node.paths.Mail().Failures(); err != nil || len(f) != 1 || !strings.Contains(f[0].Error, why) {
-				t.Errorf("failure records %v, %v, want one with the reason", f, err)
-			}
+			a.tells(t, "pod starts unshaped", why)
+			p.node.wantFailures(t, "ADD", why)
 			wantCode(t, "CHECK", p.call(t, "CHECK", c).err, 100, why)
 			p.must(t, "DEL", c)
-			if pins := p.node.pinned(t); len(pins) != 0 {
-				t.Errorf("still pinned: %v", pins)
-			}
+			p.node.wantNoPins(t, "DEL")
 		})
 	}
 }
@@ -157,11 +148,8 @@ func TestPrivilegedDevicesThatLeadOutByThemselves(t *testing.T) {
 			p.ns.Run(t, "ip", "link", "set", "eth0", "up")
 			c := p.conf(conf{"egressRate": "10M", "prevResult": p.tells("eth0")})
 			p.must(t, "ADD", c)
-			if out := p.ns.Run(t, "tc", "qdisc", "show", "dev", "eth0"); !strings.Contains(out, "tbf") {
-				t.Errorf("eth0 has %q, want a queue", out)
-			}
-			p.must(t, "CHECK", c)
-			p.must(t, "DEL", c)
+			must.Have(t, "eth0", queues(t, p.ns, "eth0"), "tbf")
+			p.must(t, "CHECK DEL", c)
 		})
 	}
 }
@@ -200,8 +188,7 @@ func TestPrivilegedInterfaceByAnotherNameOfIt(t *testing.T) {
 	p.ns.Run(t, "ip", "link", "property", "add", "dev", "pod0", "altname", "eth0")
 	c := p.conf(both(nil))
 	for range 2 {
-		p.must(t, "ADD", c)
-		p.must(t, "CHECK", c)
+		p.must(t, "ADD CHECK", c)
 		if out := p.ns.Run(t, "tc", "qdisc", "show", "dev", "pod0"); !strings.Contains(out, "tbf") || p.node.slots(t) != 2 {
 			t.Errorf("%d slots, queues %q, want a limit in each direction", p.node.slots(t), out)
 		}
@@ -222,12 +209,8 @@ func TestPrivilegedInterfaceThatCannotBeLimited(t *testing.T) {
 	c := p.conf(both(conf{"onError": "open", "prevResult": p.tells("net1", "eth0")}))
 	a := p.must(t, "ADD", c)
 	wantState(t, p, "ADD", shapedBoth(t))
-	if !strings.Contains(a.log, "pod starts without all of its limits") || !strings.Contains(a.log, "shape net1") {
-		t.Errorf("ADD logs %q, want what has no limit", a.log)
-	}
-	if f, err := p.node.paths.Mail().Failures(); err != nil || len(f) != 1 || !strings.Contains(f[0].Error, "net1") {
-		t.Errorf("failure records %v, %v, want one that names net1", f, err)
-	}
+	a.tells(t, "pod starts without all of its limits", "shape net1")
+	p.node.wantFailures(t, "ADD", "net1")
 	p.must(t, "DEL", c)
 }
 
@@ -297,9 +280,7 @@ func TestPrivilegedInterfacesShareTheLimit(t *testing.T) {
 	shared["egressRate"], shared["ingressRate"] = "8M", "8M"
 	p.must(t, "ADD", shared)
 	p.repair(t)
-	if got := rates(); !slices.Equal(got, []string{"4Mbit", "4Mbit", "4Mbit", "4Mbit"}) {
-		t.Errorf("after a change the queues have %v, want 4 Mbit/s each", got)
-	}
+	must.Match(t, "the queues after a change", []string{"4Mbit", "4Mbit", "4Mbit", "4Mbit"}, rates())
 	delete(shared, "interfaces")
 	wantCode(t, "CHECK", p.call(t, "CHECK", shared).err, 101, "want 8 Mbit/s")
 	p.must(t, "ADD", shared)
@@ -470,8 +451,7 @@ func TestPrivilegedRuntimeWithAMachine(t *testing.T) {
 					p.must(t, "ADD", c)
 				}
 				g.wantLimited(t, "ADD")
-				p.must(t, "CHECK", c)
-				p.must(t, "ADD", c)
+				p.must(t, "CHECK ADD", c)
 				p.repair(t)
 				p.must(t, "CHECK", c)
 				g.wantLimited(t, "repair")
@@ -494,9 +474,7 @@ func TestPrivilegedRuntimeWithAMachine(t *testing.T) {
 			c := p.conf(limited)
 			maps.Copy(c, with)
 			p.must(t, "ADD", c)
-			if err := g.start(t); err == nil || !strings.Contains(err.Error(), "Exclusivity flag on") {
-				t.Errorf("%s: the runtime's start = %v, want that the kernel refuses its ingress qdisc", name, err)
-			}
+			must.Fail(t, name+": the runtime's start", g.start(t), "Exclusivity flag on")
 			p.must(t, "DEL", c)
 			if err := g.start(t); err != nil && !strings.Contains(err.Error(), "tap0_kata") {
 				t.Errorf("%s: after DEL: %v", name, err)
@@ -527,8 +505,7 @@ func TestPrivilegedPodHookChanges(t *testing.T) {
 			t.Errorf("%s: the pod does not start: %v", name, err)
 		}
 		g.wantLimited(t, name)
-		p.must(t, "CHECK", c)
-		p.must(t, "DEL", c)
+		p.must(t, "CHECK DEL", c)
 	}
 }
 
@@ -543,7 +520,6 @@ func TestPrivilegedAdoptsAPodWithAMachine(t *testing.T) {
 		c := p.conf(conf{"egressRate": slow, "ingressRate": slow, "ingressPlace": place})
 		p.must(t, "ADD", c)
 		g.wantLimited(t, place)
-		p.must(t, "CHECK", c)
-		p.must(t, "DEL", c)
+		p.must(t, "CHECK DEL", c)
 	}
 }

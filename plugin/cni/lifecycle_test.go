@@ -47,35 +47,27 @@ func wantSeen(t *testing.T, p *pod, what string, want []string) {
 	for end := time.Now().Add(10 * time.Second); !slices.Equal(got, want) && time.Now().Before(end); <-time.After(5 * time.Millisecond) {
 		got = p.state(t)
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s: on the devices (-want +got):\n%s", what, diff)
-	}
+	must.Match(t, what+": on the devices", want, got)
 }
 
 func wantClean(t *testing.T, p *pod, what string) {
 	t.Helper()
 	wantState(t, p, what, []string{})
-	if pins := p.node.pinned(t); len(pins) != 0 {
-		t.Errorf("%s: still pinned: %v", what, pins)
-	}
-	if n := p.node.slots(t); n != 0 {
-		t.Errorf("%s: %d slots are still taken", what, n)
-	}
+	p.node.wantNoPins(t, what)
+	must.Be(t, what+": slots taken", 0, p.node.slots(t))
 }
 
 // programs returns the ids of the programs that all pods of the node share.
 func (n *node) programs(t *testing.T) map[string]ebpf.ProgramID {
 	t.Helper()
-	pins, err := filepath.Glob(filepath.Join(n.paths.Pins, "node,*", "pw_*"))
-	must.OK(t, err)
+	pins := must.Get(filepath.Glob(filepath.Join(n.paths.Pins, "node,*", "pw_*")))(t)
 	ids := make(map[string]ebpf.ProgramID)
 	for _, pin := range pins {
 		prog, err := ebpf.LoadPinnedProgram(pin, nil)
 		if err != nil {
 			continue // a map
 		}
-		info, err := prog.Info()
-		must.OK(t, err)
+		info := must.Get(prog.Info())(t)
 		ids[filepath.Base(pin)], _ = info.ID()
 		_ = prog.Close()
 	}
@@ -88,14 +80,10 @@ func TestPrivilegedLifecycle(t *testing.T) {
 	p := newNode(t).newPod(t)
 	c := p.conf(both(nil))
 	a := p.must(t, "ADD", c)
-	if !strings.Contains(a.log, "shaped") || !strings.Contains(a.log, p.container) {
-		t.Errorf("ADD logs %q, want what was shaped", a.log)
-	}
+	a.tells(t, "shaped", p.container)
 	wantState(t, p, "after ADD", shapedBoth(t))
 	p.must(t, "CHECK", c)
-	if by := p.status(t).By; by != apply.ByPlugin {
-		t.Errorf("attached by %q, want by the plugin", by)
-	}
+	must.Be(t, "attached by", apply.ByPlugin, p.status(t).By)
 	ids := p.node.programs(t)
 	if want := treesHere(t).programs(); !slices.Equal(slices.Sorted(maps.Keys(ids)), want) {
 		t.Fatalf("the node's programs: %v, want %v", ids, want)
@@ -106,9 +94,7 @@ func TestPrivilegedLifecycle(t *testing.T) {
 		!slices.Equal(pins[1:], []string{at + "egress-slot", at + "ingress-slot", at + "record"}) {
 		t.Errorf("pinned: %v, want whose the interface is, and a record and two slots under network, container and interface", pins)
 	}
-	if n := p.node.slots(t); n != 2 {
-		t.Errorf("%d slots are taken, want one for each direction", n)
-	}
+	must.Be(t, "slots taken", 2, p.node.slots(t))
 	p.must(t, "ADD", c)
 	wantState(t, p, "after ADD twice", shapedBoth(t))
 	if again := p.node.programs(t); !cmp.Equal(ids, again) {
@@ -156,27 +142,21 @@ func TestPrivilegedTwiceInAChain(t *testing.T) {
 		p.must(t, "ADD", told)
 		a := p.must(t, "ADD", untold)
 		wantState(t, p, name+": after the ADD of the other entry", shapedBoth(t))
-		if !strings.Contains(a.log, "limit kept") {
-			t.Errorf("%s: ADD of the other entry logs %q, want that the limit is kept", name, a.log)
-		}
+		a.tells(t, "limit kept")
 		// The runtime tells it of one direction only.
 		p.must(t, "ADD", p.conf(conf{"capabilities": caps, "egressRate": "10M"}))
 		wantState(t, p, name+": after an ADD with one direction", shapedBoth(t))
 		own := p.conf(both(conf{"capabilities": caps, "egressRate": "5M", "ingressRate": "50M"}))
-		p.must(t, "ADD", own)
-		p.must(t, "CHECK", own)
+		p.must(t, "ADD CHECK", own)
 		p.wantRates(t, name+": after an ADD with its own rates", "10 Mbit/s, 10 Mbit/s")
 		p.must(t, "CHECK", told)
-		p.must(t, "CHECK", untold)
-		p.must(t, "DEL", untold)
+		p.must(t, "CHECK DEL", untold)
 		wantClean(t, p, name+": DEL of the other entry")
 
 		p.must(t, "ADD", own)
-		p.must(t, "ADD", p.conf(nil))
-		p.must(t, "CHECK", p.conf(nil))
+		p.must(t, "ADD CHECK", p.conf(nil))
 		p.wantRates(t, name+": the other entry runs first, and the runtime tells no limit", "5 Mbit/s, 50 Mbit/s")
-		p.must(t, "ADD", untold)
-		p.must(t, "CHECK", untold)
+		p.must(t, "ADD CHECK", untold)
 		p.wantRates(t, name+": neither entry is told, and one has no limit", "5 Mbit/s, 50 Mbit/s")
 		p.must(t, "ADD", told)
 		p.wantRates(t, name+": the other entry runs first", "10 Mbit/s, 10 Mbit/s")
@@ -197,9 +177,7 @@ func (p *pod) wantRates(t *testing.T, when, want string) {
 		if err != nil || len(records) != 1 {
 			t.Fatalf("%s: Records() = %v, %v, want one", when, records, err)
 		}
-		if got := records[0].Config.Egress.Rate.String() + ", " + records[0].Config.Ingress.Rate.String(); got != want {
-			t.Errorf("%s: the limits are %q, want %q", when, got, want)
-		}
+		must.Be(t, when+": limits", want, records[0].Config.Egress.Rate.String()+", "+records[0].Config.Ingress.Rate.String())
 		return nil
 	})
 }
@@ -227,9 +205,7 @@ func TestPrivilegedTxQueueLen(t *testing.T) {
 		p.must(t, "CHECK", p.conf(limits))
 	}
 	p.must(t, "ADD", p.conf(nil))
-	if got := lengths(); got != [2]int{700, 0} {
-		t.Errorf("without limits the devices have a txqueuelen of %v, want 700 and 0 as before", got)
-	}
+	must.Be(t, "txqueuelen without limits", [2]int{700, 0}, lengths())
 }
 
 // TCP in a limited pod makes small packets. CHECK tells if another party lets it make larger
@@ -250,22 +226,16 @@ func TestPrivilegedPacketsOfThePod(t *testing.T) {
 			want = before
 		}
 		p.must(t, "ADD", at(rate))
-		if got := sizes(); got != want {
-			t.Errorf("with %s TCP makes packets of up to %v, want %v", rate, got, want)
-		}
+		must.Be(t, "TCP's largest packets with "+rate, want, sizes())
 		p.must(t, "CHECK", at(rate))
 	}
 	p.must(t, "ADD", at("10M"))
 	p.ns.Run(t, "ip", "link", "set", "eth0", "gso_max_size", "30000")
 	wantCode(t, "CHECK with larger packets", p.call(t, "CHECK", at("10M")).err, 101, "egress limit-offload: eth0: TCP makes packets of up to")
 	p.must(t, "ADD", at("10M"))
-	if got := sizes(); got != most(3_400) {
-		t.Errorf("after another ADD TCP makes packets of up to %v, want %v", got, most(3_400))
-	}
+	must.Be(t, "TCP's largest packets after another ADD", most(3_400), sizes())
 	p.must(t, "ADD", p.conf(nil))
-	if got := sizes(); got != before {
-		t.Errorf("without a limit TCP makes packets of up to %v, want %v as before", got, before)
-	}
+	must.Be(t, "TCP's largest packets without a limit", before, sizes())
 }
 
 // pacing are the sysctls by which TCP in the pod sizes its packets, nil if the kernel lacks one.
@@ -292,12 +262,8 @@ func TestPrivilegedPacingOfThePod(t *testing.T) {
 	own, gso := []int{0, 12}, p.ns.Interface(t, "eth0").GSOMaxSize
 	wantPacing := func(when string, want []int) {
 		t.Helper()
-		if got := p.pacing(t); !slices.Equal(got, want) {
-			t.Errorf("%s: the pod's sysctls are %v, want %v", when, got, want)
-		}
-		if got := p.ns.Interface(t, "eth0").GSOMaxSize; got != gso {
-			t.Errorf("%s: the pod's device takes %d, want %d", when, got, gso)
-		}
+		must.Match(t, when+": the pod's sysctls", want, p.pacing(t))
+		must.Be(t, when+": largest packets of the pod's device", gso, p.ns.Interface(t, "eth0").GSOMaxSize)
 	}
 	set := func(name string, value int) {
 		t.Helper()
@@ -316,12 +282,9 @@ func TestPrivilegedPacingOfThePod(t *testing.T) {
 	p.must(t, "ADD", c)
 	wantPacing("after another ADD", own)
 	set("tcp_min_tso_segs", 5)
-	p.must(t, "CHECK", c)
-	p.must(t, "ADD", c)
+	p.must(t, "CHECK ADD", c)
 	wantPacing("with an author's choice", []int{0, 5})
-	if d := p.status(t).Directions[0]; !slices.Equal(d.Kept, []string{"net.ipv4.tcp_min_tso_segs=5"}) {
-		t.Errorf("status says that %q is kept, want the author's sysctl", d.Kept)
-	}
+	must.Match(t, "what status says is kept", []string{"net.ipv4.tcp_min_tso_segs=5"}, p.status(t).Directions[0].Kept)
 	p.must(t, "ADD", p.conf(nil))
 	wantPacing("without a limit", []int{kernel[0], 5})
 	set("tcp_min_tso_segs", kernel[1])
@@ -350,9 +313,7 @@ func TestPrivilegedPacketsPastTheLimit(t *testing.T) {
 			t.Errorf("TCP makes packets of up to %d, so nothing was tested", got)
 		}
 		p.must(t, "ADD", p.conf(bypassed))
-		if got := p.ns.Interface(t, "eth0").GSOMaxSize; got != before {
-			t.Errorf("with %v TCP makes packets of up to %d, want %d as before", bypassed, got, before)
-		}
+		must.Be(t, fmt.Sprintf("TCP's largest packets with %v", bypassed), before, p.ns.Interface(t, "eth0").GSOMaxSize)
 		p.must(t, "CHECK", p.conf(bypassed))
 	}
 }
@@ -385,9 +346,7 @@ func TestPrivilegedVersions(t *testing.T) {
 			if a.err != nil {
 				t.Fatalf("ADD: %s\n%s", describe(a.err), a.log)
 			}
-			if got := strings.TrimSuffix(a.stdout, "\n"); got != prev {
-				t.Errorf("ADD prints\n%s, want\n%s", got, prev)
-			}
+			must.Be(t, "what ADD prints", prev, strings.TrimSuffix(a.stdout, "\n"))
 			if got := p.state(t); !slices.Contains(got, "pod qdisc tbf") {
 				t.Errorf("after ADD there is %q, want a queue on the pod side", got)
 			}
@@ -400,9 +359,7 @@ func TestPrivilegedVersions(t *testing.T) {
 					wantCode(t, verb+" before "+since, a.err, 1)
 				}
 			}
-			if a := run("VERSION"); !strings.Contains(a.stdout, `"supportedVersions":["0.1.0","0.2.0","0.3.0","0.3.1","0.4.0","1.0.0","1.1.0"]`) {
-				t.Errorf("VERSION prints %q", a.stdout)
-			}
+			must.Have(t, "VERSION", run("VERSION").stdout, `"supportedVersions":["0.1.0","0.2.0","0.3.0","0.3.1","0.4.0","1.0.0","1.1.0"]`)
 			remove := "DEL"
 			if version >= "1.1.0" {
 				remove = "GC"
@@ -472,9 +429,7 @@ func TestPrivilegedDelWhenThingsAreGone(t *testing.T) {
 			p.must(t, "ADD", p.conf(tt.with))
 			tt.gone(t, p)
 			p.must(t, "DEL", p.conf(tt.del))
-			if pins := n.pinned(t); len(pins) != 0 {
-				t.Errorf("still pinned: %v", pins)
-			}
+			n.wantNoPins(t, "DEL")
 			if all := p.state(t); len(all) != 0 {
 				t.Errorf("still there: %v", all)
 			}
@@ -514,9 +469,7 @@ func TestPrivilegedTwoNetworks(t *testing.T) {
 	other.must(t, "DEL", second)
 	wantState(t, p, "eth0 after the second network's DEL", shapedBoth(t))
 	p.must(t, "CHECK", p.conf(both(nil)))
-	if out := p.ns.Run(t, "tc", "qdisc", "show", "dev", "net1"); strings.Contains(out, "tbf") {
-		t.Errorf("net1 has %q after DEL", out)
-	}
+	must.Have(t, "net1 after DEL", queues(t, p.ns, "net1"), "!tbf")
 	// Once net1 is gone, so is what was said of it.
 	second["name"] = "net"
 	other.must(t, "ADD", second)
@@ -524,12 +477,9 @@ func TestPrivilegedTwoNetworks(t *testing.T) {
 	mail := p.node.paths.Mail()
 	mail.RecordFailure(slog.Default(), &mailbox.Failure{ID: attach.ID{Network: "net", ContainerID: p.container, IfName: "net1"}})
 	p.must(t, "GC", p.conf(conf{"cni.dev/valid-attachments": []conf{{"containerID": p.container, "ifname": "eth0"}}}))
-	if f, err := mail.Failures(); err != nil || len(f) != 0 {
-		t.Errorf("GC left the failure records %v, %v", f, err)
-	}
+	p.node.wantFailures(t, "GC")
 	renamed := p.conf(both(conf{"name": "renamed"})) // an attachment is of a container's interface, whatever its network is called
-	p.must(t, "CHECK", renamed)
-	p.must(t, "DEL", renamed)
+	p.must(t, "CHECK DEL", renamed)
 	wantClean(t, p, "DEL of both")
 }
 
@@ -560,12 +510,8 @@ func TestPrivilegedGC(t *testing.T) {
 			t.Errorf("GC left %s", pin)
 		}
 	}
-	if holders != 2 {
-		t.Errorf("GC left the holders of %d interfaces, want two", holders)
-	}
-	if f, err := n.paths.Mail().Failures(); err != nil || len(f) != 0 {
-		t.Errorf("GC left the failure records %v, %v", f, err)
-	}
+	must.Be(t, "interfaces whose holders GC left", 2, holders)
+	n.wantFailures(t, "GC")
 	pods[1].must(t, "CHECK", pods[1].conf(both(nil)))
 }
 
@@ -579,7 +525,5 @@ func TestPrivilegedStatus(t *testing.T) {
 	p.node.paths = engine.Paths{Pins: filepath.Join(t.TempDir(), "none"), Run: t.TempDir()}
 	wantCode(t, "STATUS without bpffs", p.call(t, "STATUS", p.conf(nil)).err, 50, "BPF file system")
 	a := p.must(t, "STATUS", p.conf(conf{"onError": "open"}))
-	if !strings.Contains(a.log, "cannot shape") {
-		t.Errorf("STATUS that fails open logs %q", a.log)
-	}
+	a.tells(t, "cannot shape")
 }

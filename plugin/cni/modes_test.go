@@ -144,9 +144,7 @@ func TestPrivilegedModes(t *testing.T) {
 			ids := p.node.programs(t)
 			add("ADD twice")
 			for pin, id := range p.node.programs(t) {
-				if ids[pin] != id {
-					t.Errorf("ADD twice replaced program %s", pin)
-				}
+				must.Be(t, "a second ADD: program "+pin, id, ids[pin])
 			}
 			if queue := func(s string) bool { return strings.HasPrefix(s, "pod qdisc ") && s != "pod qdisc clsact" }; slices.ContainsFunc(m.want, queue) {
 				p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
@@ -156,12 +154,8 @@ func TestPrivilegedModes(t *testing.T) {
 				wantCode(t, "CHECK with the root of an earlier release", p.call(t, "CHECK", c).err, 101, "egress ")
 				add("ADD after an upgrade")
 			}
-			p.must(t, "DEL", c)
-			p.afterIFB(t)
-			wantClean(t, p, "DEL")
-			if after := p.raw(t); after != before {
-				t.Errorf("DEL leaves\n%s\nwhere ADD found\n%s", after, before)
-			}
+			p.goes(t, c)
+			must.Match(t, "what DEL leaves", before, p.raw(t))
 		})
 	}
 }
@@ -202,8 +196,7 @@ func TestPrivilegedHeadOfTheHostSide(t *testing.T) {
 	}))
 	wantCode(t, "CHECK behind another program", p.call(t, "CHECK", c).err, 101,
 		"cil_to_pod (program ", "is ahead of pw_band on the egress hook of "+p.host.Name)
-	p.must(t, "ADD", c)
-	p.must(t, "CHECK", c)
+	p.must(t, "ADD CHECK", c)
 	testutil.Eventually(t, 5*time.Second, "podweir is first, and there once", func() bool {
 		return slices.Equal(tcxNames(t, p.node.NetNS, p.host.Index, "egress"), []string{"pw_band", "cil_to_pod"})
 	})
@@ -222,18 +215,10 @@ func TestPrivilegedDefaultsThatCannotBeHad(t *testing.T) {
 		queues  []string
 		ingress string
 	}{
-		"a queue that the kernel lacks": {
-			conf{"queue": "tbf"}, map[string]any{"TBF": false}, "not the queue tbf", []string{"none", "none"}, "pod",
-		},
-		"tcx that the kernel lacks": {
-			conf{"mode": "tcx-podside"}, map[string]any{"tcx": false}, "not the mode tcx-podside", []string{"tbf", "tbf"}, "host",
-		},
-		"queues that the kernel lacks": {
-			conf{"mode": "qdisc"}, map[string]any{"TBF": false}, "not the mode qdisc", []string{"none", "none"}, "pod",
-		},
-		"a place that the kernel lacks": {
-			conf{"ingressPlace": "ifb"}, map[string]any{"redirect": ""}, "not the place ifb", []string{"tbf", "none"}, "pod",
-		},
+		"a queue that the kernel lacks": {conf{"queue": "tbf"}, map[string]any{"TBF": false}, "not the queue tbf", []string{"none", "none"}, "pod"},
+		"tcx that the kernel lacks":     {conf{"mode": "tcx-podside"}, map[string]any{"tcx": false}, "not the mode tcx-podside", []string{"tbf", "tbf"}, "host"},
+		"queues that the kernel lacks":  {conf{"mode": "qdisc"}, map[string]any{"TBF": false}, "not the mode qdisc", []string{"none", "none"}, "pod"},
+		"a place that the kernel lacks": {conf{"ingressPlace": "ifb"}, map[string]any{"redirect": ""}, "not the place ifb", []string{"tbf", "none"}, "pod"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newNode(t).newPod(t)
@@ -242,11 +227,8 @@ func TestPrivilegedDefaultsThatCannotBeHad(t *testing.T) {
 			}
 			c := p.conf(both(tc.with))
 			a := p.must(t, "ADD", c)
-			if !strings.Contains(a.log, "level=WARN") || !strings.Contains(a.log, tc.told) {
-				t.Errorf("ADD logs %q, want a warning with %q", a.log, tc.told)
-			}
-			p.must(t, "CHECK", c)
-			p.must(t, "ADD", c)
+			a.tells(t, "level=WARN", tc.told)
+			p.must(t, "CHECK ADD", c)
 			p.repair(t)
 			var queues []string
 			s := p.status(t)
@@ -256,17 +238,13 @@ func TestPrivilegedDefaultsThatCannotBeHad(t *testing.T) {
 			if !slices.Equal(queues, tc.queues) || s.Directions[1].Side.String() != tc.ingress || len(s.Drift) != 0 {
 				t.Errorf("status shows %+v, want the queues %v and ingress on the %s side", s, tc.queues, tc.ingress)
 			}
-			if notes := fmt.Sprint(s.Directions); !strings.Contains(notes, tc.told) {
-				t.Errorf("status notes %q, want %q", notes, tc.told)
-			}
+			must.Have(t, "status", fmt.Sprint(s.Directions), tc.told)
 			p.setClock(t, 2*time.Hour)
 			if now := p.status(t); now.Attached.Sub(s.Attached) != 2*time.Hour || now.Directions[1].Degraded[0].Since.Sub(s.Directions[1].Degraded[0].Since) != 2*time.Hour {
 				t.Errorf("after the clock was set by two hours: %v, %v, want two hours after %v, %v", now.Attached, now.Directions[1].Degraded, s.Attached, s.Directions[1].Degraded)
 			}
 			p.crosses(t)
-			p.must(t, "DEL", c)
-			p.afterIFB(t)
-			wantClean(t, p, "DEL")
+			p.goes(t, c)
 		})
 	}
 }
@@ -275,13 +253,10 @@ func TestPrivilegedDefaultsThatCannotBeHad(t *testing.T) {
 func (p *pod) setClock(t *testing.T, by time.Duration) {
 	t.Helper()
 	dir := filepath.Join(p.node.paths.Pins, "net", p.container+",eth0", "eth0")
-	b, err := datapath.ReadRecord(dir)
-	must.OK(t, err)
-	r, err := apply.UnmarshalRecord(b)
-	must.OK(t, err)
+	b := must.Get(datapath.ReadRecord(dir))(t)
+	r := must.Get(apply.UnmarshalRecord(b))(t)
 	r.Booted = r.Booted.Add(-by)
-	b, err = r.Marshal()
-	must.OK(t, err)
+	b = must.Get(r.Marshal())(t)
 	must.OK(t, datapath.WriteRecord(dir, b))
 }
 

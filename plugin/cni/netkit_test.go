@@ -59,9 +59,7 @@ func TestPrivilegedNetkit(t *testing.T) {
 			p.must(t, "ADD", c)
 			wantState(t, p, "ADD twice", want)
 			for pin, id := range n.programs(t) {
-				if ids[pin] != id {
-					t.Errorf("ADD twice replaced program %s", pin)
-				}
+				must.Be(t, "a second ADD: program "+pin, id, ids[pin])
 			}
 			for _, d := range terms.Directions {
 				const bytesPerSec = 5_000_000 / 8
@@ -83,12 +81,8 @@ func TestPrivilegedNetkit(t *testing.T) {
 				}
 			}
 			p.must(t, "CHECK", c)
-			p.must(t, "DEL", c)
-			p.afterIFB(t)
-			wantClean(t, p, "DEL")
-			if after := p.raw(t); after != before {
-				t.Errorf("DEL leaves\n%s\nwhere ADD found\n%s", after, before)
-			}
+			p.goes(t, c)
+			must.Match(t, "what DEL leaves", before, p.raw(t))
 		})
 	}
 }
@@ -96,8 +90,7 @@ func TestPrivilegedNetkit(t *testing.T) {
 // wantHeavy fails the test unless the stream to this port is listed as heavy.
 func wantHeavy(t *testing.T, p *pod, d terms.Direction, port uint16) {
 	t.Helper()
-	flows, err := p.node.slab(t).HeavyFlows(p.dir(), d)
-	must.OK(t, err)
+	flows := must.Get(p.node.slab(t).HeavyFlows(p.dir(), d))(t)
 	to := p.gateway
 	if d == terms.Ingress {
 		to = p.addr
@@ -192,8 +185,7 @@ func TestPrivilegedNetkitModes(t *testing.T) {
 				c := p.conf(with)
 				if with != nil {
 					c["ingressRate"], c["egressRate"] = slow, slow
-					p.must(t, "ADD", c)
-					p.must(t, "CHECK", c)
+					p.must(t, "ADD CHECK", c)
 				}
 				in, out := offer(t, p.node.NetNS, p.ns, p.addr), offer(t, p.ns, p.node.NetNS, p.gateway)
 				if with == nil {
@@ -205,9 +197,7 @@ func TestPrivilegedNetkitModes(t *testing.T) {
 				out.wantCapped(t, fmt.Sprintf("egress %v", with))
 				p.must(t, "DEL", c)
 				p.afterIFB(t)
-				if after := p.raw(t); after != before {
-					t.Errorf("%v: DEL leaves\n%s\nwhere ADD found\n%s", with, after, before)
-				}
+				must.Match(t, fmt.Sprintf("%v: what DEL leaves", with), before, p.raw(t))
 			}
 		})
 	}
@@ -261,9 +251,7 @@ func (p *pod) onNetkit(t *testing.T, prog *ebpf.Program, at ebpf.AttachType) (re
 		return err
 	}))
 	return func() {
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
+		must.OK(t, l.Close())
 	}
 }
 

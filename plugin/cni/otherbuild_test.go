@@ -56,22 +56,17 @@ func TestPrivilegedOtherBuildIsReplaced(t *testing.T) {
 				p.fromOtherBuild(t)
 				before := p.counted(t)
 				wantCode(t, "CHECK", p.call(t, "CHECK", c).err, 101, "egress ", "ingress ", "is of another build")
-				if drift := p.drift(t); !strings.Contains(strings.Join(drift, ";"), "of another build") {
-					t.Errorf("status tells of the drift %q, want another build", drift)
-				}
+				must.Have(t, "the drift of status", strings.Join(p.status(t).Drift, ";"), "of another build")
 				sent := exchange(t, in, out, func() error { return p.call(t, "ADD", c).err })
 				p.must(t, "CHECK", c)
 				wantState(t, p, fmt.Sprintf("round %d", round), shaped)
-				if now := p.qdiscs(t); !slices.Equal(now, queues) {
-					t.Errorf("the queues are %q, they were %q", now, queues)
-				}
+				must.Match(t, "the queues", queues, p.qdiscs(t))
 				// Neighbours ask for each other, too.
 				if after := p.counted(t); after < before+uint64(sent) {
 					t.Errorf("%d packets are counted, %d before %d more: some met no program, or counters were lost", after, before, sent)
 				}
 			}
-			p.must(t, "DEL", c)
-			wantClean(t, p.afterIFB(t), "DEL")
+			p.goes(t, c)
 		})
 	}
 }
@@ -89,8 +84,7 @@ func TestPrivilegedOtherLayoutIsRemoved(t *testing.T) {
 	p.fromOtherBuild(t)
 	remove := func(want []string) {
 		t.Helper()
-		node, err := engine.Open(p.node.paths)
-		must.OK(t, err)
+		node := must.Get(engine.Open(p.node.paths))(t)
 		defer node.Close()
 		dirs, err := node.RemoveUnusedLayouts()
 		if err != nil || !slices.Equal(dirs, want) {
@@ -103,8 +97,7 @@ func TestPrivilegedOtherLayoutIsRemoved(t *testing.T) {
 	remove(nil)
 	p.must(t, "ADD", c)
 	remove([]string{other})
-	p.must(t, "CHECK", c)
-	p.must(t, "DEL", c)
+	p.must(t, "CHECK DEL", c)
 }
 
 // exchange sends datagrams in both directions, each when the one before has
@@ -144,8 +137,7 @@ func (p *pod) counted(t *testing.T) uint64 {
 	t.Helper()
 	var all uint64
 	for _, d := range terms.Directions {
-		counters, err := p.node.slab(t).Counters(p.dir(), d)
-		must.OK(t, err)
+		counters := must.Get(p.node.slab(t).Counters(p.dir(), d))(t)
 		for _, c := range counters {
 			all += c.Packets
 		}

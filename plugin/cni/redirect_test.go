@@ -109,9 +109,7 @@ func redirectOn(t *testing.T, n *node, dev hostif.Interface, prog *ebpf.Program)
 	n.Run(t, "tc", "filter", "add", "dev", dev.Name, "ingress", "pref", "7", "bpf", "da", "pinned", pin)
 	return func() {
 		n.Run(t, "tc", "filter", "del", "dev", dev.Name, "ingress", "pref", "7")
-		if err := prog.Unpin(); err != nil {
-			t.Error(err)
-		}
+		must.OK(t, prog.Unpin())
 	}
 }
 
@@ -149,9 +147,7 @@ func TestPrivilegedAnotherDeviceHasTheNameOfTheIFB(t *testing.T) {
 			if got := p.state(t); !slices.Contains(got, "pod clsact ingress pw_police") || !slices.Contains(got, "pod qdisc tbf") {
 				t.Errorf("after ADD there is %q, want a policer for ingress and a queue for egress", got)
 			}
-			if !strings.Contains(a.log, "a device of this name is not an ifb") {
-				t.Errorf("ADD logs %s, want why ingress has no queue", a.log)
-			}
+			a.tells(t, "a device of this name is not an ifb")
 			p.must(t, "CHECK", c)
 			p.must(t, "ADD", p.conf(nil))
 			left := slices.DeleteFunc(p.state(t), func(what string) bool { return strings.HasPrefix(what, "ifb ") })
@@ -334,13 +330,9 @@ func TestPrivilegedLaterProgramsComeBeforeTheRedirect(t *testing.T) {
 				f.send(t, "passed on")
 			}
 			for range packets {
-				if got := f.receive(t); got != "passed on" {
-					t.Errorf("received %q", got)
-				}
+				must.Be(t, "received", "passed on", f.receive(t))
 			}
-			if n := sees.packets(t); n != packets {
-				t.Errorf("the later program saw %d packets, want %d", n, packets)
-			}
+			must.Be(t, "packets that the later program saw", packets, sees.packets(t))
 			p.must(t, "CHECK", c)
 			remove()
 			drops := newCounter(t, "foreign_drop", tcActShot)
@@ -349,14 +341,10 @@ func TestPrivilegedLaterProgramsComeBeforeTheRedirect(t *testing.T) {
 				f.send(t, "dropped")
 			}
 			drops.wait(t, packets, "dropped by the later program")
-			if n := drops.packets(t); n != packets {
-				t.Errorf("the later program saw %d packets to drop, want %d", n, packets)
-			}
+			must.Be(t, "packets to drop that the later program saw", packets, drops.packets(t))
 			remove()
 			f.send(t, "allowed")
-			if got := f.receive(t); got != "allowed" {
-				t.Errorf("the later program let %q pass", got)
-			}
+			must.Be(t, "what the later program let pass", "allowed", f.receive(t))
 		})
 	}
 }
@@ -388,9 +376,7 @@ func TestPrivilegedChainBehindTheRedirect(t *testing.T) {
 			}
 			const chain = "netfilter ingress chain on eth0"
 			wantCode(t, "CHECK", p.call(t, "CHECK", c).err, 101, chain)
-			if a := p.status(t); !strings.Contains(strings.Join(a.Drift, "\n"), chain) {
-				t.Errorf("status tells the drift %q, want the chain", a.Drift)
-			}
+			must.Have(t, "the drift of status", strings.Join(p.status(t).Drift, "\n"), chain)
 			p.repair(t)
 			for range 5 {
 				f.send(t, "forbidden")
@@ -409,20 +395,16 @@ func TestPrivilegedChainBehindTheRedirect(t *testing.T) {
 			}
 			p.deleteChain(t)
 			f.send(t, "allowed")
-			if got := f.receive(t); got != "allowed" {
-				t.Errorf("the chain let %q pass", got)
-			}
+			must.Be(t, "what the chain let pass", "allowed", f.receive(t))
 			offer(t, p.node.NetNS, p.ns, p.addr).wantCapped(t, "policing")
 			wantState(t, p, "repaired", join(treesHere(t).bands("pod"), []string{"pod clsact ingress pw_police"}))
 			// The queue was always wanted, and is available again.
 			wantCode(t, "CHECK without the chain", p.call(t, "CHECK", c).err, 101, "is available again")
-			p.must(t, "ADD", c)
-			p.must(t, "CHECK", c)
+			p.must(t, "ADD CHECK", c)
 			if now := p.state(t); !slices.Contains(now, "pod clsact ingress pw_redirect") && !slices.Contains(now, "pod clsact ingress mirred") {
 				t.Errorf("after ADD there is %q, want the redirect", now)
 			}
-			p.must(t, "DEL", c)
-			wantClean(t, p.afterIFB(t), "DEL")
+			p.goes(t, c)
 		})
 	}
 }

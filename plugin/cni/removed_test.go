@@ -25,9 +25,6 @@ import (
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
-// drift is what `podweir status` says of the one attachment of a node.
-func (p *pod) drift(t *testing.T) []string { t.Helper(); return p.status(t).Drift }
-
 // Which way packets are redirected to the ifb is what the self-test found,
 // whatever the kernel's version. The way by mirred works on every kernel; the
 // one by bpf_redirect loses everything on those where the self-test says so.
@@ -35,8 +32,7 @@ func TestPrivilegedWayToTheIFBIsTheOneThatWorks(t *testing.T) {
 	testutil.RequireQdisc(t, "tbf", "ifb", "clsact", "mirred")
 	found := newNode(t)
 	cache := func(n *node) string { return filepath.Join(n.paths.Run, "features.json") }
-	b, err := os.ReadFile(cache(found))
-	must.OK(t, err)
+	b := must.Get(os.ReadFile(cache(found)))(t)
 	bpfWorks := strings.Contains(string(b), `"redirect":"bpf"`)
 	if !bpfWorks && !strings.Contains(string(b), `"redirect":"mirred"`) {
 		t.Fatalf("the self-test found no way to the ifb: %s", b)
@@ -60,11 +56,8 @@ func TestPrivilegedWayToTheIFBIsTheOneThatWorks(t *testing.T) {
 			} else if p.reached(t) {
 				t.Error("packets pass by bpf_redirect, although the self-test says that they do not")
 			}
-			p.must(t, "DEL", c)
-			wantClean(t, p.afterIFB(t), "DEL")
-			if after := p.raw(t); after != before {
-				t.Errorf("DEL leaves\n%s\nwhere ADD found\n%s", after, before)
-			}
+			p.goes(t, c)
+			must.Match(t, "what DEL leaves", before, p.raw(t))
 		})
 	}
 }
@@ -93,18 +86,12 @@ func TestPrivilegedValuesOfBeforeALostRecord(t *testing.T) {
 	}
 	lose(both(nil))
 	p.must(t, "ADD", p.conf(both(conf{"egressRate": "1G"})))
-	if got := p.former(t).gso; got != before.gso {
-		t.Errorf("at a higher rate TCP makes packets of up to %v, want %v as before", got, before.gso)
-	}
+	must.Be(t, "TCP's largest packets at a higher rate", before.gso, p.former(t).gso)
 	p.must(t, "ADD", p.conf(nil))
-	if got := p.former(t); got != before {
-		t.Errorf("without limits: %+v, want %+v as before", got, before)
-	}
+	must.Be(t, "without limits", before, p.former(t))
 	lose(both(conf{"egressRate": "100M"}))
 	p.must(t, "ADD", p.conf(conf{"ingressRate": "100M"}))
-	if got := p.former(t).pacing; got != before.pacing {
-		t.Errorf("after one direction at 100M the pod's sysctls are %v, want %v as before", got, before.pacing)
-	}
+	must.Be(t, "the pod's sysctls after one direction at 100M", before.pacing, p.former(t).pacing)
 	p.must(t, "ADD", p.conf(nil))
 	lose(both(nil))
 	p.must(t, "ADD", p.conf(conf{"ingressRate": "100M"}))
@@ -113,24 +100,18 @@ func TestPrivilegedValuesOfBeforeALostRecord(t *testing.T) {
 	}
 	p.must(t, "CHECK", p.conf(conf{"ingressRate": "100M"}))
 	p.must(t, "ADD", p.conf(nil))
-	if got := p.former(t); got != before {
-		t.Errorf("after one direction, without limits: %+v, want %+v as before", got, before)
-	}
+	must.Be(t, "after one direction, without limits", before, p.former(t))
 	for _, rate := range []string{"10M", "100M"} { // by the device, by sysctls
 		at := both(conf{"egressRate": rate})
 		lose(at)
 		p.must(t, "DEL", p.conf(nil))
-		if got := p.former(t); got != before {
-			t.Errorf("%s: after DEL: %+v, want %+v as before", rate, got, before)
-		}
+		must.Be(t, rate+": after DEL", before, p.former(t))
 		lose(at)
 		p.onNode(t, func(node *engine.Node) error {
 			_, err := node.RemoveLost(t.Context())
 			return err
 		})
-		if got := p.former(t); got != before {
-			t.Errorf("%s: after gc: %+v, want %+v as before", rate, got, before)
-		}
+		must.Be(t, rate+": after gc", before, p.former(t))
 	}
 }
 
@@ -164,16 +145,14 @@ func TestPrivilegedFiltersKeepOffHandle1(t *testing.T) {
 			c := p.conf(with)
 			p.must(t, "ADD", c)
 			for ns, index := range map[*testutil.NetNS]int{p.node.NetNS: p.host.Index, p.ns: p.dev.Index} {
-				d, err := queue.Observe(ns.Handle, index)
-				must.OK(t, err)
+				d := must.Get(queue.Observe(ns.Handle, index))(t)
 				for i := range d.HookFilters {
 					if f := &d.HookFilters[i]; f.Handle == 1 {
 						t.Errorf("the filter %s has handle 1", f.Name)
 					}
 				}
 			}
-			p.must(t, "DEL", c)
-			wantClean(t, p.afterIFB(t), "DEL")
+			p.goes(t, c)
 		})
 	}
 }
@@ -193,17 +172,14 @@ func TestPrivilegedQueuesOfALaterPod(t *testing.T) {
 			if err != nil || len(records) != 1 {
 				t.Fatalf("Records() = %v, %v, want one", records, err)
 			}
-			got, err := queues.Statistics(records[0], s)
-			must.OK(t, err)
+			got := must.Get(queues.Statistics(records[0], s))(t)
 			return got.Packets
 		}
 		before := counters(first, terms.SideHost)
 		later.must(t, "ADD", later.conf(both(conf{"ingressPlace": "host"})))
 		later.crosses(t)
 		first.crosses(t)
-		if got := counters(first, terms.SideHost); got != before {
-			t.Errorf("the list of the host was read again: %d packets after %d", got, before)
-		}
+		must.Be(t, "packets counted at the host, whose list is not read again", before, counters(first, terms.SideHost))
 		if got := counters(later, terms.SideHost); got == 0 {
 			t.Error("a pod that came later has no packets to it")
 		}
@@ -296,19 +272,16 @@ func TestPrivilegedCheckNamesTheDifference(t *testing.T) {
 			}
 			p := newNode(t).newPod(t)
 			c := p.conf(tt.with)
-			p.must(t, "ADD", c)
-			p.must(t, "CHECK", c)
+			p.must(t, "ADD CHECK", c)
 			shaped := p.state(t)
 			tt.break_(t, p)
 			broken := p.state(t)
 			parts := append([]string{"eth0 (ifindex", p.ns.Path()}, tt.parts...)
 			wantCode(t, "CHECK", p.call(t, "CHECK", c).err, 101, parts...)
 			wantState(t, p, "CHECK must not repair", broken)
-			p.must(t, "ADD", c)
-			p.must(t, "CHECK", c)
+			p.must(t, "ADD CHECK", c)
 			wantState(t, p, "ADD mends it", shaped)
-			p.must(t, "DEL", c)
-			wantClean(t, p.afterIFB(t), "DEL")
+			p.goes(t, c)
 		})
 	}
 }

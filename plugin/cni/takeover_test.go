@@ -76,16 +76,13 @@ func TestPrivilegedTakenOver(t *testing.T) {
 			c := other.conf(second)
 			other.must(t, "ADD", c)
 			other.step = nil
-			if n := p.pinnedBy(t); n != 0 {
-				t.Errorf("after the second ADD the first container has %d pins: %v", n, p.node.pinned(t))
-			}
+			must.Be(t, "pins of the first container after the second ADD", 0, p.pinnedBy(t))
 			for _, verb := range []string{"CHECK", "ADD", "CHECK"} {
 				other.must(t, verb, c)
 			}
 			p.must(t, "DEL", p.conf(first))
 			wantSeen(t, p, "DEL of the first", shaped)
-			other.must(t, "CHECK", c)
-			other.must(t, "DEL", c)
+			other.must(t, "CHECK DEL", c)
 			wantClean(t, p.afterIFB(t), "DEL of both")
 		})
 	}
@@ -122,11 +119,8 @@ func TestPrivilegedTakenOverAndKilled(t *testing.T) {
 				other.must(t, "ADD", second)
 				p.must(t, "DEL", first)
 				wantSeen(t, p, "DEL of the first", shaped)
-				if n := p.pinnedBy(t); n != 0 {
-					t.Errorf("the first container has %d pins", n)
-				}
-				other.must(t, "CHECK", second)
-				other.must(t, "DEL", second)
+				must.Be(t, "pins of the first container", 0, p.pinnedBy(t))
+				other.must(t, "CHECK DEL", second)
 				wantClean(t, p, "DEL of both")
 			}
 		})
@@ -173,9 +167,7 @@ func TestPrivilegedTakenOverInVain(t *testing.T) {
 			}
 			wantSeen(t, p, "after a failed ADD", shaped)
 			p.must(t, "CHECK", first)
-			if n := other.pinnedBy(t); n != 0 {
-				t.Errorf("the second container has %d pins: %v", n, p.node.pinned(t))
-			}
+			must.Be(t, "pins of the second container", 0, other.pinnedBy(t))
 			other.must(t, "DEL", other.conf(nil))
 			p.must(t, "CHECK", first)
 		})
@@ -218,23 +210,18 @@ func TestPrivilegedOneOfTwoIsHeld(t *testing.T) {
 			wantRate := func(dev string) {
 				t.Helper()
 				want := map[string]string{"each": "rate 10Mbit", "shared": "rate 5Mbit"}[c.with]
-				if now := p.ns.Run(t, "tc", "qdisc", "show", "dev", dev); !strings.Contains(now, want) {
-					t.Errorf("%s has %q, want %s", dev, now, want)
-				}
+				must.Have(t, dev, queues(t, p.ns, dev), want)
 			}
 			a := p.must(t, "ADD", asks)
 			wantState(t, p, "ADD", shapedBoth(t))
 			wantRate("eth0")
-			f, err := p.node.paths.Mail().Failures()
-			must.OK(t, err)
+			f := must.Get(p.node.paths.Mail().Failures())(t)
 			if told := fmt.Sprint(f); (len(f) > 0) != (c.told != "") || !strings.Contains(told, c.told) {
 				t.Errorf("failure records %v, want %q", f, c.told)
 			}
 			if c.told == "" {
 				p.must(t, "CHECK", asks)
-				if !strings.Contains(a.log, "interface skipped") {
-					t.Errorf("ADD logs %q, want that net1 is skipped", a.log)
-				}
+				a.tells(t, "interface skipped")
 			}
 			byHand.must(t, "CHECK", second)
 			p.must(t, "DEL", asks)
@@ -304,9 +291,7 @@ func TestPrivilegedRepairBesideAnInterfaceOfAnother(t *testing.T) {
 	}
 	p.ns.Run(t, "tc", "qdisc", "del", "dev", "net1", "root")
 	p.repair(t)
-	if now := p.ns.Run(t, "tc", "qdisc", "show", "dev", "net1"); !strings.Contains(now, "tbf") {
-		t.Errorf("net1 has %q, want its queue", now)
-	}
+	must.Have(t, "net1", queues(t, p.ns, "net1"), "tbf")
 	p.must(t, "DEL", first)
 	other.must(t, "ADD", second)
 	p.must(t, "DEL", first)
@@ -324,9 +309,7 @@ func TestPrivilegedSlotIsBeforeTheProgram(t *testing.T) {
 		if attached { // it goes back
 			attached = false
 			_ = os.Remove(next)
-			var err error
-			slot, err = p.node.slab(t).HostSlot(terms.Egress, p.host.Index)
-			must.OK(t, err)
+			slot = must.Get(p.node.slab(t).HostSlot(terms.Egress, p.host.Index))(t)
 		}
 		if step == "egress attach" { // its link cannot be pinned
 			attached = true

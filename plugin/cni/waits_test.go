@@ -282,17 +282,13 @@ func TestPrivilegedNamespaceOfTheAgent(t *testing.T) {
 	p := n.newPod(t)
 	c := p.conf(conf{"defaultRate": "50M"})
 	p.must(t, "ADD", c)
-	if got := rates(p); !slices.Equal(got, []uint64{50e6, 50e6}) {
-		t.Errorf("limits %v before the agent knows the namespace, want the node's", got)
-	}
+	must.Match(t, "limits before the agent knows the namespace", []uint64{50e6, 50e6}, rates(p))
 	must.OK(t, n.paths.Mail().RecordNamespace("default", netconf.Namespace{
 		"podweir.io/default-egress-rate": "20M", "podweir.io/max-ingress-rate": "5M",
 	}))
 	wantCode(t, "CHECK", p.call(t, "CHECK", c).err, 101, "egress")
 	p.must(t, "ADD", c)
-	if got := rates(p); !slices.Equal(got, []uint64{20e6, 5e6}) {
-		t.Errorf("limits %v, want the namespace's default of egress and its maximum of ingress", got)
-	}
+	must.Match(t, "limits by the namespace's default of egress and its maximum of ingress", []uint64{20e6, 5e6}, rates(p))
 	p.must(t, "CHECK", c)
 	if names, err := n.paths.Mail().RecordedNamespaces(); err != nil || !slices.Equal(names, []string{"default"}) {
 		t.Errorf("RecordedNamespaces() = %v, %v, want default", names, err)

@@ -55,9 +55,7 @@ func TestPrivilegedDriftIsMended(t *testing.T) {
 			return s.At.After(at) && s.Outcome == reconcile.Shaped && len(p.attachment(t).Drift) == 0
 		})
 	}
-	if !strings.Contains(n.log.String(), "egress build-queue: eth0: no root qdisc") {
-		t.Error("the log does not say what was mended")
-	}
+	must.Have(t, "the log", n.log.String(), "egress build-queue: eth0: no root qdisc")
 }
 
 // An interface of a second network that comes after the pod's first look is looked after
@@ -196,9 +194,7 @@ func TestPrivilegedRedirectLeavesForAChain(t *testing.T) {
 	testutil.Eventually(t, soon, "the redirect is gone", func() bool {
 		return !strings.Contains(p.ns.Run(t, "tc", "filter", "show", "dev", "eth0", "ingress"), "pw_redirect")
 	})
-	if e := p.event(t, "BandwidthPoliced"); !strings.Contains(e.Message, "netfilter ingress chain on eth0") {
-		t.Errorf("event %q", e.Message)
-	}
+	p.told(t, "BandwidthPoliced", "netfilter ingress chain on eth0")
 	testutil.Eventually(t, soon, "ingress is policed", func() bool {
 		s := a.state(p)
 		return s.Outcome.Enforced() && len(s.Limits) == 2 && !s.Limits[1].CapHolds
@@ -229,9 +225,7 @@ func TestPrivilegedStarvedRedirect(t *testing.T) {
 				return strings.Contains(p.ns.Run(t, "tc", "filter", "show", "dev", "eth0", "ingress"), "pw_redirect")
 			}
 			reason := map[bool]string{true: "BandwidthPoliced", false: "BandwidthNotEnforced"}[tcx]
-			if e := p.event(t, reason); !strings.Contains(e.Message, "u32 filter at preference 1 on eth0 ends the chain for every packet") {
-				t.Errorf("event %q", e.Message)
-			}
+			p.told(t, reason, "u32 filter at preference 1 on eth0 ends the chain for every packet")
 			if redirects() == tcx {
 				t.Errorf("the redirect is there: %v", !tcx)
 			}
@@ -254,8 +248,7 @@ func TestPrivilegedLeftoversWithoutARecord(t *testing.T) {
 		must.OK(t, p.call(t, "ADD"))
 	}
 	queue := limited.programs(t)
-	entries, err := os.ReadDir(n.paths.Pins)
-	must.OK(t, err)
+	entries := must.Get(os.ReadDir(n.paths.Pins))(t)
 	for _, e := range entries {
 		must.OK(t, os.RemoveAll(filepath.Join(n.paths.Pins, e.Name())))
 	}
@@ -472,9 +465,7 @@ func TestPrivilegedDeleteLoop(t *testing.T) {
 				held = "it is put back each time"
 				testutil.Eventually(t, soon, "the queue is back", func() bool { return rate(t, p.ns, "eth0") == "10Mbit" })
 			}
-			if e := p.event(t, "BandwidthTampered"); !strings.Contains(e.Message, held) || !strings.Contains(e.Message, "CAP_NET_ADMIN") {
-				t.Errorf("event %q, want %q in it", e.Message, held)
-			}
+			p.told(t, "BandwidthTampered", held, "CAP_NET_ADMIN")
 		})
 	}
 }

@@ -113,8 +113,7 @@ func newNode(t *testing.T) *node {
 func (n *node) withoutTCX(t *testing.T) {
 	t.Helper()
 	path := filepath.Join(n.paths.Run, "features.json")
-	b, err := os.ReadFile(path)
-	must.OK(t, err)
+	b := must.Get(os.ReadFile(path))(t)
 	must.OK(t, os.WriteFile(path, bytes.Replace(b, []byte(`"tcx":true`), []byte(`"tcx":false`), 1), 0o600))
 }
 
@@ -198,8 +197,7 @@ func (p *pod) callFor(t *testing.T, verb, network, ifName string) error {
 	conf["prevResult"] = map[string]any{
 		"cniVersion": "1.1.0", "interfaces": []any{map[string]any{"name": ifName, "sandbox": p.ns.Path()}},
 	}
-	stdin, err := json.Marshal(conf)
-	must.OK(t, err)
+	stdin := must.Get(json.Marshal(conf))(t)
 	plugin := cni.Plugin{Stdout: &bytes.Buffer{}, Stderr: p.node.log, Paths: p.node.paths}
 	args := &skel.CmdArgs{
 		ContainerID: p.container, Netns: p.ns.Path(), IfName: ifName, StdinData: stdin,
@@ -355,8 +353,7 @@ func (p *pod) attachment(t *testing.T) *status.Attachment {
 	t.Helper()
 	open := p.node.open(t)
 	defer open.Close()
-	rep, err := status.Collect(open)
-	must.OK(t, err)
+	rep := must.Get(status.Collect(open))(t)
 	for i := range rep.Attachments {
 		if rep.Attachments[i].Pod == p.api.Namespace+"/"+p.api.Name {
 			return &rep.Attachments[i]
@@ -388,6 +385,20 @@ func (p *pod) event(t *testing.T, reason string) apitest.Event {
 		return false
 	})
 	return found
+}
+
+// told waits for an Event with this reason, of which the message has these parts.
+func (p *pod) told(t *testing.T, reason string, parts ...string) {
+	t.Helper()
+	must.Have(t, "the event "+reason, p.event(t, reason).Message, parts...)
+}
+
+// limits looks at once for a tbf of these rates on both ends of the pod's veth.
+func (p *pod) limits(t *testing.T, what, out, in string) {
+	t.Helper()
+	if o, i := rate(t, p.ns, "eth0"), rate(t, p.node.NetNS, p.host.Name); o != out || i != in {
+		t.Errorf("%s the limits are %q and %q, want %q and %q", what, o, i, out, in)
+	}
 }
 
 var errAway = errors.New("the runtime is away")

@@ -49,12 +49,7 @@ func TestPrivilegedNamespaceRates(t *testing.T) {
 	n.api.PutNamespace("team", bothRates("max", "30M", "40M"))
 	quiet.gets(t, "30Mbit", "40Mbit") // the node's default, and not more than the maximum
 	greedy.gets(t, "30Mbit", "40Mbit")
-	e := greedy.event(t, "BandwidthAboveMaximum")
-	for _, want := range []string{`annotation kubernetes.io/egress-bandwidth: "100M"`, "at most 30 Mbit/s", "podweir.io/max-egress-rate", "at most 40 Mbit/s"} {
-		if !strings.Contains(e.Message, want) {
-			t.Errorf("event %q, want %q in it", e.Message, want)
-		}
-	}
+	greedy.told(t, "BandwidthAboveMaximum", `annotation kubernetes.io/egress-bandwidth: "100M"`, "at most 30 Mbit/s", "podweir.io/max-egress-rate", "at most 40 Mbit/s")
 	if s := a.state(greedy); s.Err != nil || !s.Outcome.Enforced() {
 		t.Errorf("state %+v, want that its limits are enforced", s)
 	}
@@ -71,16 +66,10 @@ func TestPrivilegedNamespaceRates(t *testing.T) {
 	next := n.podIn(t, "team")
 	next.api.Annotations = both("100M", "100M")
 	must.OK(t, next.call(t, "ADD"))
-	if out, in := rate(t, next.ns, "eth0"), rate(t, n.NetNS, next.host.Name); out != "30Mbit" || in != "40Mbit" {
-		t.Errorf("after ADD %s and %s, want the namespace's maximum", out, in)
-	}
-	if err := next.call(t, "CHECK"); err != nil {
-		t.Errorf("CHECK = %v", err)
-	}
+	next.limits(t, "after ADD", "30Mbit", "40Mbit")
+	must.OK(t, next.call(t, "CHECK"))
 	n.api.Put(next.api)
-	if s := a.becomes(t, next, reconcile.Shaped); s.Reason != "" {
-		t.Errorf("the agent changes what ADD made: %+v", s)
-	}
+	must.Be(t, "why the agent changes what ADD made", "", a.becomes(t, next, reconcile.Shaped).Reason)
 
 	// The record is on tmpfs: whoever deletes it does no harm for long.
 	record := filepath.Join(n.paths.Run, "namespaces", "team.json")
@@ -115,9 +104,7 @@ func TestPrivilegedNamespaceNotKnownYet(t *testing.T) {
 	a = n.start(t, 50*time.Millisecond)
 	since := time.Now()
 	testutil.Eventually(t, soon, "looks at the pod", func() bool { return a.state(p).At.After(since.Add(500 * time.Millisecond)) })
-	if out, in := rate(t, p.ns, "eth0"), rate(t, n.NetNS, p.host.Name); out != "30Mbit" || in != "40Mbit" {
-		t.Errorf("%s and %s while the API server does not tell, want what was there", out, in)
-	}
+	p.limits(t, "while the API server does not tell", "30Mbit", "40Mbit")
 	n.api.PutNamespace("team", bothRates("max", "5M", "6M"))
 	n.api.FailNamespace("team", 0)
 	p.gets(t, "5Mbit", "6Mbit")

@@ -6,6 +6,7 @@ package reconcile
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -15,8 +16,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
@@ -105,9 +104,7 @@ func TestQueueTriesAgain(t *testing.T) {
 		q.add(a, 0)
 		at := time.Now()
 		q.next(t.Context())
-		if took := time.Since(at); took != 0 {
-			t.Errorf("came after %v although it was requested", took)
-		}
+		must.Be(t, "wait for what was requested", 0, time.Since(at))
 		q.done(a, false)
 		if p := pause(1000); p < retryMax || p > retryMax+retryMax/10 {
 			t.Errorf("pause after 1000 failures is %v, want %v", p, retryMax)
@@ -253,9 +250,7 @@ func TestAttachmentStaysAfterAnError(t *testing.T) {
 		l.states[k] = &state{PodState: PodState{Limits: tt.prior}}
 		l.watch.pods[k] = &podWatch{watched: []watched{{iface: in, redirect: true}, {iface: prior[2].Interface}}}
 		l.keep(one, nil, tt.err, Mended)
-		if diff := cmp.Diff(tt.limits, l.Limits); diff != "" {
-			t.Errorf("%s: limits (-want +got):\n%s", name, diff)
-		}
+		must.Match(t, name+": limits", tt.limits, l.Limits)
 		if len(l.watched) != tt.watch || tt.watch == 1 && l.watched[0] != (watched{iface: in, redirect: true}) {
 			t.Errorf("%s: watched %+v, want %d", name, l.watched, tt.watch)
 		}
@@ -348,9 +343,7 @@ func TestFightBeginsWithTheThirdMendInAMinute(t *testing.T) {
 			f.mended(at(s), "queue", true, true)
 		}
 		last := at(tt.mends[len(tt.mends)-1])
-		if f.on(last) != tt.fight {
-			t.Errorf("%s: fight %v, want %v", name, f.on(last), tt.fight)
-		}
+		must.Be(t, name+": fight", tt.fight, f.on(last))
 	}
 }
 
@@ -364,9 +357,7 @@ func TestFightIsOver(t *testing.T) {
 		f := &fight{}
 		for s := range 4 {
 			f.mended(at(0.5*float64(s)+1.5), "queue", tt.inPod, tt.exposed)
-			if f.on(at(1.5)) != (s >= 2) {
-				t.Errorf("%s: a fight after %d mends: %v", name, s+1, f.on(at(1.5)))
-			}
+			must.Be(t, fmt.Sprintf("%s: a fight after %d mends", name, s+1), s >= 2, f.on(at(1.5)))
 		}
 		if !f.on(at(3)) || f.inPod != tt.inPod {
 			t.Errorf("%s: %+v, want a fight", name, f)
@@ -420,8 +411,6 @@ func TestDriftPause(t *testing.T) {
 		"with a ceiling, for a long time": {[]KeptLimit{covered}, 100, driftPauseMax},
 	} {
 		s := &state{PodState: PodState{Limits: tt.limits}, mends: make([]time.Time, tt.mends)}
-		if got := s.driftPause(); got != tt.want {
-			t.Errorf("%s: %v, want %v", name, got, tt.want)
-		}
+		must.Be(t, name, tt.want, s.driftPause())
 	}
 }

@@ -44,16 +44,12 @@ func TestPrivilegedPodThatRanBefore(t *testing.T) {
 		t.Errorf("state %+v", s)
 	}
 	a.becomes(t, other, reconcile.Unlimited)
-	if got := rate(t, other.ns, "eth0"); got != "" {
-		t.Errorf("a pod without a limit has one: %s", got)
-	}
+	other.limits(t, "of a pod without a limit", "", "")
 	// What is sent passes our queue and our program.
 	const packets = 50
 	p.send(t, packets)
 	att := p.attachment(t)
-	if att.By != apply.ByAgent {
-		t.Errorf("attached by %q, want by the agent", att.By)
-	}
+	must.Be(t, "attached by", apply.ByAgent, att.By)
 	if len(att.Drift) != 0 || att.Directions[0].Qdisc.Packets < packets {
 		t.Errorf("after %d packets: %+v", packets, att.Directions[0])
 	}
@@ -65,9 +61,7 @@ func TestPrivilegedPodThatRanBefore(t *testing.T) {
 		t.Errorf("the program counted %d of %d packets", counted, packets)
 	}
 	// For podweir-cni it is as if its ADD had made it.
-	if err := p.call(t, "CHECK"); err != nil {
-		t.Errorf("CHECK = %v", err)
-	}
+	must.OK(t, p.call(t, "CHECK"))
 	// The DEL of a pod that ends, while its sandbox still counts as ready.
 	p.api.Deleting = true
 	n.api.Put(p.api)
@@ -79,9 +73,7 @@ func TestPrivilegedPodThatRanBefore(t *testing.T) {
 	since := time.Now()
 	p.annotate(both("10M", "21M"))
 	testutil.Eventually(t, soon, "the agent looks again", func() bool { return a.state(p).At.After(since) })
-	if err := p.call(t, "DEL"); err != nil {
-		t.Errorf("DEL = %v", err)
-	}
+	must.OK(t, p.call(t, "DEL"))
 	a.becomes(t, p, reconcile.Waiting)
 	if att := p.attachment(t); att != nil {
 		t.Errorf("after DEL there is %+v", att)
@@ -93,8 +85,7 @@ func (p *pod) send(t *testing.T, packets int) {
 	t.Helper()
 	conn := p.ns.DialUDP(t, p.node.ListenUDP(t, p.gateway).LocalAddr().String())
 	for range packets {
-		_, err := conn.Write(make([]byte, 100))
-		must.OK(t, err)
+		must.OK(t, must.Err(conn.Write(make([]byte, 100))))
 	}
 }
 
@@ -109,20 +100,13 @@ func TestPrivilegedAnnotationChangedLive(t *testing.T) {
 
 	p.annotate(both("30M", "40M"))
 	p.gets(t, "30Mbit", "40Mbit")
-	if after := p.programs(t); after != before {
-		t.Errorf("a new rate replaced programs or queues: %s, were %s", after, before)
-	}
+	must.Be(t, "programs and queues after a new rate", before, p.programs(t))
 
 	// A value that cannot be read: the owner is told which, and what was there
 	// stays. The other direction follows.
 	p.annotate(both("25M", "fast"))
 	s := a.becomes(t, p, reconcile.Invalid)
-	e := p.event(t, "BandwidthInvalid")
-	for _, part := range []string{`annotation kubernetes.io/ingress-bandwidth: "fast" is not accepted, want `, "the limit from before stays"} {
-		if !strings.Contains(e.Message, part) {
-			t.Errorf("event %q, want %q in it", e.Message, part)
-		}
-	}
+	p.told(t, "BandwidthInvalid", `annotation kubernetes.io/ingress-bandwidth: "fast" is not accepted, want `, "the limit from before stays")
 	if s.Err == nil || len(s.Limits) != 2 || s.Limits[1].Rate != 40_000_000 {
 		t.Errorf("state %+v, want an error and the limits from before", s)
 	}
@@ -149,9 +133,7 @@ func TestPrivilegedNetworkIsRenamed(t *testing.T) {
 	p.annotate(both("10M", "20M"))
 	must.OK(t, p.call(t, "ADD"))
 	for _, verb := range []string{"CHECK", "DEL"} {
-		if err := p.callFor(t, verb, "renamed", "eth0"); err != nil {
-			t.Errorf("%s under the new name: %v", verb, err)
-		}
+		must.OK(t, p.callFor(t, verb, "renamed", "eth0"))
 	}
 	p.gets(t, "", "")
 	must.OK(t, p.call(t, "ADD"))
@@ -159,9 +141,7 @@ func TestPrivilegedNetworkIsRenamed(t *testing.T) {
 	a := n.start(t, never)
 	p.annotate(both("30M", "40M"))
 	p.gets(t, "30Mbit", "40Mbit")
-	if err := p.callFor(t, "ADD", "renamed", "eth0"); err != nil {
-		t.Errorf("ADD under the new name: %v", err)
-	}
+	must.OK(t, p.callFor(t, "ADD", "renamed", "eth0"))
 	p.annotate(both("30M", "fast"))
 	a.becomes(t, p, reconcile.Invalid)
 	p.annotate(both("35M", "fast"))
@@ -180,22 +160,11 @@ func TestPrivilegedStandInAdopted(t *testing.T) {
 	n := newNode(t)
 	p := n.newPod(t)
 	p.annotate(both("10M", "20M"))
-	for _, args := range [][]string{
-		{"link", "set", "eth0", "down"},
-		{"link", "set", "eth0", "name", "eth0-nic"},
-		{"link", "set", "eth0-nic", "up"},
-		{"tuntap", "add", "dev", "eth0", "mode", "tap"},
-	} {
-		p.ns.Run(t, "ip", args...)
-	}
+	p.ns.Run(t, "sh", "-ec", "ip link set eth0 down; ip link set eth0 name eth0-nic; ip link set eth0-nic up; ip tuntap add dev eth0 mode tap")
 	a := n.start(t, never)
 	a.has(t, p, 2)
-	if got := rate(t, p.ns, "eth0-nic"); got != "10Mbit" {
-		t.Errorf("eth0-nic has %q, want the limit", got)
-	}
-	if got := rate(t, p.ns, "eth0"); got != "" {
-		t.Errorf("the stand-in has %q, want nothing", got)
-	}
+	must.Be(t, "rate of eth0-nic", "10Mbit", rate(t, p.ns, "eth0-nic"))
+	must.Be(t, "rate of the stand-in", "", rate(t, p.ns, "eth0"))
 }
 
 func TestPrivilegedBadSettingKeepsTheLimit(t *testing.T) {
@@ -210,9 +179,7 @@ func TestPrivilegedBadSettingKeepsTheLimit(t *testing.T) {
 	const want = `annotation podweir.io/policy: "bogus" is not accepted, want one of strict, elephants, flat; ` +
 		`annotation podweir.io/egress-burst: "0" is not accepted, want a burst of 1 to 4G bits, written as a Kubernetes quantity in bits, ` +
 		`or a time from 1µs to 10s that is not more at the rate; ` + "the limit is enforced with the node's own setting"
-	if e.Message != want {
-		t.Errorf("event %q, want %q", e.Message, want)
-	}
+	must.Be(t, "the event", want, e.Message)
 }
 
 // A rate that cannot be read gives way to the node's default; without one the other
@@ -224,18 +191,11 @@ func TestPrivilegedBadRate(t *testing.T) {
 	a := n.start(t, never)
 	p.gets(t, "", "20Mbit")
 	a.becomes(t, p, reconcile.Invalid)
-	e := p.event(t, "BandwidthInvalid")
-	for _, part := range []string{`annotation kubernetes.io/egress-bandwidth: "bogus" is not accepted`, "the other direction is limited"} {
-		if !strings.Contains(e.Message, part) {
-			t.Errorf("event %q, want %q in it", e.Message, part)
-		}
-	}
+	p.told(t, "BandwidthInvalid", `annotation kubernetes.io/egress-bandwidth: "bogus" is not accepted`, "the other direction is limited")
 	n.configure("egressRate", "5M")
 	a.Again()
 	p.gets(t, "5Mbit", "20Mbit")
-	if e := p.event(t, "BandwidthSettingIgnored"); !strings.Contains(e.Message, `"bogus"`) {
-		t.Errorf("event %q, want one that names the value", e.Message)
-	}
+	p.told(t, "BandwidthSettingIgnored", `"bogus"`)
 }
 
 // Defaults of the node that changed reach pods at once, not with the next pass.
@@ -261,16 +221,12 @@ func TestPrivilegedHostNetwork(t *testing.T) {
 	asked["podweir.io/ingress-rate"] = "5M"
 	p.annotate(asked)
 	a := n.start(t, never)
-	e := p.event(t, "BandwidthHostNetwork")
+	p.told(t, "BandwidthHostNetwork", `kubernetes.io/egress-bandwidth "10M"`, `podweir.io/ingress-rate "5M"`, "is not shaped")
 	if got := a.state(p).Asked; !slices.Contains(got, terms.Egress) {
 		t.Errorf("the pod asks for %v, want egress", got)
 	}
-	if !strings.Contains(e.Message, `kubernetes.io/egress-bandwidth "10M"`) || !strings.Contains(e.Message, `podweir.io/ingress-rate "5M"`) || !strings.Contains(e.Message, "is not shaped") {
-		t.Errorf("event %q", e.Message)
-	}
 	a.becomes(t, p, reconcile.HostNetwork)
-	rep, err := status.Recorded(n.paths)
-	must.OK(t, err)
+	rep := must.Get(status.Recorded(n.paths))(t)
 	if seen := rep.View(time.Now()); len(seen.Pods) != 1 || seen.Pods[0].State != view.HostNetwork || !strings.Contains(seen.Pods[0].Cause, `"5M"`) || len(seen.Broken()) != 0 {
 		t.Errorf("status has %+v, want the pod, and not as a failure", seen.Pods)
 	}
@@ -279,9 +235,7 @@ func TestPrivilegedHostNetwork(t *testing.T) {
 	if rep, err := status.Recorded(n.paths); err != nil || len(rep.Unshaped) != 0 {
 		t.Errorf("without its annotations status has %+v, %v", rep.Unshaped, err)
 	}
-	if got := rate(t, p.ns, "eth0"); got != "" {
-		t.Errorf("it is shaped: %s", got)
-	}
+	p.limits(t, "of a pod with hostNetwork", "", "")
 }
 
 // A pod that cannot be shaped runs on; its owner and status are told, until it
@@ -298,9 +252,7 @@ func TestPrivilegedPodThatCannotBeShaped(t *testing.T) {
 	p.annotate(map[string]string{egress: "10M"})
 	a := n.start(t, 200*time.Millisecond)
 	a.becomes(t, p, reconcile.Refused)
-	if e := p.event(t, "BandwidthNotEnforced"); !strings.Contains(e.Message, "root qdisc is not podweir's: htb 7: on eth0") {
-		t.Errorf("event %q", e.Message)
-	}
+	p.told(t, "BandwidthNotEnforced", "root qdisc is not podweir's: htb 7: on eth0")
 	failures := func() int { f, _ := n.paths.Mail().Failures(); return len(f) }
 	testutil.Eventually(t, soon, "a record of the failure", func() bool { return failures() == 1 })
 	events := len(n.api.Events())
@@ -308,9 +260,7 @@ func TestPrivilegedPodThatCannotBeShaped(t *testing.T) {
 	p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
 	p.gets(t, "10Mbit", "")
 	testutil.Eventually(t, soon, "no record of a failure", func() bool { return failures() == 0 })
-	if events != 1 {
-		t.Errorf("%d events for one failure that lasted, want 1", events)
-	}
+	must.Be(t, "events for one failure that lasted", 1, events)
 }
 
 // A queue by name that is not available is policed, its owner is told, and it comes when
@@ -322,12 +272,7 @@ func TestPrivilegedQueueByNameIsTriedAgain(t *testing.T) {
 	p.ns.Run(t, "tc", "qdisc", "add", "dev", "eth0", "root", "handle", "7:", "htb")
 	p.annotate(map[string]string{egress: "10M"})
 	a := n.start(t, 200*time.Millisecond)
-	e := p.event(t, "BandwidthPoliced")
-	for _, part := range []string{"not the queue tbf", "root qdisc is not podweir's: htb 7: on eth0"} {
-		if !strings.Contains(e.Message, part) {
-			t.Errorf("event %q, want %q in it", e.Message, part)
-		}
-	}
+	p.told(t, "BandwidthPoliced", "not the queue tbf", "root qdisc is not podweir's: htb 7: on eth0")
 	if s := a.has(t, p, 1); s.Limits[0].Queue.String() != "none" || s.Limits[0].Rate != 10_000_000 {
 		t.Errorf("state %+v, want 10M policed", s)
 	}
@@ -345,9 +290,7 @@ func TestPrivilegedNodeWithoutBPFFS(t *testing.T) {
 	a := n.start(t, never)
 	a.becomes(t, p, reconcile.Failed)
 	a.becomes(t, other, reconcile.Unlimited)
-	if e := p.event(t, "BandwidthNotEnforced"); !strings.Contains(e.Message, n.paths.Pins) || !strings.Contains(e.Message, "mount -t bpf") {
-		t.Errorf("event %q", e.Message)
-	}
+	p.told(t, "BandwidthNotEnforced", n.paths.Pins, "mount -t bpf")
 	if events := n.api.Events(); len(events) != 1 {
 		t.Errorf("%d events, want that of the pod with a limit: %+v", len(events), events)
 	}
@@ -366,9 +309,7 @@ func TestPrivilegedRuntimeIsAway(t *testing.T) {
 	ends.annotate(both("10M", "20M"))
 	a := n.start(t, never)
 	a.becomes(t, q, reconcile.Failed)
-	if e := q.event(t, "BandwidthNotEnforced"); !strings.Contains(e.Message, errAway.Error()) {
-		t.Errorf("event %q", e.Message)
-	}
+	q.told(t, "BandwidthNotEnforced", errAway.Error())
 	n.recorded(t, 2, 0, errAway.Error())
 	n.api.Delete(ends.api.UID)
 	n.recorded(t, 1, 0, errAway.Error())
@@ -396,9 +337,7 @@ func TestPrivilegedAgentStopsAndStarts(t *testing.T) {
 	}
 	b := n.start(t, never)
 	b.becomes(t, p, reconcile.Shaped)
-	if after := p.programs(t); after != before {
-		t.Errorf("a start replaced programs or queues: %s, were %s", after, before)
-	}
+	must.Be(t, "programs and queues after a start", before, p.programs(t))
 }
 
 // withoutAPIServer is an agent that has no API server yet and looks after a pod
@@ -454,9 +393,7 @@ func TestPrivilegedSweep(t *testing.T) {
 	n.sandbox.drop(p.api.UID)
 	testutil.Eventually(t, soon, "the pins are gone", func() bool { return !pinned() })
 	testutil.Eventually(t, soon, "the state is gone", func() bool { return len(a.Snapshot()) == 0 })
-	if got := rate(t, n.NetNS, p.host.Name); got != "" {
-		t.Errorf("the host's end still has a queue of %s", got)
-	}
+	must.Be(t, "rate of the host's end", "", rate(t, n.NetNS, p.host.Name))
 }
 
 // ADD, CHECK and DEL come in between passes and changes of the annotation, for
@@ -481,7 +418,5 @@ func TestPrivilegedBesideTheCommands(t *testing.T) {
 	if att := p.attachment(t); len(att.Drift) != 0 {
 		t.Errorf("drift: %v", att.Drift)
 	}
-	if err := p.call(t, "CHECK"); err != nil {
-		t.Errorf("CHECK = %v", err)
-	}
+	must.OK(t, p.call(t, "CHECK"))
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/podweir/podweir/plugin/agent/cri"
@@ -42,9 +41,7 @@ func TestPrivilegedNamespaceOfAnEndedSandbox(t *testing.T) {
 	a.Again()
 	second.gets(t, "20Mbit", "20Mbit")
 	must.OK(t, first.call(t, "DEL"))
-	if out, in := rate(t, second.ns, "eth0"), rate(t, n.NetNS, second.host.Name); out != "20Mbit" || in != "20Mbit" {
-		t.Errorf("after the DEL of the first sandbox the limits are %q and %q", out, in)
-	}
+	second.limits(t, "after the DEL of the first sandbox", "20Mbit", "20Mbit")
 	must.OK(t, second.call(t, "CHECK"))
 }
 
@@ -62,8 +59,7 @@ func TestPrivilegedRestOfAnEndedSandbox(t *testing.T) {
 	second.container = "sandbox-second"
 	n.sandbox.set(first.api.UID, cri.Sandbox{ID: second.container, NetNSPath: second.ns.Path(), Interfaces: []string{"eth0"}})
 	dir := func(p *pod) string { return filepath.Join(n.paths.Pins, "net", p.container+",eth0", "eth0") }
-	record, err := datapath.ReadRecord(dir(first))
-	must.OK(t, err)
+	record := must.Get(datapath.ReadRecord(dir(first)))(t)
 	must.OK(t, os.MkdirAll(dir(&second), 0o700))
 	must.OK(t, datapath.WriteRecord(dir(&second), bytes.ReplaceAll(record, []byte(first.container), []byte(second.container))))
 	store, err := pins.Open(n.paths.Pins)
@@ -72,9 +68,7 @@ func TestPrivilegedRestOfAnEndedSandbox(t *testing.T) {
 	must.OK(t, err)
 	must.OK(t, store.Hold(devices[0].Name(), attach.ID{Network: "net", ContainerID: second.container, IfName: "eth0"}))
 	must.OK(t, first.call(t, "DEL"))
-	if out, in := rate(t, first.ns, "eth0"), rate(t, n.NetNS, first.host.Name); out != "10Mbit" || in != "10Mbit" {
-		t.Errorf("after the DEL of the first sandbox the limits are %q and %q", out, in)
-	}
+	first.limits(t, "after the DEL of the first sandbox", "10Mbit", "10Mbit")
 	testutil.Eventually(t, soon, "nothing of the first sandbox is left", func() bool {
 		a.Again()
 		_, err := os.Stat(dir(first))
@@ -101,9 +95,7 @@ func TestPrivilegedHeldInOneDirection(t *testing.T) {
 			a := n.start(t, never)
 			p.annotate(both("10M", "10M"))
 			s := a.becomes(t, p, reconcile.Refused)
-			if s.Err == nil || !strings.Contains(s.Err.Error(), "without a limit of ingress") {
-				t.Errorf("the error is %v, want that there is no limit of ingress", s.Err)
-			}
+			must.Fail(t, "the state", s.Err, "without a limit of ingress")
 			p.event(t, "BandwidthNotEnforced")
 			if len(interfaces) == 2 && rate(t, p.ns, "eth1") != "10Mbit" {
 				t.Errorf("eth1 has %q, want its limit", rate(t, p.ns, "eth1"))

@@ -35,13 +35,11 @@ func (n *node) recorded(t *testing.T, agents, failures int, cause string) {
 	}()
 	testutil.Eventually(t, soon, "records of pods without a limit", func() bool {
 		seen = nil
-		told, err := n.paths.Mail().Unshaped()
-		must.OK(t, err)
+		told := must.Get(n.paths.Mail().Unshaped())(t)
 		for _, u := range told {
 			seen = append(seen, u.Error)
 		}
-		failed, err := n.paths.Mail().Failures()
-		must.OK(t, err)
+		failed := must.Get(n.paths.Mail().Failures())(t)
 		for _, f := range failed {
 			seen = append(seen, f.Error)
 		}
@@ -92,9 +90,7 @@ func TestPrivilegedMisspeltAnnotationIsRecorded(t *testing.T) {
 	a := n.start(t, never)
 	n.recorded(t, 1, 0, "misspelt: kubernetes.io/egress-bandwdth, did you mean kubernetes.io/egress-bandwidth?")
 	p.event(t, "BandwidthInvalid")
-	if got := reconcile.Unshaped(a.Snapshot())["invalid"]; got != 1 {
-		t.Errorf("%d pods are counted as invalid, want 1", got)
-	}
+	must.Be(t, "invalid pods", 1, reconcile.Unshaped(a.Snapshot())["invalid"])
 	p.annotate(map[string]string{egress: "10M", "kubernetes.io/ingres-bandwidth": "20M"})
 	p.gets(t, "10Mbit", "")
 	n.recorded(t, 1, 0, "misspelt: kubernetes.io/ingres-bandwidth")
@@ -106,11 +102,7 @@ func TestPrivilegedMisspeltAnnotationIsRecorded(t *testing.T) {
 	p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
 	p.gets(t, "10Mbit", "")
 	a.has(t, p, 1)
-	for _, text := range []string{"outcome=mended", "misspelt: kubernetes.io/ingres-bandwidth"} {
-		if !strings.Contains(n.log.String(), text) {
-			t.Errorf("the log lacks %s", text)
-		}
-	}
+	must.Have(t, "the log", n.log.String(), "outcome=mended", "misspelt: kubernetes.io/ingres-bandwidth")
 	n.recorded(t, 1, 0, "misspelt: kubernetes.io/ingres-bandwidth")
 	p.annotate(map[string]string{egress: "10M", "podweir.io/ingress-rate": "20M", "kubernetes.io/ingres-bandwidth": "30M"})
 	p.gets(t, "10Mbit", "20Mbit")
@@ -123,11 +115,9 @@ func TestPrivilegedMisspeltAnnotationOfAPodLimitedByHand(t *testing.T) {
 	p := n.newPod(t)
 	open := n.open(t)
 	defer open.Close()
-	ns, err := rtnl.OpenNetNS(p.ns.Path())
-	must.OK(t, err)
+	ns := must.Get(rtnl.OpenNetNS(p.ns.Path()))(t)
 	defer func() { _ = ns.Close() }()
-	entry, err := n.netconf()
-	must.OK(t, err)
+	entry := must.Get(n.netconf())(t)
 	conf, err := netconf.ParseEntry(entry, netconf.KeepAnnotations(map[string]string{egress: "10M"}), netconf.Namespace{})
 	must.OK(t, err)
 	must.OK(t, n.Do(func() error {
@@ -155,9 +145,7 @@ func TestPrivilegedBadRateAtADDStaysRecorded(t *testing.T) {
 	a := n.start(t, 200*time.Millisecond)
 	a.becomes(t, p, reconcile.Invalid)
 	n.recorded(t, 1, 1, `"fast" is not accepted`)
-	if e := p.event(t, "BandwidthInvalid"); !strings.Contains(e.Message, "the other direction is limited") {
-		t.Errorf("event %q, want that the other direction is limited", e.Message)
-	}
+	p.told(t, "BandwidthInvalid", "the other direction is limited")
 	p.annotate(both("10M", "20M"))
 	p.gets(t, "10Mbit", "20Mbit")
 	n.recorded(t, 0, 0, "")
@@ -260,17 +248,13 @@ func TestPrivilegedOverdue(t *testing.T) {
 			if err != nil || len(told) != 1 || told[0].Pod != "default/"+p.api.Name || !strings.Contains(told[0].Error, tc.reason) || told[0].Since.IsZero() {
 				t.Errorf("records %+v, %v, want that of the pod", told, err)
 			}
-			if got := reconcile.Unshaped(a.Snapshot()); got["overdue"] != 1 {
-				t.Errorf("unshaped pods are %v, want one that is overdue", got)
-			}
+			must.Be(t, "overdue pods", 1, reconcile.Unshaped(a.Snapshot())["overdue"])
 			at := a.state(p).At
 			testutil.Eventually(t, soon, "a later look", func() bool { return a.state(p).At.After(at) })
 			if got := a.state(p); got.Outcome != reconcile.Overdue || !got.Since.Equal(s.Since) {
 				t.Errorf("later: %v since %v, want overdue since %v", got.Outcome, got.Since, s.Since)
 			}
-			if got := len(n.api.Events()); got != 1 {
-				t.Errorf("%d events, want one however long it lasts", got)
-			}
+			must.Be(t, "events, however long it lasts", 1, len(n.api.Events()))
 			n.sandbox.set(p.api.UID, cri.Sandbox{ID: p.container, NetNSPath: p.ns.Path(), Interfaces: []string{"eth0"}})
 			p.gets(t, "10Mbit", "20Mbit")
 			s = a.has(t, p, 2)
@@ -297,8 +281,7 @@ func TestPrivilegedOverdueIsForgotten(t *testing.T) {
 	n.sandbox.drop(p.api.UID)
 	p.annotate(both("10M", "20M"))
 	records := func() int {
-		all, err := n.paths.Mail().Unshaped()
-		must.OK(t, err)
+		all := must.Get(n.paths.Mail().Unshaped())(t)
 		return len(all)
 	}
 	a := n.start(t, 50*time.Millisecond)
