@@ -319,7 +319,7 @@ the scheme of a monitor, would be missing. */}}
 {{- fail (printf "node.%s %q is not accepted, want a path below / without .." $key $path) }}
 {{- end }}
 {{- end }}
-{{- if and .Values.node.criSocket (eq .Values.node.hostFiles "eks") (not (hasPrefix "/host/run/containerd/" (include "podweir.criSocket" .))) }}
+{{- if and .Values.node.criSocket (eq .Values.node.hostFiles "eks") (empty .Values.extraVolumeMounts) (not (hasPrefix "/host/run/containerd/" (include "podweir.criSocket" .))) }}
 {{- fail (printf "node.criSocket %q does not go with node.hostFiles \"eks\", which shows sockets below /run/containerd alone: want node.hostFiles all" .Values.node.criSocket) }}
 {{- end }}
 {{- end }}

@@ -192,6 +192,7 @@ func TestValuesAtTheirBoundsAreTaken(t *testing.T) {
 		`defaults: {defaultRate: 1000M, maxRate: 1G}`, `defaults: {defaultRate: 2G, ingressMaxRate: "0", egressMaxRate: "0", maxRate: 1G}`,
 		`defaults: {defaultRate: 1G, ingressRate: 1k, egressRate: 1k, maxRate: 1M}`, `defaults: {maxRate: 400G, defaultRate: "0"}`,
 		`defaults: {unshapedSubnets: [0.0.0.0/0, 10.0.0.1/32, 255.255.255.255/32, "::/0", "::1/128", "fd00::/8", "1:2:3:4:5:6:7:8/128", "fe80::1:2/64"]}`,
+		`{node: {hostFiles: eks, criSocket: /run/x/y.sock}, extraVolumes: [{name: x}], extraVolumeMounts: [{name: x, mountPath: /host/run/x}]}`,
 		`defaults: {mode: tcx-podside}`, `defaults: {mode: clsact-hostside, queue: none}`, `defaults: {mode: qdisc, queue: tbf, ingressPlace: ifb}`,
 		`defaults: {podHook: tcx, ingressPlace: prefer-ifb}`, `defaults: {podHook: clsact, mode: clsact-podside}`,
 		`defaults: {queue: none}`, `defaults: {queue: tbf}`, `{cluster: {enabled: false, port: 9478}}`,
