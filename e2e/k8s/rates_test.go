@@ -127,7 +127,7 @@ func TestPrivilegedAdmissionPolicy(t *testing.T) {
 		"raise":             {[]string{"annotate", "--overwrite", "pod", p.Name, "podweir.io/egress-rate=9M"}, pods},
 		"take away":         {[]string{"annotate", "pod", p.Name, "podweir.io/egress-rate-"}, pods},
 		"raise the maximum": {[]string{"annotate", "--overwrite", "namespace", "default", "podweir.io/max-egress-rate=1G"}, namespaces},
-		"ask for too much":  {[]string{"run", "greedy", "--image=x", "--annotations=podweir.io/egress-rate=11M"}, "more than its namespace may have"},
+		"ask for too much":  {[]string{"run", "greedy", "--image=x", "--annotations=podweir.io/egress-rate=11M"}, "to what its namespace may have"},
 		"tune":              {[]string{"annotate", "pod", p.Name, "podweir.io/policy=flat"}, ""},
 	} {
 		err := tenant(tc.args...)
