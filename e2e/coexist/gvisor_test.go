@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -78,17 +79,18 @@ func TestPrivilegedGVisor(t *testing.T) {
 				p.must(t, "ADD", tc.mode)
 			}
 			inSandbox := p.sandbox(t)
+			// What the sandbox sends last goes on for a while.
 			for _, d := range []struct {
-				way   string
-				count func(*testing.T, ...string) *exec.Cmd
-				held  bool
+				way, network, to string
+				from, at         command
+				held             bool
 			}{
-				{"up", inSandbox, tc.in},
-				{"up-udp", inSandbox, tc.in},
-				{"down", r.atClient, tc.out},
-				{"down-udp", r.atClient, tc.out},
+				{"up", "tcp", p.addr, r.atClient, inSandbox, tc.in},
+				{"up-udp", "udp", p.addr, r.atClient, inSandbox, tc.in},
+				{"down", "tcp", clientAddr, inSandbox, r.atClient, tc.out},
+				{"down-udp", "udp", clientAddr, inSandbox, r.atClient, tc.out},
 			} {
-				got, most := p.arrives(t, d.way, d.count), sandboxRate/8*loadTime.Seconds()+sandboxCredit
+				got, most := arrives(t, d.network, d.to, d.from, d.at), sandboxRate/8*loadTime.Seconds()+sandboxCredit
 				rate := got * 8 / loadTime.Seconds() / 1e6
 				t.Logf("%s: %.1f Mbit/s", d.way, rate)
 				switch {
@@ -106,9 +108,12 @@ func TestPrivilegedGVisor(t *testing.T) {
 	}
 }
 
-// sandbox runs a server of loads in the pod's namespace until the test ends, and returns what
-// runs the same program beside it.
-func (p *pod) sandbox(t *testing.T) (inSandbox func(*testing.T, ...string) *exec.Cmd) {
+// command runs the program of pods somewhere.
+type command func(t *testing.T, args ...string) *exec.Cmd
+
+// sandbox runs a server in the pod's namespace until the test ends, and returns what runs
+// the same program beside it.
+func (p *pod) sandbox(t *testing.T) (inSandbox command) {
 	t.Helper()
 	dir := t.TempDir()
 	bundle := filepath.Join(dir, "bundle")
@@ -159,7 +164,13 @@ func (p *pod) sandbox(t *testing.T) (inSandbox func(*testing.T, ...string) *exec
 		return exec.CommandContext(t.Context(), program, append(append(flags, "exec", id, "/bin/work"), args...)...)
 	}
 	testutil.Eventually(t, time.Minute, "the sandbox takes connections", func() bool {
-		return inSandbox(t, "reach", p.addr).Run() == nil
+		return p.rig.client.Do(func() error {
+			c, err := net.DialTimeout("tcp", p.addr+":7000", time.Second)
+			if err == nil {
+				err = c.Close()
+			}
+			return err
+		}) == nil
 	})
 	return inSandbox
 }
@@ -170,20 +181,18 @@ func (r *rig) atClient(t *testing.T, args ...string) *exec.Cmd {
 	return r.client.Command(t, work, args...)
 }
 
-// arrives returns how many bytes come to the receiver of a load, which counts them itself: in
-// the sandbox these are what its own network stack has received.
-func (p *pod) arrives(t *testing.T, way string, count func(*testing.T, ...string) *exec.Cmd) float64 {
+// arrives returns how many bytes of a load come to its receiver, which counts them itself.
+func arrives(t *testing.T, network, to string, from, at command) float64 {
 	t.Helper()
-	load := p.rig.atClient(t, "load", p.addr, way, offeredRate, "1m")
+	load := from(t, "send", network, to, offeredRate)
 	must.OK(t, load.Start())
 	defer func() {
-		_ = load.Process.Kill() // the other end hears of it, too
+		_ = load.Process.Kill()
 		_ = load.Wait()
 	}()
-	out, err := count(t, "count", loadTime.String()).CombinedOutput()
+	out, err := at(t, "take", network, loadTime.String()).CombinedOutput()
 	if err != nil {
-		t.Fatalf("%s: %v: %s", way, err, out)
+		t.Fatalf("%s: %v: %s", network, err, out)
 	}
-	rate := must.Get(strconv.ParseFloat(strings.TrimSpace(string(out)), 64))(t)
-	return rate / 8 * loadTime.Seconds()
+	return must.Get(strconv.ParseFloat(strings.TrimSpace(string(out)), 64))(t)
 }

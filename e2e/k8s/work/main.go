@@ -6,9 +6,15 @@
 //
 //	work pause   wait for SIGTERM; also the sandbox's program
 //	work serve   send back what connections to port 7000 send
+//
+// Into and out of gVisor's sandbox, which has a network stack of its own, it is the load, too:
+//
+//	work take tcp|udp DURATION        print how many bytes come to port 7001 in a time
+//	work send tcp|udp ADDRESS BITS    send to one that takes, at so many bits per second
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -18,13 +24,24 @@ import (
 )
 
 func main() {
-	if len(os.Args) == 2 && os.Args[1] == "serve" {
+	var err error
+	switch args := os.Args[1:]; {
+	case len(args) == 1 && args[0] == "serve":
 		go serve()
-	} else if len(os.Args) != 2 || os.Args[1] != "pause" {
-		fmt.Fprintln(os.Stderr, "usage: work pause|serve")
+		pause()
+	case len(args) == 1 && args[0] == "pause":
+		pause()
+	case len(args) == 3 && args[0] == "take":
+		err = take(args[1], args[2])
+	case len(args) == 4 && args[0] == "send":
+		err = send(args[1], args[2], args[3])
+	default:
+		err = errors.New("usage: work pause|serve|take tcp|udp DURATION|send tcp|udp ADDRESS BITS")
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "work:", err)
 		os.Exit(1)
 	}
-	pause()
 }
 
 // pause waits for a signal, and takes in what orphans leave behind, as the
