@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -417,7 +418,11 @@ func deviceState(t *testing.T, ns *testutil.NetNS, dev *hostif.Interface) []stri
 			filters, err := h.FilterList(device, parent)
 			must.OK(t, err)
 			for _, f := range filters {
-				for _, name := range filterNames(f) {
+				names := filterNames(f)
+				if f.Type() == "bpf" && len(names) == 0 && strings.HasPrefix(place, "clsact ") {
+					names = actionsOfBytecode(t, ns, dev.Name, place)
+				}
+				for _, name := range names {
 					all = append(all, place+name)
 				}
 			}
@@ -448,6 +453,15 @@ func filterNames(f netlink.Filter) (names []string) {
 		names = append(names, a.Type())
 	}
 	return names
+}
+
+// actionsOfBytecode are the actions of a filter without a program's name, which the library of netlink does not read.
+func actionsOfBytecode(t *testing.T, ns *testutil.NetNS, dev, place string) (kinds []string) {
+	t.Helper()
+	for _, m := range regexp.MustCompile(`action order \d+: (\w+)`).FindAllStringSubmatch(ns.Run(t, "tc", "filter", "show", "dev", dev, strings.Fields(place)[1]), -1) {
+		kinds = append(kinds, m[1])
+	}
+	return kinds
 }
 
 func tcxNames(t *testing.T, ns *testutil.NetNS, index int, hook string) []string {
