@@ -93,10 +93,15 @@ func (b *barred) add(pass bool, c *spec.Cell, what, measured, want string) *Bar 
 	return &b.bars[len(b.bars)-1]
 }
 
-// atMost adds a bar of a number; format has it with its unit. One that was not measured has none.
+// atMost adds a bar of a number; format has it with its unit. One that was not measured is a miss.
 func (b *barred) atMost(c *spec.Cell, k Kind, what, format string, value, limit float64) {
+	b.add(value <= limit, c, what, fmt.Sprintf(format, value), fmt.Sprintf("at most "+format, limit)).of(k, value)
+}
+
+// ifMeasured is atMost of a number that not every sample has.
+func (b *barred) ifMeasured(c *spec.Cell, k Kind, what, format string, value, limit float64) {
 	if !math.IsNaN(value) {
-		b.add(value <= limit, c, what, fmt.Sprintf(format, value), fmt.Sprintf("at most "+format, limit)).of(k, value)
+		b.atMost(c, k, what, format, value, limit)
 	}
 }
 
@@ -131,7 +136,7 @@ func strictOrFlat(c *spec.Cell) bool {
 func (b *barred) caps(c *spec.Cell, directions ...string) {
 	for _, d := range directions {
 		worst := stats.Summarise(values(b.r, c, d+"_worst_second_share")).Max
-		b.atMost(c, capKind, "worst second "+d, "%.4f of the cap", worst, b.mean(c, d+"_allowed_second_share"))
+		b.ifMeasured(c, capKind, "worst second "+d, "%.4f of the cap", worst, b.mean(c, d+"_allowed_second_share"))
 	}
 }
 
@@ -174,7 +179,7 @@ func (b *barred) mixed(c *spec.Cell) {
 	switch c.Phase.Name {
 	case "podweir-strict":
 		p99, reference := b.mean(c, "open_p99_ms"), b.other(c, b.tuned(), "open_p99_ms")
-		b.atMost(c, lightKind, "light p99", "%.2f ms", p99, lightOver*(1000*lightBits/float64(c.Rate)+b.mean(c, "open_bystander_p99_ms")))
+		b.ifMeasured(c, lightKind, "light p99", "%.2f ms", p99, lightOver*(1000*lightBits/float64(c.Rate)+b.mean(c, "open_bystander_p99_ms")))
 		if !math.IsNaN(reference) {
 			b.add(p99 <= lightTuned*reference, c, "light p99 relative to the tuned plugin",
 				fmt.Sprintf("%.4f of %.1f ms", p99/reference, reference), fmt.Sprintf("at most %.1f", lightTuned)).

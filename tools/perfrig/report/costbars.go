@@ -58,9 +58,9 @@ func (b *barred) addition(c *spec.Cell) {
 	b.relative(c, b.shipped(), addOverKind, "median relative to the reference plugin", "add_p50_ms", addOver)
 	b.relative(c, b.shipped(), crowdKind, "50 at once, all done, relative to the reference plugin", "add_at_once_whole_ms", crowdOver)
 	b.relative(c, b.shipped(), crowdKind, "100 at once, all done, relative to the reference plugin", "add_at_once_100_whole_ms", crowdOver)
-	b.atMost(c, addDriftKind, "last 20 pods relative to the first 20", "%.2f", b.mean(c, "add_last_by_first_ratio"), addDrift)
+	b.ifMeasured(c, addDriftKind, "last 20 pods relative to the first 20", "%.2f", b.mean(c, "add_last_by_first_ratio"), addDrift)
 	rss := b.mean(c, "add_rss_p50_bytes") / b.other(c, b.shipped(), "add_rss_p50_bytes")
-	b.atMost(c, rssKind, "peak RSS relative to the reference plugin", "%.2f", rss, rssOver)
+	b.ifMeasured(c, rssKind, "peak RSS relative to the reference plugin", "%.2f", rss, rssOver)
 }
 
 // relative: at most so many times another phase's, by the interval of the ratio; nil if there is none.

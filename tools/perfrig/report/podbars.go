@@ -22,7 +22,7 @@ const (
 
 // agent is what the agent takes beside so many pods.
 func (b *barred) agent(c *spec.Cell) {
-	b.atMost(c, agentKind, "the agent's anonymous memory", "%.2f MiB", b.mean(c, "agent_rss_max_bytes")/(1<<20), agentMost>>20)
+	b.ifMeasured(c, agentKind, "the agent's anonymous memory", "%.2f MiB", b.mean(c, "agent_rss_max_bytes")/(1<<20), agentMost>>20)
 }
 
 // podPackets: the programs do no more for a packet because others have programs,
@@ -34,9 +34,9 @@ func (b *barred) podPackets(c *spec.Cell) {
 	}
 	for _, path := range []string{"light", "heavy"} {
 		metric := "alone_" + path + "_cost_ns"
-		b.atMost(c, driftKind, path+" packets to one pod, relative to a node with that pod alone", "%.2f",
+		b.ifMeasured(c, driftKind, path+" packets to one pod, relative to a node with that pod alone", "%.2f",
 			b.mean(c, metric)/b.withOnePod(c, metric), packetDrift)
-		b.atMost(c, turnsKind, path+" packets to all pods in turns, relative to one pod", "%.2f",
+		b.ifMeasured(c, turnsKind, path+" packets to all pods in turns, relative to one pod", "%.2f",
 			b.mean(c, "spread_"+path+"_cost_ratio"), turnsMost)
 	}
 }

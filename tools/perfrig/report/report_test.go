@@ -94,6 +94,17 @@ func TestBars(t *testing.T) {
 	}
 }
 
+// A number that a cell is there for is a miss if no sample has it.
+func TestWhatWasNotMeasuredIsAMiss(t *testing.T) {
+	r := results()
+	for i := range r.Samples {
+		delete(r.Samples[i].Metrics, "kept_p99_ms")
+	}
+	if got := words(Bars(r))["latency-egress/10M/podweir-strict: kept p99"]; got != "MISS" {
+		t.Errorf("kept p99 without a measurement is %q, want MISS", got)
+	}
+}
+
 // TestBarsOfTheOtherSide changes what missed and what passed.
 func TestBarsOfTheOtherSide(t *testing.T) {
 	r := results()
