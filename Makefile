@@ -138,8 +138,9 @@ vet:
 	go vet ./...
 
 .PHONY: test-short
-test-short: ## Unit tests of the product's module without those that wait; results are cached.
+test-short: ## Unit tests without those that wait; results are cached.
 	go test -short -timeout 2m -skip '^TestPrivileged' ./...
+	cd plugin/cmd/kubectl-podweir && CGO_ENABLED=0 go test -short -count=1 -timeout 5m ./...
 
 # Go's cache of results does not see that a page or the chart, outside of the tests'
 # module, is another: -count=1, or the linked program.
@@ -149,13 +150,13 @@ chart-render: ## Hold the rendered chart against its goldens, and pages against 
 		$(CURDIR)/bin/tools/charttest -test.run '^Test(GoldenRenders|SettingsAreFlags|DashboardQueries|AlertsReadMetricsThatExist)$$'
 
 .PHONY: test-pages
-test-pages: check-figures ## Hold pages against what nested modules know; test-short does it for the product's.
-	cd plugin/cmd/kubectl-podweir && CGO_ENABLED=0 go test -short -count=1 -timeout 5m ./...
+test-pages: check-figures ## Hold pages against what nested modules know; test-short and test-unit do it for the product's.
 	cd e2e/matrix && CGO_ENABLED=0 go test -count=1 -timeout 5m ./...
 
+# Four packages at a time: some wait more than they compute.
 .PHONY: test-unit
 test-unit: ## Tests that need no privileges, and every fuzz corpus, under the race detector.
-	CGO_ENABLED=1 go test -race -timeout 20m -skip '^TestPrivileged' ./...
+	CGO_ENABLED=1 go test -race -p 4 -timeout 20m -skip '^TestPrivileged' ./...
 	cd plugin/cmd/kubectl-podweir && CGO_ENABLED=0 go test -count=1 -timeout 5m ./...
 
 .PHONY: test-nested
@@ -326,7 +327,6 @@ fuzz-decoders: ## Run the fuzz targets of what reads others' bytes for FUZZCOUNT
 lint: bin/tools/golangci-lint bin/tools/actionlint ## All linters and formatters in the product's module, without changing a file.
 	@echo gofmt; test -z "$$(gofmt -l $(GO_FILES) | tee -a /dev/stderr)"
 	go mod tidy -diff
-	go vet ./...
 	go run ./tools/tiers names >/dev/null
 	bin/tools/golangci-lint run
 	clang-format-19 --Werror -n $(C_FILES)
@@ -335,7 +335,7 @@ lint: bin/tools/golangci-lint bin/tools/actionlint ## All linters and formatters
 
 .PHONY: lint-nested
 lint-nested: bin/tools/golangci-lint ## The Go linters in the nested modules, whose dependencies take them minutes.
-	for dir in $(NESTED); do (cd $$dir && CGO_ENABLED=0 go vet ./... && CGO_ENABLED=0 $(CURDIR)/bin/tools/golangci-lint run); done
+	for dir in $(NESTED); do (cd $$dir && CGO_ENABLED=0 $(CURDIR)/bin/tools/golangci-lint run); done
 
 .PHONY: check-figures
 check-figures: ## Fail unless every figure in README.md and docs is what the committed results give.
