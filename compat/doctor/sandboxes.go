@@ -35,11 +35,11 @@ type Sandbox struct {
 	// Limited are the directions that the pod requested a limit of.
 	Limited []terms.Direction
 	// Asks are the annotations by which the pod asks for a limit, or what the runtime passed
-	// on, Misspelt those that look as if they should, with what may be meant. Left says that
-	// its limits are left to others.
+	// on, Misspelt those that look as if they should, with what may be meant. LeftTo is
+	// whose limits it has instead, such as Calico, "" for nobody's.
 	Asks     []terms.Ask
 	Misspelt []terms.Misspelt
-	Left     bool
+	LeftTo   string
 	// Ended says that the container runtime does not list the pod as running: it stops a
 	// pod before it takes the network down, and libcni keeps the result until that is done.
 	Ended bool
@@ -216,7 +216,7 @@ func checkUnattached(f *Facts) Finding {
 
 // asks says that a pod asks for a limit of podweir's, or seems to.
 func (f *Facts) asks(s *Sandbox) bool {
-	return len(s.Misspelt) > 0 || !s.Left && (f.expects(s.Limited) || len(s.Limited) == 0 && len(s.Asks) > 0)
+	return len(s.Misspelt) > 0 || s.LeftTo == "" && (f.expects(s.Limited) || len(s.Limited) == 0 && len(s.Asks) > 0)
 }
 
 // heardOf counts the interfaces with a limit, those of them that podweir could not
@@ -293,7 +293,7 @@ func addAsking(cached, asking []Sandbox) []Sandbox {
 		switch {
 		case at >= 0:
 			o := &cached[at]
-			o.Misspelt, o.Left = s.Misspelt, s.Left
+			o.Misspelt, o.LeftTo = s.Misspelt, s.LeftTo
 			if len(s.Asks) > 0 {
 				o.Asks = s.Asks
 			}

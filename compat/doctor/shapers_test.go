@@ -273,7 +273,7 @@ func besideFindings() []finding {
 			asking(doctor.Sandbox{Asks: tenM, NetNS: "/run/netns/x"})(n)
 			n.kernel.attached = []doctor.Attachment{{Pod: "podweir-manual/netns-1", ContainerID: "netns-1", ByHandIn: "/run/netns/x", Limit: limitOf(terms.Egress, 0, terms.QueueTBF)}}
 		}, want: doctor.OK, seen: "1 of 1"},
-		{name: "a pod whose limits are left to others", code: "PW605", node: aws, change: asking(doctor.Sandbox{Asks: tenM, Left: true}), want: doctor.OK, seen: "0 of 1"},
+		{name: "a pod whose limits are left to others", code: "PW605", node: aws, change: asking(doctor.Sandbox{Asks: tenM, LeftTo: "Calico"}), want: doctor.OK, seen: "0 of 1"},
 		{name: "a pod that asks for nothing", code: "PW605", node: aws, change: func(n *node) {
 			asking(doctor.Sandbox{})(n)
 			n.files[results+"aws-cni-c1-eth0"] = cached("c1", limited)

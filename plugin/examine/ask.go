@@ -199,7 +199,9 @@ func (n *Node) Asking(ctx context.Context, entry []byte) ([]doctor.Sandbox, erro
 		s.Asks, s.Misspelt = wishes(p.Annotations)
 		if noEntry == nil && len(s.Asks) > 0 {
 			conf, err := netconf.ParseEntry(whole, netconf.KeepAnnotations(p.Annotations), nil)
-			s.Left = err == nil && !conf.Shaping.Limited() && len(conf.Shaping.Deferred) > 0
+			if err == nil && !conf.Shaping.Limited() && len(conf.Shaping.Deferred) > 0 {
+				s.LeftTo = conf.Shaping.Deferred[0].To.Title()
+			}
 		}
 		all = append(all, s)
 	}
@@ -255,7 +257,11 @@ func (a *Asked) Add(ctx context.Context, rep *status.Report) error {
 	for i := range a.asking {
 		if path := a.asking[i].NetNS; path != "" {
 			paths = append(paths, path)
-			pods = append(pods, status.RuntimePod{Pod: a.asking[i].Pod, NetNSPath: path})
+			one := status.RuntimePod{Pod: a.asking[i].Pod, NetNSPath: path}
+			if one.LeftTo = a.asking[i].LeftTo; one.LeftTo != "" {
+				one.Asks = a.asking[i].Asks
+			}
+			pods = append(pods, one)
 		}
 	}
 	// Another device of a limited pod has its name, also where no runtime answers.

@@ -99,7 +99,7 @@ func (r *Report) View(now time.Time) *view.Status {
 			continue // its queue without a record limits it
 		}
 		// A further device of a pod that is limited as it should be is no failure: a limit is an interface's.
-		o.Lacks = len(o.Asks)+len(o.Misspelt) > 0 || known >= 0 && !n.Pods[known].State.AsWanted()
+		o.Lacks = o.LeftTo == "" && len(o.Asks)+len(o.Misspelt) > 0 || known >= 0 && !n.Pods[known].State.AsWanted()
 		n.Others = append(n.Others, o)
 	}
 	for i := range r.Groups {

@@ -19,9 +19,11 @@ type RuntimePod struct {
 	// Devices are its devices on the host, as far as they are known.
 	Devices []string
 	// Asks are the annotations by which it asks for a limit that it has not, as name and
-	// value, Misspelt those that look as if they should, with what may be meant.
+	// value, Misspelt those that look as if they should, with what may be meant. LeftTo is
+	// whose limit it has instead, such as Calico, "" for nobody's.
 	Asks     []terms.Ask
 	Misspelt []string
+	LeftTo   string
 }
 
 // AddOthers adds the devices of pods that podweir has no limit on, and pods that ask for one.
@@ -33,13 +35,13 @@ func (r *Report) AddOthers(others []terms.Device, pods []RuntimePod) {
 			return p.NetNSPath == o.NetNSPath && o.NetNSPath != "" || slices.Contains(p.Devices, o.Name)
 		})
 		if at >= 0 {
-			one.Pod, one.Asks, one.Misspelt = pods[at].Pod, pods[at].Asks, pods[at].Misspelt
+			one.Pod, one.Asks, one.Misspelt, one.LeftTo = pods[at].Pod, pods[at].Asks, pods[at].Misspelt, pods[at].LeftTo
 			found[at] = true
 		}
 		r.Others = append(r.Others, one)
 	}
 	for i := range pods {
-		if p := &pods[i]; !found[i] && len(p.Asks)+len(p.Misspelt) > 0 {
+		if p := &pods[i]; !found[i] && p.LeftTo == "" && len(p.Asks)+len(p.Misspelt) > 0 {
 			r.Others = append(r.Others, view.Other{Pod: p.Pod, Asks: p.Asks, Misspelt: p.Misspelt})
 		}
 	}
@@ -58,6 +60,8 @@ const (
 func otherView(o *view.Other) *view.Pod {
 	p := &view.Pod{Pod: o.Title(), State: view.NotLimited}
 	switch {
+	case o.LeftTo != "":
+		return nil
 	case len(o.Asks) > 0:
 		texts := make([]string, len(o.Asks))
 		for i, a := range o.Asks {

@@ -73,7 +73,7 @@ func TestPrivilegedStatusOfPodsWithoutALimit(t *testing.T) {
 		t.Errorf("status has no line for the device late:\n%s", out)
 	}
 	n.write(t, "etc/cni/net.d/10-net.conflist", `{"cniVersion":"1.0.0","name":"net","plugins":[{"type":"ptp"},{"type":"podweir-cni","shaper":"cilium"}]}`)
-	c.broken(t, []string{"!NOT LIMITED default/pod-2"}, "status", "--root", n.root)
+	c.broken(t, []string{"!NOT LIMITED default/pod-2", "default/pod-2 egress 10M -", "left to Cilium"}, "status", "--root", n.root)
 }
 
 // A runtime need not tell the network namespaces of its pods, as cri-dockerd does not: its pods that ask for a limit

@@ -126,6 +126,8 @@ func (n *Status) lines(onlyNotable bool) string {
 			word = words[NotLimited]
 		} else if onlyNotable {
 			continue
+		} else if o.LeftTo != "" {
+			word = "left to " + o.LeftTo
 		}
 		name := Printable(o.Title())
 		if slices.ContainsFunc(n.Rates, func(r PodRate) bool { return r.Pod == o.Title() && r.Error == "" }) { // one of its devices has a limit

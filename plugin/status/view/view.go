@@ -69,9 +69,11 @@ type Other struct {
 	// Pod is namespace/name, "" if the runtime did not tell.
 	Pod string `json:"pod,omitempty"`
 	// Asks are the annotations by which the pod asks for a limit that it has not, Misspelt
-	// those that look as if they should, with what may be meant.
+	// those that look as if they should, with what may be meant. LeftTo is whose limit it has
+	// instead, such as Calico, "" for nobody's.
 	Asks     []terms.Ask `json:"asks,omitempty"`
 	Misspelt []string    `json:"misspelt,omitempty"`
+	LeftTo   string      `json:"leftTo,omitempty"`
 	// Lacks says that the pod is not limited as it should be.
 	Lacks bool `json:"-"`
 	// EgressBitsPerSecond and IngressBitsPerSecond are known where it was read twice.
