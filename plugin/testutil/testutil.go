@@ -6,6 +6,7 @@
 package testutil
 
 import (
+	"context"
 	"errors"
 	"os"
 	"strings"
@@ -103,6 +104,23 @@ func Eventually(tb testing.TB, deadline time.Duration, what string, cond func() 
 		case <-tick.C:
 		}
 	}
+}
+
+// During runs f beside the test until stop, or the end of the test: then its context ends, and
+// an error that it returns fails the test.
+func During(tb testing.TB, f func(context.Context) error) (stop func()) {
+	tb.Helper()
+	ctx, cancel := context.WithCancel(tb.Context())
+	done := make(chan error, 1)
+	go func() { done <- f(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			tb.Errorf("what ran beside the test ended with %v, want nil", err)
+		}
+	})
+	tb.Cleanup(stop)
+	return stop
 }
 
 // Emulated says whether the processor is QEMU's own, without a hypervisor's

@@ -42,6 +42,15 @@ func Be[T comparable](tb testing.TB, what string, want, got T) {
 	}
 }
 
+// Len ends the test unless there are n of something, and returns them.
+func Len[S ~[]E, E any](tb testing.TB, what string, n int, all S) S {
+	tb.Helper()
+	if len(all) != n {
+		tb.Fatalf("%s: %d, want %d: %+v", what, len(all), n, all)
+	}
+	return all
+}
+
 // Match fails the test unless got is want, and prints what differs. what says what is
 // compared.
 func Match(tb testing.TB, what string, want, got any, opts ...cmp.Option) {
@@ -62,6 +71,23 @@ func Have(tb testing.TB, what, text string, parts ...string) {
 			tb.Errorf("%s has no %q:\n%s", what, part, text)
 		}
 	}
+}
+
+// Part fails the test unless a text has a part, or is empty where that is. what says whose
+// text it is.
+func Part(tb testing.TB, what, part, text string) {
+	tb.Helper()
+	if !strings.Contains(text, part) || part == "" && text != "" {
+		tb.Errorf("%s: %q, want %q", what, text, part)
+	}
+}
+
+// Text is an error's, "" of none.
+func Text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }
 
 // Fail fails the test unless err is an error with each of the parts. what says whose.
