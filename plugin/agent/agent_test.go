@@ -8,7 +8,6 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -72,6 +71,13 @@ func end(t *testing.T, c agent.Config) error {
 	return <-done
 }
 
+// notes has the agent run and end without an error, and fails the test unless this happened.
+func (d *diary) notes(t *testing.T, c agent.Config, want ...string) {
+	t.Helper()
+	must.OK(t, end(t, c))
+	must.Match(t, "what happened", want, d.all)
+}
+
 func TestRun(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -85,9 +91,8 @@ func TestRun(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			d := &diary{}
-			if err := end(t, d.config(test.verdict)); err != nil || !slices.Equal(d.all, test.want) {
-				t.Errorf("%s: Run() = %v, %q, want nil, %q", name, err, d.all, test.want)
-			}
+			t.Log(name)
+			d.notes(t, d.config(test.verdict), test.want...)
 		})
 	}
 }
@@ -98,9 +103,7 @@ func TestRunWithoutDaemonSet(t *testing.T) {
 		d := &diary{}
 		c := d.config(uninstall.Remove)
 		c.Ask = nil
-		if err := end(t, c); err != nil || !slices.Equal(d.all, []string{"part begins", "part ends"}) {
-			t.Errorf("Run() = %v, %q, want that nothing is removed", err, d.all)
-		}
+		d.notes(t, c, "part begins", "part ends")
 	})
 }
 
@@ -110,9 +113,7 @@ func TestRemovalThatFails(t *testing.T) {
 		d := &diary{}
 		c := d.config(uninstall.Remove)
 		c.Remove = func(context.Context) error { return errors.New("read-only file system") }
-		if err := end(t, c); err == nil || !strings.Contains(err.Error(), "read-only") || !strings.Contains(err.Error(), "podweir uninstall") {
-			t.Errorf("Run() = %v, want the cause and what to do", err)
-		}
+		must.Fail(t, "Run()", end(t, c), "read-only", "podweir uninstall")
 	})
 }
 
@@ -125,13 +126,8 @@ func TestPartThatFails(t *testing.T) {
 			d := &diary{}
 			c := d.config(uninstall.Remove)
 			c.Parts = append(c.Parts, agent.Part{Name: "http", Run: func(context.Context) error { return result }})
-			err := agent.Run(t.Context(), c)
-			if err == nil || !strings.HasPrefix(err.Error(), "http: ") {
-				t.Errorf("%s: Run() = %v, want an error that names the part", name, err)
-			}
-			if slices.Contains(d.all, "asked") || slices.Contains(d.all, "removed") {
-				t.Errorf("%s: %q, want nothing to be asked or removed", name, d.all)
-			}
+			must.Fail(t, name, agent.Run(t.Context(), c), "http: ")
+			must.Have(t, name, strings.Join(d.all, " "), "!asked", "!removed")
 		})
 	}
 }
@@ -150,9 +146,7 @@ func TestRunWhileAnotherKeepsTheNode(t *testing.T) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}
-		if err := end(t, c); err != nil || !slices.Equal(d.all, []string{"part begins", "part ends"}) {
-			t.Errorf("Run() = %v, %q, want only the part that does not wait, and nothing removed", err, d.all)
-		}
+		d.notes(t, c, "part begins", "part ends")
 	})
 }
 
@@ -167,10 +161,7 @@ func TestNodeIsKeptToTheEnd(t *testing.T) {
 			d.note("taken")
 			return func() { d.note("released") }, nil
 		}
-		want := []string{"taken", "part begins", "asked", "part ends", "removed", "released"}
-		if err := end(t, c); err != nil || !slices.Equal(d.all, want) {
-			t.Errorf("Run() = %v, %q, want %q", err, d.all, want)
-		}
+		d.notes(t, c, "taken", "part begins", "asked", "part ends", "removed", "released")
 	})
 }
 
@@ -192,14 +183,8 @@ func TestTakeNode(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := agent.TakeNode(ended, dir, func() {}); !errors.Is(err, context.Canceled) {
-		t.Errorf("TakeNode() = %v, want that it was told to end", err)
-	}
+	must.Fail(t, "TakeNode() that was told to end", must.Err(agent.TakeNode(ended, dir, func() {})), context.Canceled.Error())
 	release()
-	if err := <-taken; err != nil {
-		t.Errorf("TakeNode() = %v when the other one has ended", err)
-	}
-	if _, err := agent.TakeNode(t.Context(), "/dev/null/x", never); err == nil || !strings.Contains(err.Error(), "/dev/null") {
-		t.Errorf("TakeNode() = %v, want an error that names the directory", err)
-	}
+	must.OK(t, <-taken)
+	must.Fail(t, "TakeNode() of no directory", must.Err(agent.TakeNode(t.Context(), "/dev/null/x", never)), "/dev/null")
 }

@@ -55,13 +55,9 @@ func (n *Node) within(ctx context.Context, usual time.Duration) (context.Context
 func ask[T any](ctx context.Context, n *Node, timeout time.Duration, question func(*cri.Client, context.Context) (T, error)) (answer T, err error) {
 	ctx, cancel := n.within(ctx, timeout)
 	defer cancel()
-	client := &cri.Runtime{Root: n.Root, Socket: n.CRISocket}
+	client := &cri.Client{Root: n.Root, Socket: n.CRISocket}
 	defer func() { _ = client.Close() }()
-	c, err := client.Open()
-	if err != nil {
-		return answer, err
-	}
-	return question(c, ctx)
+	return question(client, ctx)
 }
 
 // ciliumTimeout bounds one question to Cilium's agent.

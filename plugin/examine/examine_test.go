@@ -34,9 +34,7 @@ func TestDoctorReadsTheEntry(t *testing.T) {
 		`{"type":"podweir-cni","x-owner":"me"}`:                            "",
 	} {
 		err := checkEntry([]byte(entry))
-		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("checkEntry(%s) = %v, want %q", entry, err, want)
-		}
+		must.Part(t, "error of "+entry, want, must.Text(err))
 	}
 }
 
@@ -73,9 +71,7 @@ func TestStoppedCilium(t *testing.T) {
 	expect := func(state, want string) {
 		t.Helper()
 		_, err := n.CiliumAPI(t.Context(), "/v1/healthz")
-		if err == nil || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), "kubectl") || strings.Contains(err.Error(), "dial") {
-			t.Errorf("%s: %v, want %q and a cure", state, err, want)
-		}
+		must.Fail(t, state, err, want, "kubectl", "!dial")
 	}
 	expect("no socket", "it does not run, or its directory is not mounted here")
 	dir := filepath.Join(n.Root, "run/cilium")

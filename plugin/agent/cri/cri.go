@@ -84,42 +84,94 @@ type Sandbox struct {
 	Interfaces []string
 }
 
-// Client asks one runtime. It is safe for concurrent use.
+// Client asks the container runtime, whose socket is looked for until it is there: pods
+// that are shaped need none. It outlives a restart of the runtime, and is safe for
+// concurrent use.
 type Client struct {
-	socket string
+	// Socket is looked for below the node's root directory if it is empty.
+	Root, Socket string
+
 	// one is held while an answer about one pod is decoded: it has the pod's
 	// annotations several times, a megabyte or more.
-	one     sync.Mutex
-	conn    *grpc.ClientConn
-	service runtime.RuntimeServiceClient
+	one  sync.Mutex
+	mu   sync.Mutex
+	conn *grpc.ClientConn
 }
 
-// Open returns a client of the runtime at a socket. It does not connect yet: a
-// runtime that is away now may be back for the first question, and a client
-// outlives a restart of the runtime.
-func Open(socket string) (*Client, error) {
+// open returns the connection, which connects with the first question.
+func (c *Client) open() (*grpc.ClientConn, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn != nil {
+		return c.conn, nil
+	}
+	if c.Socket == "" {
+		socket, err := FindSocket(c.Root)
+		if err != nil {
+			return nil, fmt.Errorf("--cri-socket: %w", err)
+		}
+		c.Socket = socket
+	}
 	// Small buffers: most answers are small.
-	conn, err := grpc.NewClient("unix://"+socket,
+	conn, err := grpc.NewClient("unix://"+c.Socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithReadBufferSize(4<<10), grpc.WithWriteBufferSize(4<<10),
 		grpc.WithNoProxy())
 	if err != nil {
-		return nil, fmt.Errorf("CRI socket %s: %w", socket, err)
+		return nil, fmt.Errorf("CRI socket %s: %w", c.Socket, err)
 	}
-	return &Client{socket: socket, conn: conn, service: runtime.NewRuntimeServiceClient(conn)}, nil
+	c.conn = conn
+	return conn, nil
 }
 
-// Close ends the connection.
-func (c *Client) Close() error { return c.conn.Close() }
+// Close ends the connection if there is one.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn == nil {
+		return nil
+	}
+	return c.conn.Close()
+}
+
+// ask puts one question to the runtime.
+func ask[Q, A any](ctx context.Context, c *Client, name string,
+	call func(runtime.RuntimeServiceClient, context.Context, *Q, ...grpc.CallOption) (*A, error), q *Q, opts ...grpc.CallOption,
+) (*A, error) {
+	conn, err := c.open()
+	if err != nil {
+		return nil, err
+	}
+	answer, err := call(runtime.NewRuntimeServiceClient(conn), ctx, q, opts...)
+	if status.Code(err) == codes.Unavailable && !listens(c.Socket) {
+		return nil, fmt.Errorf("the container runtime does not run: no program listens on its CRI socket %s; start it, or give the agent the right one with --cri-socket", c.Socket)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s at CRI socket %s: %w", name, c.Socket, err)
+	}
+	return answer, nil
+}
+
+func (c *Client) list(ctx context.Context, filter *runtime.PodSandboxFilter) ([]*runtime.PodSandbox, error) {
+	list, err := ask(ctx, c, "ListPodSandbox", runtime.RuntimeServiceClient.ListPodSandbox,
+		&runtime.ListPodSandboxRequest{Filter: filter}, grpc.MaxCallRecvMsgSize(maxPods))
+	return list.GetItems(), err
+}
+
+// sandboxStatus asks for all that the runtime knows of a sandbox.
+func (c *Client) sandboxStatus(ctx context.Context, id string) (*runtime.PodSandboxStatusResponse, error) {
+	return ask(ctx, c, "PodSandboxStatus", runtime.RuntimeServiceClient.PodSandboxStatus,
+		&runtime.PodSandboxStatusRequest{PodSandboxId: id, Verbose: true})
+}
 
 // Version returns the runtime's name and version in the form of a node's status,
 // such as "containerd://2.1.3".
 func (c *Client) Version(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	v, err := c.service.Version(ctx, &runtime.VersionRequest{})
+	v, err := ask(ctx, c, "Version", runtime.RuntimeServiceClient.Version, &runtime.VersionRequest{})
 	if err != nil {
-		return "", c.failed("Version", err)
+		return "", err
 	}
 	return v.GetRuntimeName() + "://" + v.GetRuntimeVersion(), nil
 }
@@ -130,9 +182,9 @@ func (c *Client) Version(ctx context.Context) (string, error) {
 func (c *Client) Network(ctx context.Context) (*detect.RuntimeNetwork, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	answer, err := c.service.Status(ctx, &runtime.StatusRequest{Verbose: true})
+	answer, err := ask(ctx, c, "Status", runtime.RuntimeServiceClient.Status, &runtime.StatusRequest{Verbose: true})
 	if err != nil {
-		return nil, c.failed("Status", err)
+		return nil, err
 	}
 	return parseNetwork(answer.GetInfo())
 }
@@ -160,16 +212,16 @@ func (c *Client) Find(ctx context.Context, uid string) (Sandbox, error) {
 		}
 	}
 	if found == nil {
-		return Sandbox{}, fmt.Errorf("%w for pod UID %s at %s", ErrNoSandbox, uid, c.socket)
+		return Sandbox{}, fmt.Errorf("%w for pod UID %s at %s", ErrNoSandbox, uid, c.Socket)
 	}
-	answer, err := c.service.PodSandboxStatus(ctx, &runtime.PodSandboxStatusRequest{PodSandboxId: found.GetId(), Verbose: true})
+	answer, err := c.sandboxStatus(ctx, found.GetId())
 	if err != nil {
-		return Sandbox{}, c.failed("PodSandboxStatus", err)
+		return Sandbox{}, err
 	}
 	s, err := parseInfo(answer.GetInfo())
 	s.ID = found.GetId()
 	if err != nil {
-		return s, fmt.Errorf("sandbox %s at %s: %w", s.ID, c.socket, err)
+		return s, fmt.Errorf("sandbox %s at %s: %w", s.ID, c.Socket, err)
 	}
 	return s, nil
 }
@@ -180,18 +232,8 @@ func (c *Client) Find(ctx context.Context, uid string) (Sandbox, error) {
 func (c *Client) Knows(ctx context.Context, id string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	list, err := c.service.ListPodSandbox(ctx, &runtime.ListPodSandboxRequest{Filter: &runtime.PodSandboxFilter{Id: id}})
-	if err != nil {
-		return false, c.failed("ListPodSandbox", err)
-	}
-	return len(list.GetItems()) > 0, nil
-}
-
-func (c *Client) failed(call string, err error) error {
-	if status.Code(err) == codes.Unavailable && !listens(c.socket) {
-		return fmt.Errorf("the container runtime does not run: no program listens on its CRI socket %s; start it, or give the agent the right one with --cri-socket", c.socket)
-	}
-	return fmt.Errorf("%s at CRI socket %s: %w", call, c.socket, err)
+	list, err := c.list(ctx, &runtime.PodSandboxFilter{Id: id})
+	return len(list) > 0, err
 }
 
 // listens says whether a program listens on a socket.
@@ -201,69 +243,4 @@ func listens(socket string) bool {
 		_ = conn.Close()
 	}
 	return !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ECONNREFUSED)
-}
-
-// Runtime is a client of the container runtime whose socket is looked for
-// until it is there: pods that are shaped need none.
-type Runtime struct {
-	// Socket is looked for below the node's root directory if it is empty.
-	Root, Socket string
-
-	mu     sync.Mutex
-	client *Client
-}
-
-// Open returns the client.
-func (r *Runtime) Open() (*Client, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.client != nil {
-		return r.client, nil
-	}
-	socket := r.Socket
-	var err error
-	if socket == "" {
-		if socket, err = FindSocket(r.Root); err != nil {
-			return nil, fmt.Errorf("--cri-socket: %w", err)
-		}
-	}
-	r.client, err = Open(socket)
-	return r.client, err
-}
-
-// Find is [Client.Find].
-func (r *Runtime) Find(ctx context.Context, runtimeUID string) (Sandbox, error) {
-	c, err := r.Open()
-	if err != nil {
-		return Sandbox{}, err
-	}
-	return c.Find(ctx, runtimeUID)
-}
-
-// Knows is [Client.Knows].
-func (r *Runtime) Knows(ctx context.Context, id string) (bool, error) {
-	c, err := r.Open()
-	if err != nil {
-		return false, err
-	}
-	return c.Knows(ctx, id)
-}
-
-// Strangers is [Client.Strangers].
-func (r *Runtime) Strangers(ctx context.Context, uids []string) (known bool, count int, err error) {
-	c, err := r.Open()
-	if err != nil {
-		return false, 0, err
-	}
-	return c.Strangers(ctx, uids)
-}
-
-// Close closes the client if there is one.
-func (r *Runtime) Close() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.client == nil {
-		return nil
-	}
-	return r.client.Close()
 }

@@ -9,8 +9,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -22,27 +20,14 @@ import (
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
-// serve listens where containerd does, below root.
-func serve(t *testing.T, root string, r *critest.Runtime) {
-	t.Helper()
-	path := filepath.Join(root, "run/containerd/containerd.sock")
-	must.OK(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	stop, err := r.Serve(path)
-	must.OK(t, err)
-	t.Cleanup(stop)
-}
-
+// open has the runtime listen where containerd does, below the root of its client.
 func open(t *testing.T, r *critest.Runtime) *cri.Client {
 	t.Helper()
-	root := t.TempDir()
-	if _, err := cri.FindSocket(root); !errors.Is(err, cri.ErrNoSocket) || !strings.Contains(err.Error(), "/run/crio/crio.sock") {
-		t.Errorf("FindSocket = %v, want ErrNoSocket and where it looked", err)
-	}
-	serve(t, root, r)
-	socket, err := cri.FindSocket(root)
-	must.OK(t, err)
-	c, err := cri.Open(socket)
-	must.OK(t, err)
+	c := &cri.Client{Root: t.TempDir()}
+	must.Fail(t, "Version() without a runtime", must.Err(c.Version(t.Context())), cri.ErrNoSocket.Error(), "/run/crio/crio.sock")
+	path := filepath.Join(c.Root, "run/containerd/containerd.sock")
+	must.OK(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	t.Cleanup(must.Get(r.Serve(path))(t))
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -73,27 +58,19 @@ func TestFindSocketOfTheKubelet(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			root := t.TempDir()
-			for file, content := range map[string]string{
+			root := must.Files(t, t.TempDir(), map[string]string{
 				"proc/7/comm": "kubelet\n", "proc/7/cmdline": "/usr/bin/kubelet\x00" + tc.args + "\x00", "var/lib/kubelet/config.yaml": tc.config,
-			} {
-				at := filepath.Join(root, file)
-				must.OK(t, errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, []byte(content), 0o600)))
-			}
+			})
 			listen(t, root, "run/containerd/containerd.sock")
 			if tc.away {
-				if got, err := cri.FindSocket(root); err == nil || errors.Is(err, cri.ErrNoSocket) || !strings.Contains(err.Error(), "there is no /run/cri-dockerd.sock, which the kubelet uses") {
-					t.Errorf("FindSocket() = %q, %v, want an error that names the kubelet's socket", got, err)
-				}
+				must.Fail(t, "FindSocket()", must.Err(cri.FindSocket(root)), "there is no /run/cri-dockerd.sock, which the kubelet uses", "!"+cri.ErrNoSocket.Error())
 				return
 			}
 			want := listen(t, root, "run/cri-dockerd.sock")
 			if tc.want != "" {
 				want = filepath.Join(root, tc.want)
 			}
-			if got, err := cri.FindSocket(root); got != want || err != nil {
-				t.Errorf("FindSocket() = %q, %v, want %q", got, err, want)
-			}
+			must.Be(t, "FindSocket()", want, must.Get(cri.FindSocket(root))(t))
 		})
 	}
 }
@@ -146,42 +123,26 @@ func TestFindTheReadySandboxOfAPod(t *testing.T) {
 		"u4": {ID: "e", NetNSPath: "/var/run/netns/f2"},
 		"u7": {ID: "h", NetNSPath: "/run/netns/cni-2", Interfaces: []string{"eth0", "mNicIf1"}},
 	} {
-		got, err := c.Find(t.Context(), uid)
-		if err != nil || got.ID != want.ID || got.NetNSPath != want.NetNSPath || !slices.Equal(got.Interfaces, want.Interfaces) {
-			t.Errorf("Find(%q) = %+v, %v, want %+v", uid, got, err, want)
-		}
+		must.Match(t, "the sandbox of "+uid, want, must.Get(c.Find(t.Context(), uid))(t))
 	}
 	for _, uid := range []string{"u3", "none"} {
 		if got, err := c.Find(t.Context(), uid); !errors.Is(err, cri.ErrNoSandbox) {
 			t.Errorf("Find(%q) = %+v, %v, want ErrNoSandbox", uid, got, err)
 		}
 	}
-	if got, err := c.Find(t.Context(), "u5"); err == nil || !strings.Contains(err.Error(), "no network namespace") {
-		t.Errorf("Find of a sandbox in the node's network = %+v, %v", got, err)
+	must.Fail(t, "Find of a sandbox in the node's network", must.Err(c.Find(t.Context(), "u5")), "no network namespace")
+	must.Fail(t, "Find with an answer that is no JSON", must.Err(c.Find(t.Context(), "u6")), "sandbox g at ")
+	for id, want := range map[string]bool{"a": true, "c": true, "none": false} { // ready or not
+		must.Be(t, "it knows "+id, want, must.Get(c.Knows(t.Context(), id))(t))
 	}
-	if got, err := c.Find(t.Context(), "u6"); err == nil || !strings.Contains(err.Error(), "sandbox g at ") {
-		t.Errorf("Find with an answer that is no JSON = %+v, %v", got, err)
-	}
-	for id, want := range map[string]bool{"a": true, "c": true, "none": false} {
-		if knows, err := c.Knows(t.Context(), id); knows != want || err != nil {
-			t.Errorf("Knows(%q) = %v, %v, want %v: ready or not", id, knows, err, want)
-		}
-	}
-	if v, err := c.Version(t.Context()); err != nil || v != "containerd://2.1.3" {
-		t.Errorf("Version = %q, %v", v, err)
-	}
+	must.Be(t, "Version()", "containerd://2.1.3", must.Get(c.Version(t.Context()))(t))
 	r.Fail = errors.New("boom")
-	_, err := c.Find(t.Context(), "u1")
-	if err == nil || errors.Is(err, cri.ErrNoSandbox) || !strings.Contains(err.Error(), "containerd.sock") ||
-		!strings.Contains(err.Error(), "boom") {
-		t.Errorf("Find of a runtime that fails = %v, want the call, the socket and its error", err)
-	}
+	must.Fail(t, "Find of a runtime that fails", must.Err(c.Find(t.Context(), "u1")), "containerd.sock", "boom", "!"+cri.ErrNoSandbox.Error())
 	if !json.Valid([]byte(containerdInfo)) || !json.Valid([]byte(crioInfo)) || !json.Valid([]byte(awsInfo)) {
 		t.Error("the test's answers are no JSON")
 	}
 }
 
-// What containerd 1.6.20 answers, and what other runtimes may.
 // A pod that ends while the others are asked about is left out. Of one that the runtime cannot tell of it is not known
 // whether it has the node's network.
 func TestPodsThatEndMeanwhile(t *testing.T) {
@@ -190,13 +151,11 @@ func TestPodsThatEndMeanwhile(t *testing.T) {
 	c := open(t, r)
 	must.OK(t, r.Add(critest.Sandbox{ID: "ends", Answer: status.Error(codes.NotFound, "gone")}))
 	must.OK(t, r.Add(critest.Sandbox{ID: "stays", NetNS: "/run/netns/x"}))
-	if pods, err := c.Pods(t.Context()); err != nil || len(pods) != 1 || pods[0].ID != "stays" {
-		t.Errorf("Pods = %+v, %v, want the one that stays", pods, err)
-	}
+	must.Be(t, "the pod", "stays", must.Len(t, "Pods()", 1, must.Get(c.Pods(t.Context()))(t))[0].ID)
 	must.OK(t, r.Add(critest.Sandbox{ID: "broken", Answer: status.Error(codes.Unknown, "no shim")}))
-	if pods, err := c.Pods(t.Context()); err == nil || !strings.Contains(err.Error(), "no shim") || len(pods) != 1 {
-		t.Errorf("Pods = %+v, %v, want the one that stays and why not the other", pods, err)
-	}
+	pods, err := c.Pods(t.Context())
+	must.Len(t, "Pods()", 1, pods) // the one that stays, and why not the other
+	must.Fail(t, "Pods()", err, "no shim")
 }
 
 func TestNetwork(t *testing.T) {
@@ -217,18 +176,9 @@ func TestNetwork(t *testing.T) {
 		"it does not say": {fail: errors.New("no"), err: "Status at CRI socket"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			root := t.TempDir()
-			serve(t, root, &critest.Runtime{Says: tc.status, Fail: tc.fail})
-			socket, err := cri.FindSocket(root)
-			must.OK(t, err)
-			c, err := cri.Open(socket)
-			must.OK(t, err)
-			defer func() { _ = c.Close() }()
-			got, err := c.Network(t.Context())
+			got, err := open(t, &critest.Runtime{Says: tc.status, Fail: tc.fail}).Network(t.Context())
 			must.Match(t, "Network()", tc.want, got)
-			if (err != nil) != (tc.err != "") || err != nil && !strings.Contains(err.Error(), tc.err) {
-				t.Errorf("Network() = %v, want %q", err, tc.err)
-			}
+			must.Part(t, "the error of Network()", tc.err, must.Text(err))
 		})
 	}
 }
@@ -237,12 +187,7 @@ func TestNetwork(t *testing.T) {
 func TestStoppedRuntime(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "containerd.sock")
-	c, err := cri.Open(socket)
-	must.OK(t, err)
+	c := &cri.Client{Socket: socket}
 	defer func() { _ = c.Close() }()
-	_, err = c.Version(t.Context())
-	want := "the container runtime does not run: no program listens on its CRI socket " + socket + "; start it"
-	if err == nil || !strings.HasPrefix(err.Error(), want) {
-		t.Errorf("Version() = %v, want %q", err, want)
-	}
+	must.Fail(t, "Version()", must.Err(c.Version(t.Context())), "the container runtime does not run: no program listens on its CRI socket "+socket+"; start it")
 }

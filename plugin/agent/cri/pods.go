@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"time"
 
-	"google.golang.org/grpc"
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -46,14 +45,10 @@ func (c *Client) Handlers(ctx context.Context) (map[string]string, error) {
 
 // ready lists the ready sandboxes of the node, with these labels if there are any.
 func (c *Client) ready(ctx context.Context, labels map[string]string) ([]*runtime.PodSandbox, error) {
-	list, err := c.service.ListPodSandbox(ctx, &runtime.ListPodSandboxRequest{Filter: &runtime.PodSandboxFilter{
+	return c.list(ctx, &runtime.PodSandboxFilter{
 		State:         &runtime.PodSandboxStateValue{State: runtime.PodSandboxState_SANDBOX_READY},
 		LabelSelector: labels,
-	}}, grpc.MaxCallRecvMsgSize(maxPods))
-	if err != nil {
-		return nil, c.failed("ListPodSandbox", err)
-	}
-	return list.GetItems(), nil
+	})
 }
 
 // Strangers says whether a pod with one of these UIDs runs, as the kubelet gave them, and if none does,
@@ -92,13 +87,13 @@ func (c *Client) Pods(ctx context.Context) ([]Pod, error) {
 			ID: s.GetId(), Annotations: s.GetAnnotations(), Created: time.Unix(0, s.GetCreatedAt()),
 			Name: s.GetMetadata().GetNamespace() + "/" + s.GetMetadata().GetName(),
 		}
-		answer, err := c.service.PodSandboxStatus(ctx, &runtime.PodSandboxStatusRequest{PodSandboxId: p.ID, Verbose: true})
-		if ctx.Err() != nil {
-			return nil, c.failed("PodSandboxStatus", err)
+		answer, err := c.sandboxStatus(ctx, p.ID)
+		if err != nil && ctx.Err() != nil {
+			return nil, err
 		}
 		if err != nil { // runtimes differ in how they say that it ended meanwhile
 			if known, listErr := c.Knows(ctx, p.ID); (known || listErr != nil) && failed == nil {
-				failed = c.failed("PodSandboxStatus", err)
+				failed = err
 			}
 			continue
 		}

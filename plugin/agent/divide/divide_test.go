@@ -77,18 +77,23 @@ func ticks(l *divide.Loop, from, n int) {
 	}
 }
 
+// between fails the test unless a share is in a range.
+func between(t *testing.T, whose string, least, most, share units.ByteRate) {
+	t.Helper()
+	if share < least || share > most {
+		t.Errorf("share %v %s, want %v to %v", share, whose, least, most)
+	}
+}
+
 func TestLoopDividesAmongWhoSends(t *testing.T) {
 	busy, idle := &queue{share: 1000, busy: true}, &queue{share: 1000}
 	l := group(busy, idle)
 	ticks(l, 0, 20)
-	if busy.share != 25_000_000 || idle.share != 1_250_000 {
-		t.Errorf("shares %v and %v, want all for who sends and the parked share for the other", busy.share, idle.share)
-	}
+	must.Be(t, "share of who sends: all", 25_000_000, busy.share)
+	must.Be(t, "share of the other: the parked one", 1_250_000, idle.share)
 	idle.busy = true
 	ticks(l, 20, 20)
-	if got := busy.share; got < 12_000_000 || got > 13_200_000 {
-		t.Errorf("share %v of one of two that send, want half of the limit", got)
-	}
+	between(t, "of one of two that send", 12_000_000, 13_200_000, busy.share)
 	l.Leave("1")
 	ticks(l, 40, 20)
 	if busy.share != 25_000_000 || l.Has("1") || !l.Has("0") {
@@ -110,9 +115,7 @@ func TestLoopDividesTheLowestLimit(t *testing.T) {
 			}
 		}
 		ticks(l, 0, 20)
-		if sum := queues[0].share + queues[1].share; sum < 12_000_000 || sum > 13_000_000 {
-			t.Errorf("limits %v: shares of %v, want the lowest limit together", limits, sum)
-		}
+		between(t, fmt.Sprint("of both with limits ", limits), 12_000_000, 13_000_000, queues[0].share+queues[1].share)
 		l.Leave(low)
 		ticks(l, 20, 20)
 		must.Be(t, fmt.Sprintf("limits %v: share when the pod with the lower one is gone", limits), 25_000_000, max(queues[0].share, queues[1].share))
@@ -122,9 +125,8 @@ func TestLoopDividesTheLowestLimit(t *testing.T) {
 // A pod whose own limit became lower while its queue had a larger share: nothing else holds both of its bands.
 func TestLoopHoldsTheLimitOfAPod(t *testing.T) {
 	q := &queue{share: 25_500_000}
-	if ticks(group(q), 0, 1); q.share != 25_000_000 {
-		t.Errorf("share %v of an idle queue after a tick, want its own limit", q.share)
-	}
+	ticks(group(q), 0, 1)
+	must.Be(t, "share of an idle queue after a tick: its own limit", 25_000_000, q.share)
 }
 
 // Another process wrote the limits of a queue anew, as a repair does.
@@ -151,9 +153,8 @@ func TestLoopWaitsForWhoIsBusyAndForgetsWhoIsGone(t *testing.T) {
 		t.Errorf("share %v of the queue that is left, want all", other.share)
 	}
 	looked := gone.last
-	if ticks(l, 25, 5); gone.last != looked {
-		t.Error("a queue that is gone was looked at again")
-	}
+	ticks(l, 25, 5)
+	must.Be(t, "last look at a queue that is gone", looked, gone.last)
 	// Only what Set says can be tried again.
 	waits := &waiting{queue: queue{busy: true}}
 	l.Join("n", 200_000_000, "waits", waits, 1000, 0)
@@ -218,16 +219,15 @@ func TestKernelIsAskedInTurns(t *testing.T) {
 		if want := 2; q.busy && q.asked != want || !q.busy && q.asked != 0 {
 			t.Errorf("queue %d, busy %v, was asked %d times in 39 ticks, want %d times if it is busy", i+2, q.busy, q.asked, want)
 		}
-		if quarter := units.ByteRate(200_000_000 / 8 / 4); q.busy && i >= 4 && (q.share < quarter*97/100 || q.share > quarter*103/100) {
-			t.Errorf("queue %d has %v, want %v, a quarter of the limit", i+2, q.share, quarter)
+		if quarter := units.ByteRate(200_000_000 / 8 / 4); q.busy && i >= 4 {
+			between(t, fmt.Sprint("of queue ", i+2), quarter*97/100, quarter*103/100, q.share)
 		}
 	}
 	for _, q := range all {
 		q.busy = false
 	}
-	if l.Leave("59"); all[59].asked != 2 {
-		t.Error("a queue that left was asked")
-	}
+	l.Leave("59")
+	must.Be(t, "times that a queue that left was asked", 2, all[59].asked)
 	ticks(l, 39, 1)
 }
 
@@ -272,9 +272,7 @@ func TestLoopTakesOffWhatIsOutside(t *testing.T) {
 	l := group(busy)
 	l.JoinOutside("n/ingress", 200_000_000, "outside", other)
 	ticks(l, 0, 30)
-	if busy.share < 13_000_000 || busy.share > 15_500_000 {
-		t.Errorf("share %v beside a queue outside that sends 10 MB/s of 25, want the rest", busy.share)
-	}
+	between(t, "beside a queue outside that sends 10 MB/s of 25", 13_000_000, 15_500_000, busy.share)
 	sent := l.Sent()
 	if sent["0"].Bytes == 0 || sent["outside"] != (divide.Sent{Bytes: 5_800_000, In: 29 * divide.Tick}) || l.Sent()["outside"] != (divide.Sent{}) {
 		t.Errorf("%v was sent, want of both, and nothing since", sent)

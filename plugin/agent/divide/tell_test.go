@@ -53,9 +53,7 @@ func TestSumOfAGroup(t *testing.T) {
 		r.groups = r.sum(map[string]Sent{"one": {9_500_000, time.Second}}, r.groups, at(second), time.Second)
 		r.reportHeld(at(second), time.Second)
 	}
-	if len(reports) != 1 || reports[0] != (report{"batch", longHeld}) {
-		t.Errorf("told of %v, want of the group once, after ten minutes", reports)
-	}
+	must.Be(t, "what is told, after ten minutes", report{"batch", longHeld}, must.Len(t, "reports", 1, reports)[0])
 	held := &mailbox.Group{Group: terms.Group{AtLimitSince: begun}}
 	for after, want := range map[time.Duration]bool{
 		longHeld - time.Second: false, longHeld: true, longHeld + 500*time.Millisecond: true, longHeld + time.Second: false, 2 * longHeld: false,

@@ -5,13 +5,11 @@ package enforce_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -30,6 +28,7 @@ import (
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
@@ -187,20 +186,19 @@ func runs(t *testing.T, states []reconcile.PodState, test func(n *node, w *enfor
 			Pods: n, Events: n, Paths: paths, Log: slog.New(slog.NewTextHandler(&n.log, nil)),
 			Open: func() (enforce.Counters, error) { n.set(func() { n.open++ }); return n, nil },
 		})
-		ctx, cancel := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		wg.Go(func() { _ = w.Run(ctx) })
+		stop := testutil.During(t, w.Run)
 		test(n, w, paths)
-		cancel()
-		wg.Wait()
-		if n.open != 0 {
-			t.Errorf("the counters are open %d times after the end", n.open)
-		}
-		if records, err := paths.Mail().Unenforced(); err != nil || len(records) != 0 {
-			t.Errorf("records = %+v, %v, want none after the end", records, err)
-		}
+		stop()
+		must.Be(t, "open counters after the end", 0, n.open)
+		unenforced(t, paths, 0)
 		reached(t, paths, 0)
 	})
+}
+
+// unenforced are the records of limits that are not enforced, so many.
+func unenforced(t *testing.T, paths engine.Paths, limits int) []mailbox.Unenforced {
+	t.Helper()
+	return must.Len(t, "unenforced", limits, must.Get(paths.Mail().Unenforced())(t))
 }
 
 // after lets a time pass, and the watcher finish what falls due at its end.
@@ -224,9 +222,8 @@ func TestExceededIsTold(t *testing.T) {
 			{Namespace: "ns", Pod: "pod", Direction: terms.Egress, Enforced: true},
 			{Namespace: "ns", Pod: "pod", Direction: terms.Ingress, Enforced: true},
 		}
-		if diff := cmp.Diff(within, w.States()); diff != "" || len(n.events) != 0 {
-			t.Errorf("within the limits, with the events %v:\n%s", n.events, diff)
-		}
+		must.Match(t, "states within the limits", within, w.States())
+		must.Len(t, "events", 0, n.events)
 		// The API server did not tell of the pod yet: its Event comes when it does.
 		n.set(func() { n.rates[terms.Egress], n.states[0].UID = 10_000_000, "" })
 		after(10 * time.Second)
@@ -236,38 +233,25 @@ func TestExceededIsTold(t *testing.T) {
 			t.Errorf("states = %+v, want egress to be exceeded", w.States())
 		}
 		after(time.Hour)
-		if len(n.events) != 2 || n.events[1] != n.events[0] {
-			t.Errorf("events = %v, want the same once an hour", n.events)
-		}
+		must.Len(t, "events within an hour", 2, n.events)
+		must.Be(t, "the second one", n.events[0], n.events[1])
 		n.set(func() {
 			n.rates[terms.Egress] = 5_000_000
 			n.states[0].Mends = []reconcile.Mend{{ID: n.states[0].Limits[0].ID, Direction: terms.Egress, At: time.Now(), What: "queue"}}
 		})
 		after(time.Hour + time.Minute)
-		if last := n.events[len(n.events)-1].Message; !strings.Contains(last, "carried 40 Mbit/s") || !strings.Contains(last, "was put back at") {
-			t.Errorf("event an hour later = %q, want what is carried now, and why", last)
-		}
-		if n.events[0].Reason != "LimitExceeded" {
-			t.Errorf("event = %v", n.events[0])
-		}
-		for _, part := range []string{"egress of eth0 carried 80 Mbit/s", "its limit is 8 Mbit/s", "CAP_NET_RAW", "egressCeiling is off"} {
-			if !strings.Contains(n.events[0].Message, part) {
-				t.Errorf("event %q, want %q in it", n.events[0].Message, part)
-			}
-		}
-		records, err := paths.Mail().Unenforced()
-		if err != nil || len(records) != 1 || records[0].Reason != "exceeded" || records[0].Pod != "ns/pod" || records[0].Held ||
-			records[0].Carried < 39e6 || records[0].Cause == "" || time.Since(records[0].Since) > 2*time.Hour+2*time.Minute {
-			t.Errorf("records = %+v, %v", records, err)
+		must.Have(t, "the event an hour later", n.events[len(n.events)-1].Message, "carried 40 Mbit/s", "was put back at")
+		must.Be(t, "reason", "LimitExceeded", n.events[0].Reason)
+		must.Have(t, "the event", n.events[0].Message, "egress of eth0 carried 80 Mbit/s", "its limit is 8 Mbit/s", "CAP_NET_RAW", "egressCeiling is off")
+		if r := unenforced(t, paths, 1)[0]; r.Reason != "exceeded" || r.Pod != "ns/pod" || r.Held ||
+			r.Carried < 39e6 || r.Cause == "" || time.Since(r.Since) > 2*time.Hour+2*time.Minute {
+			t.Errorf("record = %+v", r)
 		}
 		n.set(func() { n.rates[terms.Egress] = 1_000_000 })
 		after(enforce.Quiet + 10*time.Second)
-		if diff := cmp.Diff(within, w.States()); diff != "" {
-			t.Errorf("afterwards:\n%s", diff)
-		}
-		if records, err := paths.Mail().Unenforced(); err != nil || len(records) != 0 || !slices.Equal(n.over, []string{"u LimitExceeded"}) {
-			t.Errorf("afterwards records = %+v, %v, over %v", records, err, n.over)
-		}
+		must.Match(t, "states afterwards", within, w.States())
+		unenforced(t, paths, 0)
+		must.Match(t, "what is over", []string{"u LimitExceeded"}, n.over)
 	})
 }
 
@@ -298,10 +282,8 @@ func TestHeldIsCounted(t *testing.T) {
 			n.rates[terms.Ingress], n.beside[terms.Ingress] = 900_000_000, 900_000_000
 		})
 		after(10 * time.Minute)
-		held := w.Held()
-		if len(held) != 2 || len(n.events) != 0 {
-			t.Fatalf("held = %+v, events = %v, want one for each direction", held, n.events)
-		}
+		held := must.Len(t, "held", 2, w.Held()) // one for each direction
+		must.Len(t, "events", 0, n.events)
 		for i, d := range []terms.Direction{terms.Egress, terms.Ingress} {
 			h := held[i]
 			if h.Namespace != "ns" || h.Pod != "pod" || h.Interface != "eth0" || h.Direction != d || h.Time < 585*time.Second || h.Time > 10*time.Minute {
@@ -318,9 +300,7 @@ func TestHeldIsCounted(t *testing.T) {
 	runs(t, []reconcile.PodState{limited(terms.Egress)}, func(_ *node, _ *enforce.Watcher, paths engine.Paths) {
 		after(time.Millisecond)
 		reached(t, paths, 0)
-		if watched, err := paths.Mail().Watched(); !watched || err != nil {
-			t.Errorf("just after the start watched = %v, %v", watched, err)
-		}
+		must.Be(t, "watched just after the start", true, must.Get(paths.Mail().Watched())(t))
 		after(2 * enforce.DefaultEvery)
 		reached(t, paths, 1)
 	})
@@ -329,11 +309,7 @@ func TestHeldIsCounted(t *testing.T) {
 // reached is what the agent leaves for status, of so many directions.
 func reached(t *testing.T, paths engine.Paths, directions int) []mailbox.Reached {
 	t.Helper()
-	all, err := paths.Mail().Reached()
-	if err != nil || len(all) != directions {
-		t.Fatalf("reached = %+v, %v, want %d directions", all, err, directions)
-	}
-	return all
+	return must.Len(t, "reached", directions, must.Get(paths.Mail().Reached())(t))
 }
 
 // podweir's directory under /run may be emptied at any time: what the agent recorded there is back after a look, and the
@@ -343,16 +319,11 @@ func TestRecordsAreBack(t *testing.T) {
 	runs(t, []reconcile.PodState{limited(terms.Egress), lacking}, func(n *node, _ *enforce.Watcher, paths engine.Paths) {
 		n.set(func() { n.rates[terms.Egress] = 400_000_000 })
 		after(time.Minute)
-		was, err := paths.Mail().Unenforced()
-		if len(was) != 1 || err != nil {
-			t.Fatalf("unenforced = %+v, %v, want one", was, err)
-		}
+		was := unenforced(t, paths, 1)
 		n.set(func() { n.states[1].At = time.Time{} })
 		must.OK(t, os.RemoveAll(paths.Run))
 		after(enforce.DefaultEvery)
-		if is, err := paths.Mail().Unenforced(); !cmp.Equal(was, is) || err != nil {
-			t.Errorf("unenforced = %+v, %v, want %+v", is, err, was)
-		}
+		must.Match(t, "unenforced", was, unenforced(t, paths, 1))
 		n.set(func() {
 			if n.states[1].At.IsZero() {
 				t.Error("nobody looked at the pod without its limit: its record stays away")
@@ -369,9 +340,7 @@ func TestWhatTheCeilingDrops(t *testing.T) {
 	runs(t, []reconcile.PodState{s}, func(n *node, _ *enforce.Watcher, _ engine.Paths) {
 		after(time.Hour)
 		n.set(func() {
-			if n.reads != 0 {
-				t.Errorf("the ceiling's counter was read %d times", n.reads)
-			}
+			must.Be(t, "reads of the ceiling's counter", 0, n.reads)
 			n.rates[terms.Egress], n.beside[terms.Egress] = 101_000_000, 100_000_000
 		})
 		after(time.Hour)
@@ -382,9 +351,7 @@ func TestWhatTheCeilingDrops(t *testing.T) {
 			n.beside[terms.Egress] = 50_000_000
 		})
 		after(10 * time.Second)
-		if len(n.events) != 1 || !strings.Contains(n.events[0].Message, "past it") {
-			t.Errorf("events = %v, want one about a program that runs before the ceiling", n.events)
-		}
+		must.Have(t, "the event about a program that runs before the ceiling", must.Len(t, "events", 1, n.events)[0].Message, "past it")
 	})
 }
 
@@ -401,25 +368,19 @@ func TestPastTheHostSide(t *testing.T) {
 			n.beside[terms.Ingress] = 10_000_000
 		})
 		after(20 * time.Second)
-		if len(n.events) != 1 || !strings.Contains(n.events[0].Message, "bpf_redirect_peer") || w.States()[0].Enforced {
-			t.Errorf("events = %v, states = %+v, want one about packets past the host side", n.events, w.States())
-		}
+		must.Have(t, "the event about packets past the host side", must.Len(t, "events", 1, n.events)[0].Message, "bpf_redirect_peer")
+		must.Be(t, "enforced", false, w.States()[0].Enforced)
 		after(10 * time.Minute)
 		n.set(func() { n.states[0].Limits[0].Side = terms.Name(terms.SideIFB) })
 		after(3 * time.Second)
-		if got := w.States()[0]; !got.Enforced {
-			t.Errorf("state = %+v, want another place of the queue to be another matter", got)
-		}
+		must.Be(t, "another place of the queue is another matter: enforced", true, w.States()[0].Enforced)
 		n.set(func() { n.states[0].Limits[0].Side, n.events = terms.Name(terms.SideHost), nil })
 		after(20 * time.Second)
 		n.set(func() { n.beside[terms.Ingress] = 0 })
-		if got := w.States()[0]; got.Enforced || len(n.events) != 1 {
-			t.Errorf("state = %+v after %d events, want it to last", got, len(n.events))
-		}
+		must.Len(t, "events", 1, n.events)
+		must.Be(t, "it lasts: enforced", false, w.States()[0].Enforced)
 		after(2 * enforce.Quiet)
-		if got := w.States()[0]; !got.Enforced {
-			t.Errorf("state = %+v, want it to be over", got)
-		}
+		must.Be(t, "it is over: enforced", true, w.States()[0].Enforced)
 	})
 }
 
@@ -442,9 +403,7 @@ func TestLimitChanges(t *testing.T) {
 			}
 		})
 		after(time.Hour)
-		if len(n.events) != 0 {
-			t.Errorf("events = %v, want none", n.events)
-		}
+		must.Len(t, "events", 0, n.events)
 	})
 }
 
@@ -476,7 +435,7 @@ func TestStates(t *testing.T) {
 	observed.Limits[0].ID.ContainerID, observed.Limits[0].Enforce = "o", terms.Name(terms.EnforceObserve)
 	runs(t, []reconcile.PodState{tampered, failed, free, waits, byHand, twice, observed, half, part, misspelt}, func(_ *node, w *enforce.Watcher, paths engine.Paths) {
 		after(3 * time.Second)
-		want := []mailbox.Enforced{
+		must.Match(t, "states", []mailbox.Enforced{
 			{Pod: "netns-1", Direction: terms.Egress, Enforced: true},
 			{Namespace: "ns", Pod: "failed", Direction: terms.Ingress, Reason: "failed"},
 			{Namespace: "ns", Pod: "half", Direction: terms.Egress, Enforced: true},
@@ -486,13 +445,9 @@ func TestStates(t *testing.T) {
 			{Namespace: "ns", Pod: "tampered", Direction: terms.Egress, Enforced: true, Reason: string(mailbox.ReasonTampered)},
 			{Namespace: "ns", Pod: "tampered", Direction: terms.Ingress, Reason: string(mailbox.ReasonTampered)},
 			{Namespace: "ns", Pod: "wrong", Direction: terms.Egress, Reason: "invalid"},
-		}
-		if diff := cmp.Diff(want, w.States()); diff != "" {
-			t.Errorf("states (-want +got):\n%s", diff)
-		}
-		records, err := paths.Mail().Unenforced()
-		if err != nil || len(records) != 2 || !records[0].Held || records[1].Held || records[1].Reason != "tampered" || records[1].TakenBy != mailbox.TakerPod {
-			t.Errorf("records = %+v, %v, want those of the pod that is tampered with", records, err)
+		}, w.States())
+		if r := unenforced(t, paths, 2); !r[0].Held || r[1].Held || r[1].Reason != "tampered" || r[1].TakenBy != mailbox.TakerPod {
+			t.Errorf("records = %+v, want those of the pod that is tampered with", r)
 		}
 	})
 }
@@ -505,14 +460,9 @@ func TestObservedIsNotExceeded(t *testing.T) {
 	runs(t, []reconcile.PodState{s}, func(n *node, w *enforce.Watcher, paths engine.Paths) {
 		n.set(func() { n.rates[terms.Egress] = 100e6 })
 		after(time.Minute)
-		records, err := paths.Mail().Unenforced()
-		if err != nil || len(records) != 0 || len(n.events) != 0 {
-			t.Errorf("records %+v, %v, events %+v, want none", records, err, n.events)
-		}
-		want := []mailbox.Enforced{{Namespace: "ns", Pod: "pod", Direction: terms.Egress, Reason: enforce.ReasonObserve}}
-		if diff := cmp.Diff(want, w.States()); diff != "" {
-			t.Errorf("states (-want +got):\n%s", diff)
-		}
+		unenforced(t, paths, 0)
+		must.Len(t, "events", 0, n.events)
+		must.Match(t, "states", []mailbox.Enforced{{Namespace: "ns", Pod: "pod", Direction: terms.Egress, Reason: enforce.ReasonObserve}}, w.States())
 	})
 }
 
@@ -520,29 +470,21 @@ func TestObservedIsNotExceeded(t *testing.T) {
 func TestUnreadable(t *testing.T) {
 	runs(t, []reconcile.PodState{limited(terms.Egress)}, func(n *node, w *enforce.Watcher, _ engine.Paths) {
 		after(5 * time.Second)
-		if len(w.States()) != 1 || len(w.Held()) != 1 {
-			t.Errorf("states = %+v, held = %+v, want one each", w.States(), w.Held())
-		}
+		must.Len(t, "states", 1, w.States())
+		must.Len(t, "held", 1, w.Held())
 		n.set(func() { n.err, n.rates[terms.Egress] = errors.New("no socket"), 1_000_000 })
 		after(time.Hour)
-		n.mu.Lock()
-		if n.open != 0 {
-			t.Error("counters that cannot be read are not closed")
-		}
-		n.mu.Unlock()
-		if len(w.States()) != 0 || len(w.Held()) != 0 {
-			t.Errorf("states = %+v, held = %+v of a look an hour ago", w.States(), w.Held())
-		}
+		n.set(func() { must.Be(t, "open counters that cannot be read", 0, n.open) })
+		must.Len(t, "states of a look an hour ago", 0, w.States())
+		must.Len(t, "held of it", 0, w.Held())
 		n.set(func() { n.err, n.missing = nil, fmt.Errorf("veth1: %w", hostif.ErrNoDevice) })
-		after(time.Minute) // the pod ends
-		if strings.Contains(n.log.String(), "veth1") {
-			t.Errorf("log = %s, want nothing about a device that is gone", n.log.String())
-		}
+		after(time.Minute)                                // the pod ends
+		must.Have(t, "the log", n.log.String(), "!veth1") // the device is gone
 		n.set(func() { n.missing = nil })
 		after(time.Minute)
-		if len(n.events) != 0 || len(w.States()) != 1 || strings.Count(n.log.String(), "no socket") != 1 {
-			t.Errorf("events %v, states %v, log %s", n.events, w.States(), n.log.String())
-		}
+		must.Len(t, "events", 0, n.events)
+		must.Len(t, "states", 1, w.States())
+		must.Be(t, "times that the log says it", 1, strings.Count(n.log.String(), "no socket"))
 	})
 }
 
@@ -584,10 +526,7 @@ func TestPastIsKept(t *testing.T) {
 			after(2 * time.Minute)
 			n.set(func() { n.states[0].Mends = nil })
 			after(time.Hour)
-			all, err := paths.Mail().Past()
-			if err != nil || (tt.most > 0) != (len(all) == 1) {
-				t.Fatalf("%s: past = %+v, %v", name, all, err)
-			}
+			all := must.Len(t, name+": past", int(min(tt.most, 1)), must.Get(paths.Mail().Past())(t))
 			if len(all) == 1 && (all[0].PastBytes < tt.least || all[0].PastBytes > tt.most || time.Since(all[0].PastLast) < time.Hour ||
 				all[0].PastLast.Sub(all[0].PastSince) > 3*time.Minute || all[0].Direction.Is != terms.Egress) {
 				t.Errorf("%s: past = %+v, want %d to %d bytes an hour ago", name, all[0], tt.least, tt.most)

@@ -12,30 +12,35 @@ import (
 	"slices"
 )
 
-// tokenUser is who a token belongs to, as TokenReview tells it and SubjectAccessReview takes
-// it.
-type tokenUser struct {
-	Name   string              `json:"username"`
-	UID    string              `json:"uid"`
-	Groups []string            `json:"groups"`
-	Extra  map[string][]string `json:"extra"`
+// tokenStatus is who a token belongs to, as TokenReview tells it.
+type tokenStatus struct {
+	Authenticated bool     `json:"authenticated"`
+	Audiences     []string `json:"audiences"`
+	User          struct {
+		Name   string              `json:"username"`
+		UID    string              `json:"uid"`
+		Groups []string            `json:"groups"`
+		Extra  map[string][]string `json:"extra"`
+	} `json:"user"`
+}
+
+func (c *Client) reviewToken(ctx context.Context, spec map[string]any) (tokenStatus, error) {
+	var who struct {
+		Status tokenStatus `json:"status"`
+	}
+	err := c.review(ctx, "authentication.k8s.io", "TokenReview", spec, &who)
+	return who.Status, err
 }
 
 // MayGet asks the API server whether who has a token may get a path that is none of the
 // API: a user that it authenticates, and whom it allows the verb get on that
 // nonResourceURL. It needs create on tokenreviews and subjectaccessreviews.
 func (c *Client) MayGet(ctx context.Context, token, path string) (bool, error) {
-	var who struct {
-		Status struct {
-			Authenticated bool      `json:"authenticated"`
-			User          tokenUser `json:"user"`
-		} `json:"status"`
-	}
-	err := c.review(ctx, "authentication.k8s.io", "TokenReview", map[string]any{"token": token}, &who)
-	if err != nil || !who.Status.Authenticated {
+	who, err := c.reviewToken(ctx, map[string]any{"token": token})
+	if err != nil || !who.Authenticated {
 		return false, err
 	}
-	u := who.Status.User
+	u := who.User
 	var may struct {
 		Status struct {
 			Allowed bool `json:"allowed"`
@@ -53,19 +58,8 @@ func (c *Client) MayGet(ctx context.Context, token, path string) (bool, error) {
 // of its own account for any audience, so that both have to fit. It needs create on
 // tokenreviews.
 func (c *Client) MayRead(ctx context.Context, token, audience, account string) (bool, error) {
-	var who struct {
-		Status struct {
-			Authenticated bool      `json:"authenticated"`
-			User          tokenUser `json:"user"`
-			Audiences     []string  `json:"audiences"`
-		} `json:"status"`
-	}
-	spec := map[string]any{"token": token, "audiences": []string{audience}}
-	if err := c.review(ctx, "authentication.k8s.io", "TokenReview", spec, &who); err != nil {
-		return false, err
-	}
-	s := who.Status
-	return s.Authenticated && s.User.Name == account && slices.Contains(s.Audiences, audience), nil
+	who, err := c.reviewToken(ctx, map[string]any{"token": token, "audiences": []string{audience}})
+	return err == nil && who.Authenticated && who.User.Name == account && slices.Contains(who.Audiences, audience), err
 }
 
 // reviewResources are where reviews of a kind are created.

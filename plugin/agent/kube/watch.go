@@ -114,11 +114,11 @@ const (
 )
 
 // Run reads the list and then watches until the context ends, whatever the
-// server answers, and returns nil. It calls changed with the UID of every pod
+// server answers. It calls changed with the UID of every pod
 // that came, went, or changed in what is kept of it; the pods that are there are
 // new at first. After a failure the list stays what it was, and when that is
 // over changed is called for all pods.
-func (w *Watch) Run(ctx context.Context, changed func(uid string)) error {
+func (w *Watch) Run(ctx context.Context, changed func(uid string)) {
 	since, failures := "", 0
 	for ctx.Err() == nil {
 		started := time.Now()
@@ -144,7 +144,6 @@ func (w *Watch) Run(ctx context.Context, changed func(uid string)) error {
 			w.wait(ctx, failures, err)
 		}
 	}
-	return nil
 }
 
 // once lists, if there is no version to watch from, and follows the changes

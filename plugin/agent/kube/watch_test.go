@@ -15,7 +15,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -50,11 +49,7 @@ func newCluster(t *testing.T) *cluster {
 	host, port, _ := strings.Cut(strings.TrimPrefix(c.URL, "https://"), ":")
 	t.Setenv("KUBERNETES_SERVICE_HOST", host)
 	t.Setenv("KUBERNETES_SERVICE_PORT", port)
-	conf, err := kube.InCluster(c.dir)
-	must.OK(t, err)
-	if c.client, err = kube.NewClient(conf); err != nil {
-		t.Fatal(err)
-	}
+	c.client = must.Get(kube.NewClient(must.Get(kube.InCluster(c.dir))(t)))(t)
 	return c
 }
 
@@ -72,21 +67,14 @@ func (c *cluster) watch(t *testing.T) (*kube.Watch, chan string) {
 	t.Helper()
 	w := kube.NewWatch(c.client, "n1", c.slog())
 	changed := make(chan string, 1000)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() {
-		done <- w.Run(ctx, func(uid string) {
+	testutil.During(t, func(ctx context.Context) error {
+		w.Run(ctx, func(uid string) {
 			if !w.Current() {
 				t.Errorf("changed(%q) while the list is not current", uid)
 			}
 			changed <- uid
 		})
-	}()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Run = %v, want nil at the end of the context", err)
-		}
+		return nil
 	})
 	return w, changed
 }
@@ -130,9 +118,8 @@ func TestWatchFollowsThePodsOfOneNode(t *testing.T) {
 		Namespace: "default", Name: "pod-a", UID: "a", RuntimeUID: "a", Address: "10.0.0.2", Running: true,
 		Annotations: netconf.PodAnnotations{Values: map[string]string{limit: "10M", "podweir.io/policy": "flat"}},
 	}
-	if got, ok := w.Pod("a"); !ok || !cmp.Equal(got, want) {
-		t.Errorf("Pod = %v\n%s", ok, cmp.Diff(want, got))
-	}
+	first, _ := w.Pod("a")
+	must.Match(t, "the pod", want, first)
 	eventually(t, "the watch is current", w.Current)
 
 	static := pod("static", map[string]string{"kubernetes.io/config.mirror": "from-the-kubelet"})
@@ -151,9 +138,8 @@ func TestWatchFollowsThePodsOfOneNode(t *testing.T) {
 		c.Put(starting)
 		expect(t, changed, "a")
 	}
-	if p, _ := w.Pod("a"); p.Annotations.Values[limit] != "20M" {
-		t.Errorf("after the change the pod is %+v", p)
-	}
+	changedPod, _ := w.Pod("a")
+	must.Be(t, "limit after the change", "20M", changedPod.Annotations.Values[limit])
 	c.Delete("a")
 	expect(t, changed, "a")
 	if _, ok := w.Pod("a"); ok || len(w.List()) != 1 {
@@ -176,9 +162,8 @@ func TestWatchSurvivesABreakAndAnExpiry(t *testing.T) {
 	eventually(t, "the watch is broken", func() bool { return strings.Contains(c.log.String(), "watch of pods failed") })
 	c.Put(pod("a", map[string]string{limit: "1M"}))
 	expect(t, changed, "a", "b", "a")
-	if lists, _ := c.Requests(); lists != 1 {
-		t.Errorf("%d lists after a broken connection, want no other one", lists)
-	}
+	lists, _ := c.Requests()
+	must.Be(t, "lists, also after a broken connection", 1, lists)
 	c.Expire()
 	c.Delete("b")
 	for uid := ""; uid != "b"; {
@@ -293,12 +278,8 @@ func TestRecorderSaysItOnce(t *testing.T) {
 	for _, e := range c.Events()[5:] {
 		said = append(said, e.InvolvedObject.UID+" "+e.Reason)
 	}
-	if want := []string{"u1 LimitExceeded", "u1 PodweirNodeNotReady", "u1 PodweirNodeNotReady", "static BandwidthInvalid", "u1 BandwidthInvalid"}; !slices.Equal(said, want) {
-		t.Errorf("events %q, want %q", said, want)
-	}
-	if strings.Contains(c.log.String(), "409") {
-		t.Errorf("an Event that was taken is said not to be: %s", c.log)
-	}
+	must.Match(t, "the last Events", []string{"u1 LimitExceeded", "u1 PodweirNodeNotReady", "u1 PodweirNodeNotReady", "static BandwidthInvalid", "u1 BandwidthInvalid"}, said)
+	must.Have(t, "the log", c.log.String(), "!409")
 }
 
 const maxEgress = "podweir.io/max-egress-rate"
@@ -309,39 +290,43 @@ type told struct {
 	changed bool
 }
 
-// namespaces runs what keeps namespaces beside a watch until the test ends.
+// runNamespaces runs what keeps namespaces until the test ends, and returns what it tells.
+func runNamespaces(t *testing.T, n *kube.Namespaces) chan told {
+	t.Helper()
+	all := make(chan told, 1000)
+	testutil.During(t, func(ctx context.Context) error {
+		n.Run(ctx, func(name string, rates netconf.Namespace, changed bool) { all <- told{name, rates, changed} })
+		return nil
+	})
+	return all
+}
+
+// namespaces keeps the namespaces of the pods of a watch until the test ends.
 func (c *cluster) namespaces(t *testing.T, every time.Duration) (*kube.Namespaces, chan told) {
 	t.Helper()
 	w, changed := c.watch(t)
 	n := kube.NewNamespaces(c.client, w, every, c.slog())
-	all := make(chan told, 1000)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() {
-		done <- n.Run(ctx, func(name string, rates netconf.Namespace, changed bool) { all <- told{name, rates, changed} })
-	}()
-	forwarded := make(chan struct{})
-	go func() {
-		defer close(forwarded)
+	testutil.During(t, func(ctx context.Context) error {
 		for {
 			select {
 			case <-ctx.Done():
-				return
+				return nil
 			case uid := <-changed:
 				if p, ok := w.Pod(uid); ok {
 					n.Want(p.Namespace)
 				}
 			}
 		}
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-forwarded
-		if err := <-done; err != nil {
-			t.Errorf("Run = %v, want nil at the end of the context", err)
-		}
 	})
-	return n, all
+	return n, runNamespaces(t, n)
+}
+
+// knows fails the test unless this is what is set on a namespace, and whether the API server said so.
+func knows(t *testing.T, n *kube.Namespaces, name string, want netconf.Namespace, known bool) {
+	t.Helper()
+	got, is := n.Rates(name)
+	must.Match(t, "rates of "+name, want, got)
+	must.Be(t, "they are known", known, is)
 }
 
 func (c *cluster) podIn(namespace, uid string) {
@@ -385,24 +370,16 @@ func TestNamespacesOfThisNodesPodsAlone(t *testing.T) {
 	n, all := c.namespaces(t, time.Hour)
 	rates := netconf.Namespace{maxEgress: "10M", "podweir.io/default-ingress-rate": "1M"}
 	expectTold(t, all, told{"a", rates, true})
-	if got, known := n.Rates("a"); !known || !cmp.Equal(got, rates) {
-		t.Errorf("Rates(a) = %v, %v, want %v", got, known, rates)
-	}
+	knows(t, n, "a", rates, true)
 	c.podIn("b", "3")
 	expectTold(t, all, told{"b", nil, true})
 	if got, known := n.Rates("b"); !known || len(got) != 0 {
 		t.Errorf("Rates(b) = %v, %v, want that it has none", got, known)
 	}
 	c.podIn("a", "4")
-	if got, known := n.Rates("other-1"); known || got != nil {
-		t.Errorf("Rates(other-1) = %v, %v, want that it is not known", got, known)
-	}
-	if got := n.Ask(t.Context(), "other-2"); got[maxEgress] != "1M" {
-		t.Errorf("Ask(other-2) = %v, want what is set there", got)
-	}
-	if asked := c.NamespacesAsked(); !slices.Equal(asked, []string{"a", "b", "other-2"}) {
-		t.Errorf("requested %v, want a, b and what Ask was called for, each once", asked)
-	}
+	knows(t, n, "other-1", nil, false)
+	must.Be(t, "what Ask says of other-2", "1M", n.Ask(t.Context(), "other-2")[maxEgress])
+	must.Match(t, "requests of namespaces", []string{"a", "b", "other-2"}, c.NamespacesAsked())
 }
 
 // A change is found at the next look, also beside a namespace that the server cannot read, and a namespace is forgotten
@@ -426,9 +403,7 @@ func TestNamespacesAreAskedForAgain(t *testing.T) {
 	eventually(t, "it is forgotten", func() bool { _, known := n.Rates("a"); return !known })
 	asked := len(c.NamespacesAsked())
 	<-time.After(5 * every)
-	if now := len(c.NamespacesAsked()); now != asked {
-		t.Errorf("%d requests for a namespace without a pod here", now-asked)
-	}
+	must.Be(t, "requests, with no pod of the namespace here", asked, len(c.NamespacesAsked()))
 }
 
 // What an agent before knew holds until the server answers; a refusal or a server that
@@ -442,30 +417,15 @@ func TestNamespacesOfAServerThatRefuses(t *testing.T) {
 	n := kube.NewNamespaces(c.client, w, 10*time.Millisecond, c.slog())
 	before := netconf.Namespace{maxEgress: "1M"}
 	n.Remember("a", before)
-	if got, known := n.Rates("a"); known || !cmp.Equal(got, before) {
-		t.Errorf("Rates = %v, %v, want what was known before", got, known)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	all, done := make(chan told, 1000), make(chan error)
-	defer func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Run = %v, want nil at the end of the context", err)
-		}
-	}()
+	knows(t, n, "a", before, false)
 	c.Fail(http.StatusServiceUnavailable)
-	go func() {
-		done <- n.Run(ctx, func(name string, rates netconf.Namespace, changed bool) { all <- told{name, rates, changed} })
-	}()
+	all := runNamespaces(t, n)
 	eventually(t, "the log says so", func() bool { return strings.Contains(c.log.String(), "those from before stay") })
-	if got, known := n.Rates("a"); known || !cmp.Equal(got, before) || len(all) != 0 {
-		t.Errorf("Rates = %v, %v, %d told, want what was known before and nothing told", got, known, len(all))
-	}
+	knows(t, n, "a", before, false)
+	must.Be(t, "what was told", 0, len(all))
 	c.Fail(http.StatusForbidden)
 	expectTold(t, all, told{"a", before, true})
-	if !strings.Contains(c.log.String(), "get of namespaces") {
-		t.Errorf("the log does not say what is missing:\n%s", c.log)
-	}
+	must.Have(t, "the log", c.log.String(), "get of namespaces")
 	c.Fail(0)
 	c.PutNamespace("a", map[string]string{maxEgress: "2M"})
 	expectTold(t, all, told{"a", netconf.Namespace{maxEgress: "2M"}, true})
@@ -479,9 +439,8 @@ func TestNamespaceThatIsNotThereYet(t *testing.T) {
 	c.podIn("a", "1")
 	n, all := c.namespaces(t, time.Hour)
 	eventually(t, "it is requested", func() bool { return len(c.NamespacesAsked()) >= 3 })
-	if got, known := n.Rates("a"); known || got != nil || len(all) != 0 {
-		t.Errorf("Rates = %v, %v, %d told, want that nothing is known", got, known, len(all))
-	}
+	knows(t, n, "a", nil, false)
+	must.Be(t, "what was told", 0, len(all))
 	c.PutNamespace("a", map[string]string{maxEgress: "2M"})
 	expectTold(t, all, told{"a", netconf.Namespace{maxEgress: "2M"}, true})
 }
@@ -553,14 +512,10 @@ func TestMayRead(t *testing.T) {
 	for token, want := range map[string]bool{
 		"podweir@reader": true, "podweir@pod": false, "reader": false, "api@reader": false, "podweir@": false, "": false,
 	} {
-		if got, err := c.client.MayRead(t.Context(), token, "podweir", "reader"); got != want || err != nil {
-			t.Errorf("MayRead(%q) = %v, %v, want %v", token, got, err, want)
-		}
+		must.Be(t, "MayRead with "+token, want, must.Get(c.client.MayRead(t.Context(), token, "podweir", "reader"))(t))
 	}
 	c.Fail(http.StatusForbidden)
-	if got, err := c.client.MayRead(t.Context(), "podweir@reader", "podweir", "reader"); got || err == nil || !strings.Contains(err.Error(), "TokenReview") {
-		t.Errorf("MayRead without the right to review = %v, %v, want an error that names the review", got, err)
-	}
+	must.Fail(t, "MayRead without the right to review", must.Err(c.client.MayRead(t.Context(), "podweir@reader", "podweir", "reader")), "TokenReview")
 }
 
 func TestMayGet(t *testing.T) {
@@ -574,14 +529,10 @@ func TestMayGet(t *testing.T) {
 		{"pod:other", "/metrics", false},
 		{"", "/metrics", false},
 	} {
-		if got, err := c.client.MayGet(t.Context(), tc.token, tc.path); got != tc.want || err != nil {
-			t.Errorf("MayGet(%q, %q) = %v, %v, want %v", tc.token, tc.path, got, err, tc.want)
-		}
+		must.Be(t, "MayGet of "+tc.path+" with "+tc.token, tc.want, must.Get(c.client.MayGet(t.Context(), tc.token, tc.path))(t))
 	}
 	c.Fail(http.StatusForbidden)
-	if got, err := c.client.MayGet(t.Context(), "prometheus:"+apitest.Scrapers, "/metrics"); got || err == nil || !strings.Contains(err.Error(), "TokenReview") {
-		t.Errorf("MayGet without the right to review = %v, %v, want an error that names the review", got, err)
-	}
+	must.Fail(t, "MayGet without the right to review", must.Err(c.client.MayGet(t.Context(), "prometheus:"+apitest.Scrapers, "/metrics")), "TokenReview")
 }
 
 // An empty list of a DaemonSet means that podweir is uninstalled: nothing but a whole list

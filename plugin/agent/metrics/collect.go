@@ -116,22 +116,23 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 
 func (c *collector) pods(ch chan<- prometheus.Metric) {
 	start := time.Now()
-	all, failed, err := c.config.Pods.Read()
+	read, err := c.config.Pods()
 	if err != nil {
 		ch <- prometheus.NewInvalidMetric(descShaped, err)
 		return
 	}
 	ch <- gauge(descRead, time.Since(start).Seconds())
-	ch <- gauge(descFailed, float64(failed))
+	ch <- gauge(descFailed, float64(read.Failed))
 	shaped, observed := map[[2]string]bool{}, map[[2]string]bool{}
-	for i := range all {
-		for j := range all[i].Directions {
-			collectDirection(ch, &all[i], &all[i].Directions[j])
+	for i := range read.Interfaces {
+		one := &read.Interfaces[i]
+		for j := range one.Directions {
+			collectDirection(ch, one, &one.Directions[j])
 			pods := shaped
-			if all[i].Directions[j].Observed() {
+			if one.Directions[j].Observed() {
 				pods = observed
 			}
-			pods[[2]string{all[i].Namespace, all[i].Pod}] = true
+			pods[[2]string{one.Namespace, one.Pod}] = true
 		}
 	}
 	ch <- gauge(descShaped, float64(len(shaped)))

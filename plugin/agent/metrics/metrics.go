@@ -24,12 +24,12 @@ import (
 	"github.com/podweir/podweir/plugin/status"
 )
 
-// Reader reads what is attached, at every scrape.
-type Reader interface {
-	// Read returns every shaped interface of a pod that still runs. Interfaces
-	// that could not be read are counted in failed; an error means that nothing
-	// could be.
-	Read() (interfaces []Interface, failed int, err error)
+// Shaped is what is attached, at every scrape.
+type Shaped struct {
+	// Interfaces are every shaped one of a pod that still runs; Failed counts those that could
+	// not be read.
+	Interfaces []Interface
+	Failed     int
 }
 
 // Interface is one shaped interface of a pod.
@@ -45,8 +45,9 @@ type Interface struct {
 // Config is what the metrics are made from. Functions are called at every scrape,
 // possibly by several goroutines; nil means that there is nothing to tell.
 type Config struct {
-	Log  *slog.Logger
-	Pods Reader
+	Log *slog.Logger
+	// Pods returns an error if nothing could be read.
+	Pods func() (Shaped, error)
 	// Unshaped counts by reason the pods that have a limit and run without it.
 	// The reasons are few and fixed.
 	Unshaped func() map[string]int

@@ -21,7 +21,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/compat/doctor"
@@ -41,17 +40,8 @@ import (
 
 var _ = mark.EveryTest(mark.NightlyKernels, "hardly anything in the package depends on the kernel")
 
-// pods is a reader of what a test says.
-type pods struct {
-	all    []metrics.Interface
-	failed int
-	err    error
-}
-
-func (p *pods) Read() ([]metrics.Interface, int, error) { return p.all, p.failed, p.err }
-
-func onePod() *pods {
-	return &pods{failed: 3, all: []metrics.Interface{{
+func onePod() metrics.Shaped {
+	return metrics.Shaped{Failed: 3, Interfaces: []metrics.Interface{{
 		Namespace: "default", Pod: "web", Name: "eth0",
 		Directions: []status.Direction{{
 			Limit: terms.Limit{
@@ -73,9 +63,14 @@ func onePod() *pods {
 	}}}
 }
 
-func full(p *pods) *metrics.Metrics {
+// of is a registry of these pods alone.
+func of(pods func() (metrics.Shaped, error)) http.Handler {
+	return metrics.New(metrics.Config{Log: slog.New(slog.DiscardHandler), Pods: pods}).Handler()
+}
+
+func full(p metrics.Shaped, err error) http.Handler {
 	m := metrics.New(metrics.Config{
-		Log: slog.New(slog.DiscardHandler), Pods: p,
+		Log: slog.New(slog.DiscardHandler), Pods: func() (metrics.Shaped, error) { return p, err },
 		Unshaped: func() map[string]int { return map[string]int{"host-network": 2} },
 		Enforced: func() []mailbox.Enforced {
 			return []mailbox.Enforced{
@@ -101,19 +96,15 @@ func full(p *pods) *metrics.Metrics {
 	})
 	m.ObserveReconcile("mended", 3*time.Millisecond)
 	m.ObserveHook("RunPodSandbox", 40*time.Millisecond, errors.New("no"))
-	return m
+	return m.Handler()
 }
 
 func scrape(tb testing.TB, h http.Handler) string {
 	tb.Helper()
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequestWithContext(tb.Context(), http.MethodGet, "/metrics", nil))
-	body, err := io.ReadAll(w.Body)
-	must.OK(tb, err)
-	if w.Code != http.StatusOK {
-		tb.Fatalf("scrape: status %d: %s", w.Code, body)
-	}
-	return string(body)
+	must.Be(tb, "status", http.StatusOK, w.Code)
+	return w.Body.String()
 }
 
 // own are the lines of podweir's metrics, without comments and without the
@@ -131,13 +122,13 @@ func own(text string) []string {
 
 func TestScrape(t *testing.T) {
 	t.Parallel()
-	text := scrape(t, full(onePod()).Handler())
+	text := scrape(t, full(onePod(), nil))
 	const pod = `direction="egress",interface="eth0",`
 	const name = `namespace="default",pod="web"`
 	disposition := func(d string) string {
 		return `{direction="egress",disposition="` + d + `",interface="eth0",` + name + `}`
 	}
-	want := []string{
+	must.Match(t, "scrape", []string{
 		`podweir_cni_failures 4`,
 		`podweir_delivery_info{delivery="chain"} 1`,
 		`podweir_doctor_check{category="node",code="PW101",result="fail"} 1`,
@@ -170,10 +161,7 @@ func TestScrape(t *testing.T) {
 		`podweir_shaped_pods 1`,
 		`podweir_unreadable_interfaces 3`,
 		`podweir_unshaped_pods{reason="host-network"} 2`,
-	}
-	if diff := cmp.Diff(want, own(text)); diff != "" {
-		t.Errorf("scrape (-want +got):\n%s", diff)
-	}
+	}, own(text))
 	for _, line := range []string{
 		`podweir_reconcile_duration_seconds_bucket{outcome="mended",le="0.0025"} 0`,
 		`podweir_reconcile_duration_seconds_bucket{outcome="mended",le="0.005"} 1`,
@@ -184,13 +172,9 @@ func TestScrape(t *testing.T) {
 		`podweir_pod_wait_seconds_sum{band="heavy",` + pod + name + `} 0.5`,
 		`podweir_nri_hook_duration_seconds_count{hook="RunPodSandbox",result="error"} 1`,
 	} {
-		if !strings.Contains(text, line+"\n") {
-			t.Errorf("scrape has no line %s", line)
-		}
+		must.Have(t, "scrape", text, line+"\n")
 	}
-	if strings.Contains(text, `podweir_pod_wait_seconds_count{band="light"`) {
-		t.Error("a band without packets has series")
-	}
+	must.Have(t, "scrape", text, `!podweir_pod_wait_seconds_count{band="light"`) // it has no packets
 }
 
 // A pod that is observed only counts as such, and has series of what would be from the
@@ -198,21 +182,13 @@ func TestScrape(t *testing.T) {
 func TestScrapeOfAnObservedPod(t *testing.T) {
 	t.Parallel()
 	p := onePod()
-	d := &p.all[0].Directions[0]
+	d := &p.Interfaces[0].Directions[0]
 	d.Enforce, d.Queue, d.Qdisc = terms.Name(terms.EnforceObserve), terms.Name(terms.QueueNone), nil
 	d.Counters = []datapath.Counter{{Disposition: "would-wait"}, {Disposition: "would-drop"}, {Disposition: "dropped-policed"}}
-	text := scrape(t, full(p).Handler())
-	for _, want := range []string{
+	must.Have(t, "scrape", scrape(t, full(p, nil)),
 		"podweir_observed_pods 1\n", "podweir_shaped_pods 0\n", `enforce="observe"`,
 		`podweir_pod_packets_total{direction="egress",disposition="would-wait",`, `podweir_pod_bytes_total{direction="egress",disposition="would-drop",`,
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("no %s in %v", want, own(text))
-		}
-	}
-	if strings.Contains(text, "dropped-policed") {
-		t.Errorf("series of what cannot happen: %v", own(text))
-	}
+		"!dropped-policed") // which cannot happen
 }
 
 // The pages say how many series a pod has at least and at most: a Prometheus server is
@@ -238,34 +214,27 @@ func TestSeriesOfAPod(t *testing.T) {
 			held = append(held, mailbox.Held{Namespace: "default", Pod: "web", Interface: "eth0", Direction: d})
 		}
 		text := scrape(t, metrics.New(metrics.Config{
-			Log:      slog.New(slog.DiscardHandler),
-			Pods:     &pods{all: []metrics.Interface{{Namespace: "default", Pod: "web", Name: "eth0", Directions: directions}}},
+			Log: slog.New(slog.DiscardHandler),
+			Pods: func() (metrics.Shaped, error) {
+				return metrics.Shaped{Interfaces: []metrics.Interface{{Namespace: "default", Pod: "web", Name: "eth0", Directions: directions}}}, nil
+			},
 			Enforced: func() []mailbox.Enforced { return enforced },
 			Held:     func() []mailbox.Held { return held },
 		}).Handler())
-		if got := strings.Count(text, `pod="web"`); got != want {
-			t.Errorf("%d series with %d packets in each band, want %d", got, packets, want)
-		}
+		must.Be(t, fmt.Sprintf("series with %d packets in each band", packets), want, strings.Count(text, `pod="web"`))
 	}
 	for file, text := range map[string]string{
 		"reference/metrics.md": fmt.Sprintf("has %d series for each pod", least),
 		"howto/size-limits.md": fmt.Sprintf("%d to %d time series", least, most),
 	} {
-		page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", file))
-		must.OK(t, err)
-		if !strings.Contains(string(page), text) {
-			t.Errorf("%s does not say %q", file, text)
-		}
+		must.Have(t, file, string(must.Get(os.ReadFile(filepath.Join("..", "..", "..", "docs", file)))(t)), text)
 	}
 }
 
 // What cannot be read is left out; the rest is answered.
 func TestScrapeSurvivesErrors(t *testing.T) {
 	t.Parallel()
-	text := scrape(t, full(&pods{err: errors.New("no bpffs")}).Handler())
-	if strings.Contains(text, "podweir_pod_limit") || !strings.Contains(text, "podweir_cni_failures 4\n") {
-		t.Errorf("scrape without pods = %v", own(text))
-	}
+	must.Have(t, "scrape without pods", scrape(t, full(metrics.Shaped{}, errors.New("no bpffs"))), "!podweir_pod_limit", "podweir_cni_failures 4\n")
 }
 
 var (
@@ -279,8 +248,7 @@ var (
 // labels.
 func TestDocsNameEveryMetric(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "reference", "metrics.md"))
-	must.OK(t, err)
+	page := must.Get(os.ReadFile(filepath.Join("..", "..", "..", "docs", "reference", "metrics.md")))(t)
 	written := map[string]string{}
 	for _, row := range tableRow.FindAllStringSubmatch(string(page), -1) {
 		var labels []string
@@ -293,7 +261,7 @@ func TestDocsNameEveryMetric(t *testing.T) {
 		slices.Sort(labels)
 		written[row[1]] = fmt.Sprint(row[2], labels)
 	}
-	text := scrape(t, full(onePod()).Handler())
+	text := scrape(t, full(onePod(), nil))
 	exported := map[string]string{}
 	for _, m := range typeLine.FindAllStringSubmatch(text, -1) {
 		sample := regexp.MustCompile(`(?m)^` + m[1] + `(_bucket)?(\{.*\})? `).FindString(text)
@@ -306,15 +274,13 @@ func TestDocsNameEveryMetric(t *testing.T) {
 		slices.Sort(labels)
 		exported[m[1]] = fmt.Sprint(m[2], labels)
 	}
-	if diff := cmp.Diff(exported, written); diff != "" {
-		t.Errorf("metrics.md (-exported +page):\n%s", diff)
-	}
+	must.Match(t, "metrics.md", exported, written)
 }
 
 // A name says its unit, as Prometheus asks.
 func TestNamesEndInUnits(t *testing.T) {
 	t.Parallel()
-	text := scrape(t, full(onePod()).Handler())
+	text := scrape(t, full(onePod(), nil))
 	fits := regexp.MustCompile(`(_bytes|_packets|_seconds|_bits_per_second|_info|_pods|_interfaces|_failures|_check|_ready|_enforced)$`)
 	for _, m := range typeLine.FindAllStringSubmatch(text, -1) {
 		name, total := strings.CutSuffix(m[1], "_total")
@@ -336,28 +302,14 @@ func TestNameThatIsNotUTF8(t *testing.T) {
 		},
 		Ready: func() map[string]bool { return map[string]bool{"api": true} },
 	})
-	text := strings.Join(own(scrape(t, m.Handler())), "\n")
-	if !strings.Contains(text, `podweir_ready{part="api"} 1`) || !strings.Contains(text, `pod="web"`) || strings.Contains(text, "\xff") {
-		t.Errorf("scrape:\n%s\nwant all but the pod with the bad name", text)
-	}
-}
-
-// counted counts how often the pods are read.
-type counted struct {
-	pods
-	n atomic.Int32
-}
-
-func (c *counted) Read() ([]metrics.Interface, int, error) {
-	c.n.Add(1)
-	return c.pods.Read()
+	must.Have(t, "scrape", scrape(t, m.Handler()), `podweir_ready{part="api"} 1`, `pod="web"`, "!\xff") // all but the pod with the bad name
 }
 
 // Readers beside each other get one page, and a slow one keeps no other waiting.
 func TestReadersShareAPage(t *testing.T) {
 	t.Parallel()
-	c := &counted{pods: *onePod()}
-	h := metrics.New(metrics.Config{Log: slog.New(slog.DiscardHandler), Pods: c}).Handler()
+	var reads atomic.Int32
+	h := of(func() (metrics.Shaped, error) { reads.Add(1); return onePod(), nil })
 	stuck := make(chan struct{})
 	var wg sync.WaitGroup
 	for range 8 {
@@ -369,11 +321,9 @@ func TestReadersShareAPage(t *testing.T) {
 		<-begun
 	}
 	for range 8 {
-		if text := scrape(t, h); !strings.Contains(text, "podweir_shaped_pods 1\n") {
-			t.Errorf("scrape = %q", text)
-		}
+		must.Have(t, "scrape", scrape(t, h), "podweir_shaped_pods 1\n")
 	}
-	if n := c.n.Load(); n < 1 || n > 8 {
+	if n := reads.Load(); n < 1 || n > 8 {
 		t.Errorf("the pods are read %d times for 16 readers", n)
 	}
 	close(stuck)
@@ -395,7 +345,7 @@ func (w *slowWriter) Write(b []byte) (int, error) {
 
 func TestPageIsCompressedForWhoAccepts(t *testing.T) {
 	t.Parallel()
-	h := full(onePod()).Handler()
+	h := full(onePod(), nil)
 	plain := scrape(t, h)
 	for accepted, want := range map[string]bool{
 		"gzip": true, "deflate, gzip;q=0.5": true, "gzip ; q=1": true, "": false, "identity": false, "gzip;q=0": false, "gzip; q=0.00": false,
@@ -410,9 +360,7 @@ func TestPageIsCompressedForWhoAccepts(t *testing.T) {
 			continue
 		}
 		if want {
-			gz, err := gzip.NewReader(w.Body)
-			must.OK(t, err)
-			body = gz
+			body = must.Get(gzip.NewReader(w.Body))(t)
 		}
 		b, err := io.ReadAll(body)
 		if err != nil || string(b) != plain {
@@ -477,29 +425,20 @@ func (n *node) do(tb testing.TB, f func(*engine.Node) error) {
 	must.OK(tb, err)
 }
 
-// inside reads the pins from the namespace that plays the host.
-type inside struct {
-	*metrics.Pins
-	ns *testutil.NetNS
-}
-
-func (i inside) Read() (all []metrics.Interface, failed int, err error) {
-	err = i.ns.Do(func() error {
-		all, failed, err = i.Pins.Read()
-		return err
-	})
-	return all, failed, err
-}
-
-func (n *node) reader() inside { return inside{metrics.NewPins(n.paths), n.NetNS} }
-
-func mustRead(tb testing.TB, r metrics.Reader) []metrics.Interface {
-	tb.Helper()
-	all, failed, err := r.Read()
-	if err != nil || failed != 0 {
-		tb.Fatalf("Read() = %d failed, %v, want none", failed, err)
+// reader reads the pins from the namespace that plays the host.
+func (n *node) reader() func() (metrics.Shaped, error) {
+	pins := metrics.NewPins(n.paths)
+	return func() (all metrics.Shaped, err error) {
+		err = n.Do(func() error { all, err = pins.Read(); return err })
+		return all, err
 	}
-	return all
+}
+
+func mustRead(tb testing.TB, read func() (metrics.Shaped, error)) []metrics.Interface {
+	tb.Helper()
+	all := must.Get(read())(tb)
+	must.Be(tb, "interfaces that cannot be read", 0, all.Failed)
+	return all.Interfaces
 }
 
 func TestPrivilegedPinsCount(t *testing.T) {
@@ -532,14 +471,10 @@ func TestPrivilegedPinsCount(t *testing.T) {
 		i := slices.IndexFunc(mustRead(t, r)[0].Directions, func(d status.Direction) bool { return d.Direction.Is == terms.Egress })
 		return uint64(mustRead(t, r)[0].Directions[i].Rate)
 	}
-	if got := rate(); got != 20e6 {
-		t.Errorf("rate after set = %d, want 20 Mbit/s", got)
-	}
+	must.Be(t, "rate after set", 20e6, rate())
 	// The pod gets another sandbox while the first one lingers: the new one is told, whatever its name.
 	n.shape(t, 0, "pod-1")
-	if got := rate(); got != 10e6 {
-		t.Errorf("rate = %d, want the 10 Mbit/s of the new sandbox", got)
-	}
+	must.Be(t, "rate of the new sandbox", 10e6, rate())
 }
 
 // A pod that is gone has no series and is kept alive by nothing, although its
@@ -550,21 +485,13 @@ func TestPrivilegedPinsForgetThePodsThatAreGone(t *testing.T) {
 	var path string
 	t.Run("pod", func(t *testing.T) {
 		path = n.shape(t, 2, "pod-2").Path()
-		if got := len(mustRead(t, n.reader())); got != 2 {
-			t.Fatalf("%d pods, want two", got)
-		}
+		must.Len(t, "pods", 2, mustRead(t, n.reader()))
 	})
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err == nil {
 		t.Fatalf("namespace %s is still there", path)
 	}
 	r := n.reader()
-	all := mustRead(t, r)
-	if len(all) != 1 || all[0].Pod != "pod-1" {
-		t.Errorf("Read() = %+v, want pod-1 alone", all)
-	}
-	text := scrape(t, metrics.New(metrics.Config{Log: slog.New(slog.DiscardHandler), Pods: r}).Handler())
-	if strings.Contains(text, "pod-2") || !strings.Contains(text, "podweir_shaped_pods 1\n") {
-		t.Errorf("scrape = %v, want pod-1 alone", own(text))
-	}
+	must.Be(t, "the pod", "pod-1", must.Len(t, "pods", 1, mustRead(t, r))[0].Pod)
+	must.Have(t, "scrape", scrape(t, of(r)), "!pod-2", "podweir_shaped_pods 1\n")
 }

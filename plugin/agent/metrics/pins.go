@@ -16,7 +16,7 @@ import (
 	"github.com/podweir/podweir/plugin/terms"
 )
 
-// Pins implements [Reader] over what is pinned. It needs the privileges of
+// Pins reads what is pinned. It needs the privileges of
 // podweir status, and works in the network namespace it is called in. It takes
 // no lock of an attachment: a scrape never holds up a pod.
 type Pins struct {
@@ -41,33 +41,31 @@ type known struct {
 // NewPins returns a reader.
 func NewPins(paths engine.Paths) *Pins { return &Pins{paths: paths, known: map[key]known{}} }
 
-// Read implements [Reader]. The node is opened again each time: what it keeps open
+// Read is [Config.Pods]. The node is opened again each time: what it keeps open
 // would keep the namespace of a pod that is gone.
-func (p *Pins) Read() ([]Interface, int, error) {
+func (p *Pins) Read() (all Shaped, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	node, err := engine.Open(p.paths)
 	if errors.Is(err, engine.ErrNoState) {
-		return nil, 0, nil
+		return all, nil
 	}
 	if err != nil {
-		return nil, 0, err
+		return all, err
 	}
 	defer node.Close()
 	ids, err := node.List()
 	if err != nil {
-		return nil, 0, err
+		return all, err
 	}
-	failed := 0
 	seen := make(map[key]known, len(ids))
 	taken := map[[3]string]int{}
 	queues := node.Queues()
 	describe := p.describer(node)
-	var all []Interface
 	for _, id := range ids {
 		records, err := node.Records(id)
 		if err != nil {
-			failed++
+			all.Failed++
 		}
 		for _, r := range records {
 			if !node.Lives(r) {
@@ -76,25 +74,25 @@ func (p *Pins) Read() ([]Interface, int, error) {
 			k := key{id, r.Interface.PodName}
 			one, err := describe(k, r)
 			if err != nil {
-				failed++
+				all.Failed++
 				continue
 			}
 			seen[k] = one
 			i, bad := read(node, queues, r, one)
-			failed += bad
+			all.Failed += bad
 			// A sandbox that was replaced may linger: its name is told once, of the new one.
 			at, twice := taken[i.labels()]
 			switch {
 			case !twice:
-				taken[i.labels()] = len(all)
-				all = append(all, i)
-			case i.attached.After(all[at].attached):
-				all[at] = i
+				taken[i.labels()] = len(all.Interfaces)
+				all.Interfaces = append(all.Interfaces, i)
+			case i.attached.After(all.Interfaces[at].attached):
+				all.Interfaces[at] = i
 			}
 		}
 	}
 	p.known = seen
-	return all, failed, nil
+	return all, nil
 }
 
 // describer returns what describes the interfaces of one scrape. The qdiscs of the node

@@ -151,12 +151,10 @@ func (p *Plugin) Run(ctx context.Context) error {
 			told = text
 			p.config.Log.Error("no connection to the container runtime: pods that start now are not shaped", "error", err)
 		}
-		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
-		case <-timer.C:
+		case <-time.After(pause):
 		}
-		timer.Stop()
 		pause = min(2*pause, pauseMax)
 	}
 	return nil
@@ -172,7 +170,7 @@ func (p *Plugin) connect(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("connect to the NRI socket: %w", err)
 	}
-	l, err := open(ctx, conn, &service{hooks: &hooks{p}, configured: make(chan struct{}), synced: make(chan struct{})})
+	l, err := open(ctx, conn, &service{plugin: p, configured: make(chan struct{}), synced: make(chan struct{})})
 	if err != nil {
 		return errors.Join(fmt.Errorf("register with the runtime on %s: %w", p.config.Socket, err), conn.Close())
 	}
@@ -224,53 +222,19 @@ func (p *Plugin) synchronize(ctx context.Context, pods []*Pod) {
 	p.config.Log.Info("pods that ran before checked", "pods", len(pods))
 }
 
-// hooks are what the runtime calls.
-type hooks struct{ *Plugin }
-
-// synchronize takes what runs when the connection is made.
-func (h *hooks) synchronize(all []*Pod) {
-	select {
-	case <-h.syncs: // of an earlier connection
-	default:
-	}
-	h.syncs <- all
-}
-
-// runPodSandbox is called when the pod's network is set up, before its containers
-// start.
-func (h *hooks) runPodSandbox(ctx context.Context, s *api.PodSandbox) error {
-	return h.hook(ctx, "RunPodSandbox", s, func(ctx context.Context, pod *Pod) (bool, error) {
-		return h.config.Shaper.Shape(ctx, pod)
-	})
-}
-
-// stopPodSandbox is called when the pod's containers are gone.
-func (h *hooks) stopPodSandbox(ctx context.Context, s *api.PodSandbox) error {
-	return h.hook(ctx, "StopPodSandbox", s, h.forget)
-}
-
-// removePodSandbox is called later, also for a sandbox that was never stopped.
-func (h *hooks) removePodSandbox(ctx context.Context, s *api.PodSandbox) error {
-	return h.hook(ctx, "RemovePodSandbox", s, h.forget)
-}
-
-func (h *hooks) forget(ctx context.Context, pod *Pod) (bool, error) {
-	return false, h.config.Shaper.Forget(ctx, pod)
-}
-
-// hook bounds a call in time and lets only a refusal through: every error that it
-// returned would fail the pod.
-func (h *hooks) hook(ctx context.Context, name string, s *api.PodSandbox, f func(context.Context, *Pod) (bool, error)) (answer error) {
-	ctx, cancel := context.WithTimeout(ctx, h.patience)
+// hook is every call of the runtime about a pod. It is bounded in time, and lets only a refusal
+// through: every error that it returned would fail the pod.
+func (p *Plugin) hook(ctx context.Context, name string, s *api.PodSandbox) error {
+	ctx, cancel := context.WithTimeout(ctx, p.patience)
 	defer cancel()
 	pod := podOf(s)
 	began := time.Now()
-	refuse, err := guarded(ctx, pod, f)
-	h.config.Observe(name, time.Since(began), err)
+	refuse, err := p.guarded(ctx, name, pod)
+	p.config.Observe(name, time.Since(began), err)
 	if err == nil {
 		return nil
 	}
-	log := h.config.Log.With("hook", name, "pod", pod.Namespace+"/"+pod.Name, "containerID", pod.ID)
+	log := p.config.Log.With("hook", name, "pod", pod.Namespace+"/"+pod.Name, "containerID", pod.ID)
 	if refuse {
 		log.Error("pod is refused", "error", err)
 		return fmt.Errorf("podweir: %w", err)
@@ -280,13 +244,16 @@ func (h *hooks) hook(ctx context.Context, name string, s *api.PodSandbox, f func
 }
 
 // guarded turns a panic into an error: it must not take the agent along.
-func guarded(ctx context.Context, pod *Pod, f func(context.Context, *Pod) (bool, error)) (refuse bool, err error) {
+func (p *Plugin) guarded(ctx context.Context, hook string, pod *Pod) (refuse bool, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			refuse, err = false, fmt.Errorf("a fault of podweir, please report it: %v", cause)
 		}
 	}()
-	return f(ctx, pod)
+	if hook == hooks[api.Event_RUN_POD_SANDBOX] {
+		return p.config.Shaper.Shape(ctx, pod)
+	}
+	return false, p.config.Shaper.Forget(ctx, pod)
 }
 
 // networkNamespace is the type of a namespace in the OCI specification.

@@ -24,6 +24,7 @@ import (
 	"github.com/podweir/podweir/plugin/agent/nri"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
@@ -147,20 +148,7 @@ func startPlugin(t *testing.T, c nri.Config) *nri.Plugin {
 // runPlugin runs it until the test ends.
 func runPlugin(t *testing.T, p *nri.Plugin) *nri.Plugin {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- p.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		select {
-		case err := <-done:
-			if err != nil {
-				t.Errorf("Run() = %v, want nil at the end", err)
-			}
-		case <-time.After(20 * time.Second):
-			t.Error("Run does not end")
-		}
-	})
+	testutil.During(t, p.Run)
 	return p
 }
 
@@ -235,30 +223,17 @@ func TestHooks(t *testing.T) {
 	connected(t, p)
 	testutil.Eventually(t, connectTime, "the pods that ran before are looked at", func() bool { return len(s.all()) == 2 })
 	pod := sandbox("new", "/run/netns/new", nil)
-	if err := r.run(t, pod); err != nil {
-		t.Error(err)
-	}
-	if err := r.run(t, sandbox("host", "", nil)); err != nil {
-		t.Error(err)
-	}
-	if err := r.StopPodSandbox(t.Context(), &api.StopPodSandboxRequest{Pod: pod}); err != nil {
-		t.Error(err)
-	}
-	if err := r.RemovePodSandbox(t.Context(), &api.RemovePodSandboxRequest{Pod: pod}); err != nil {
-		t.Error(err)
-	}
-	want := []string{
+	must.OK(t, r.run(t, pod))
+	must.OK(t, r.run(t, sandbox("host", "", nil)))
+	must.OK(t, r.StopPodSandbox(t.Context(), &api.StopPodSandboxRequest{Pod: pod}))
+	must.OK(t, r.RemovePodSandbox(t.Context(), &api.RemovePodSandboxRequest{Pod: pod}))
+	must.Match(t, "what the shaper was told", []string{
 		"known old", "adopt default/pod-old uid-old in /run/netns/old",
 		"shape default/pod-new uid-new in /run/netns/new", "shape default/pod-host uid-host in ",
 		"forget new", "forget new",
-	}
-	if got := s.all(); !slices.Equal(got, want) {
-		t.Errorf("the shaper was told %q, want %q", got, want)
-	}
+	}, s.all())
 	mu.Lock()
-	if observed["RunPodSandbox"] != 2 || observed["StopPodSandbox"] != 1 || observed["RemovePodSandbox"] != 1 {
-		t.Errorf("observed hooks = %v", observed)
-	}
+	must.Match(t, "observed hooks", map[string]int{"RunPodSandbox": 2, "StopPodSandbox": 1, "RemovePodSandbox": 1}, observed)
 	mu.Unlock()
 
 	// The runtime restarts, with another pod.
@@ -270,12 +245,8 @@ func TestHooks(t *testing.T) {
 	testutil.Eventually(t, connectTime, "the pods are looked at again", func() bool {
 		return slices.Contains(s.all(), "known later")
 	})
-	if err := r.run(t, sandbox("last", "/run/netns/last", nil)); err != nil {
-		t.Error(err)
-	}
-	if !slices.Contains(s.all(), "shape default/pod-last uid-last in /run/netns/last") {
-		t.Errorf("the shaper was told %q, want the pod after the restart", s.all())
-	}
+	must.OK(t, r.run(t, sandbox("last", "/run/netns/last", nil)))
+	must.Have(t, "what the shaper was told after the restart", strings.Join(s.all(), "\n"), "shape default/pod-last uid-last in /run/netns/last")
 }
 
 // Whatever goes wrong here, the pod starts, unless the operator chose otherwise.
@@ -303,15 +274,8 @@ func TestPodsStart(t *testing.T) {
 		s.answer = test.answer
 		s.mu.Unlock()
 		err := r.run(t, sandbox("x", "/run/netns/x", nil))
-		if test.refused == "" && err != nil {
-			t.Errorf("%s: RunPodSandbox = %v, want the pod to start", name, err)
-		}
-		if test.refused != "" && (err == nil || !strings.Contains(err.Error(), test.refused)) {
-			t.Errorf("%s: RunPodSandbox = %v, want %q", name, err, test.refused)
-		}
-		if err := p.Err(); err != nil {
-			t.Errorf("%s: the connection is lost: %v", name, err)
-		}
+		must.Part(t, name+": why the pod does not start", test.refused, must.Text(err))
+		must.OK(t, p.Err()) // the connection is there
 	}
 }
 
@@ -387,16 +351,30 @@ func (n *node) pod(t *testing.T) *testutil.NetNS {
 	return pod
 }
 
+// shapes has the limiter shape a pod.
+func (n *node) shapes(t *testing.T, p *nri.Pod) {
+	t.Helper()
+	must.OK(t, must.Err(n.limiter().Shape(t.Context(), p)))
+}
+
+// podOf is what the runtime tells of a pod.
+func podOf(id string, pod *testutil.NetNS, annotations map[string]string) *nri.Pod {
+	return &nri.Pod{ID: id, Namespace: "a", Name: id, Annotations: netconf.KeepAnnotations(annotations), NetNS: pod.Path()}
+}
+
+// failures are those on record.
+func (n *node) failures(t *testing.T) []mailbox.Failure {
+	t.Helper()
+	return must.Get(n.paths.Mail().Failures())(t)
+}
+
 // limits returns the caps of a sandbox's pod in bits per second, none if it is not
 // shaped, as they are pinned.
 func (n *node) limits(t *testing.T, id string) (egress, ingress uint64) {
 	t.Helper()
-	node, err := n.open()
-	must.OK(t, err)
+	node := must.Get(n.open())(t)
 	defer node.Close()
-	records, err := node.Records(attach.ID{Network: network, ContainerID: id, IfName: "eth0"})
-	must.OK(t, err)
-	for _, r := range records {
+	for _, r := range must.Get(node.Records(attach.ID{Network: network, ContainerID: id, IfName: "eth0"}))(t) {
 		if r.Config.Egress != nil {
 			egress = uint64(r.Config.Egress.Rate)
 		}
@@ -451,14 +429,11 @@ func TestPrivilegedPodsThatRanBefore(t *testing.T) {
 	first, second, gone := n.pod(t), n.pod(t), ""
 	t.Run("pod", func(t *testing.T) {
 		pod := n.pod(t)
-		if _, err := n.limiter().Shape(t.Context(), &nri.Pod{ID: "gone", Namespace: "a", Name: "b", Annotations: netconf.KeepAnnotations(limited), NetNS: pod.Path()}); err != nil {
-			t.Fatal(err)
-		}
+		n.shapes(t, podOf("gone", pod, limited))
 		gone = pod.Path()
 	})
-	if egress, _ := n.limits(t, "gone"); egress != 10e6 {
-		t.Fatalf("the pod in %s was not shaped", gone)
-	}
+	egress, _ := n.limits(t, "gone")
+	must.Be(t, "limit of the pod in "+gone, 10e6, egress)
 	n.start(t, sandbox("first", first.Path(), limited), sandbox("plain", second.Path(), nil))
 	testutil.Eventually(t, connectTime, "the pod that ran before is shaped", func() bool {
 		egress, ingress := n.limits(t, "first")
@@ -478,13 +453,6 @@ func TestPrivilegedPodsThatRanBefore(t *testing.T) {
 // the API server tells of.
 func TestPrivilegedPodsThatChangedSinceTheirCreation(t *testing.T) {
 	n := newNode(t)
-	shape := func(id string, pod *testutil.NetNS, annotations map[string]string) {
-		t.Helper()
-		p := &nri.Pod{ID: id, Namespace: "a", Name: id, Annotations: netconf.KeepAnnotations(annotations), NetNS: pod.Path()}
-		if _, err := n.limiter().Shape(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
-	}
 	bad := map[string]string{"kubernetes.io/egress-bandwidth": "fast"}
 	now := map[string]string{"kubernetes.io/egress-bandwidth": "20M"}
 	first := map[string]*testutil.NetNS{}
@@ -492,10 +460,10 @@ func TestPrivilegedPodsThatChangedSinceTheirCreation(t *testing.T) {
 		first[id] = n.pod(t)
 	}
 	for _, id := range []string{"changed", "known"} {
-		shape(id, first[id], limited)
+		n.shapes(t, podOf(id, first[id], limited))
 	}
 	for _, id := range []string{"changed", "known", "corrected"} {
-		shape(id, first[id], now)
+		n.shapes(t, podOf(id, first[id], now))
 	}
 	// The limits of these were removed; the API server tells of one more.
 	n.claimed = []string{"uid-removed", "uid-wrong", "uid-known"}
@@ -513,8 +481,8 @@ func TestPrivilegedPodsThatChangedSinceTheirCreation(t *testing.T) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if failures, err := n.paths.Mail().Failures(); err != nil || len(failures) != 0 || len(n.unshaped) != 0 {
-		t.Errorf("Failures() = %v, %v, told %v, want none", failures, err, n.unshaped)
+	if failures := n.failures(t); len(failures) != 0 || len(n.unshaped) != 0 {
+		t.Errorf("Failures() = %v, told %v, want none", failures, n.unshaped)
 	}
 }
 
@@ -523,26 +491,17 @@ func TestPrivilegedPodThatCannotBeShaped(t *testing.T) {
 	r := n.start(t)
 	pod := n.pod(t)
 	bad := sandbox("bad", pod.Path(), map[string]string{"kubernetes.io/egress-bandwidth": "fast"})
-	if err := r.run(t, bad); err != nil {
-		t.Errorf("RunPodSandbox = %v, want the pod to start", err)
-	}
-	failures, err := n.paths.Mail().Failures()
-	if err != nil || len(failures) != 1 || failures[0].ID.ContainerID != "bad" || !strings.Contains(failures[0].Error, `"fast"`) {
-		t.Errorf("Failures() = %v, %v, want one that names the value", failures, err)
+	must.OK(t, r.run(t, bad)) // the pod starts
+	if failures := n.failures(t); len(failures) != 1 || failures[0].ID.ContainerID != "bad" || !strings.Contains(failures[0].Error, `"fast"`) {
+		t.Errorf("Failures() = %v, want one that names the value", failures)
 	}
 	if n.unshaped["bad"] == nil {
 		t.Error("nobody was told")
 	}
 	n.entry = closeEntry
-	if err := r.run(t, bad); err == nil || !strings.Contains(err.Error(), `"fast"`) {
-		t.Errorf("RunPodSandbox with onError closed = %v, want an error that names the value", err)
-	}
-	if err := r.StopPodSandbox(t.Context(), &api.StopPodSandboxRequest{Pod: bad}); err != nil {
-		t.Error(err)
-	}
-	if failures, err := n.paths.Mail().Failures(); err != nil || len(failures) != 0 {
-		t.Errorf("Failures() after the end = %v, %v, want none", failures, err)
-	}
+	must.Fail(t, "RunPodSandbox with onError closed", r.run(t, bad), `"fast"`)
+	must.OK(t, r.StopPodSandbox(t.Context(), &api.StopPodSandboxRequest{Pod: bad}))
+	must.Be(t, "failures after the end", 0, len(n.failures(t)))
 }
 
 // A pod that ADD shaped under the name of another network is not shaped twice. If its eth0 was made anew, it is shaped again.
@@ -550,28 +509,19 @@ func TestPrivilegedPodThatIsShapedAlready(t *testing.T) {
 	n := newNode(t)
 	pod := n.pod(t)
 	n.entry = `{"cniVersion":"1.0.0","name":"other","type":"podweir-cni"}`
-	p := &nri.Pod{ID: "one", Namespace: "a", Name: "b", Annotations: netconf.KeepAnnotations(limited), NetNS: pod.Path()}
-	if _, err := n.limiter().Shape(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	p := podOf("one", pod, limited)
+	n.shapes(t, p)
 	n.entry = openEntry
-	if _, err := n.limiter().Shape(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
-	node, err := n.open()
-	must.OK(t, err)
+	n.shapes(t, p)
+	node := must.Get(n.open())(t)
 	defer node.Close()
-	if ids, err := node.List(); err != nil || len(ids) != 1 {
-		t.Errorf("the pod is shaped as %v, %v, want one attachment", ids, err)
-	}
+	must.Be(t, "attachments of the pod", 1, len(must.Get(node.List())(t)))
 	pod.Run(t, "ip", "link", "del", "eth0")
 	testutil.VethPair(t, testutil.End{NetNS: pod, Name: "eth0"}, testutil.End{NetNS: n.NetNS, Name: "anew"})
-	if err := n.limiter().Adopt(t.Context(), p); err != nil || !queued(t, pod) {
-		t.Errorf("Adopt() = %v, the new eth0 has a queue %v, want one", err, queued(t, pod))
-	}
-	if err := n.limiter().Forget(t.Context(), p); err != nil || queued(t, pod) {
-		t.Errorf("Forget() = %v, queue %v, want everything removed", err, queued(t, pod))
-	}
+	must.OK(t, n.limiter().Adopt(t.Context(), p))
+	must.Be(t, "the new eth0 has a queue", true, queued(t, pod))
+	must.OK(t, n.limiter().Forget(t.Context(), p))
+	must.Be(t, "it has one when the pod is forgotten", false, queued(t, pod))
 }
 
 // A pod gets what is set on its namespace before its containers start, and its own
@@ -608,17 +558,9 @@ func TestPrivilegedAllInterfacesOfThePod(t *testing.T) {
 	n := newNode(t)
 	pod := n.pod(t)
 	testutil.VethPair(t, testutil.End{NetNS: pod, Name: "mNicIf1"}, testutil.End{NetNS: n.NetNS, Name: "second"})
-	p := &nri.Pod{ID: "one", Namespace: "a", Name: "b", Annotations: netconf.KeepAnnotations(limited), NetNS: pod.Path()}
-	if _, err := n.limiter().Shape(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"eth0", "mNicIf1"} {
-		if out := pod.Run(t, "tc", "qdisc", "show", "dev", name); !strings.Contains(out, "tbf") {
-			t.Errorf("%s has %q, want a queue", name, out)
-		}
-	}
-	if out := pod.Run(t, "tc", "qdisc", "show", "dev", "lo"); strings.Contains(out, "tbf") {
-		t.Errorf("lo has %q, want none", out)
+	n.shapes(t, podOf("one", pod, limited))
+	for name, queue := range map[string]string{"eth0": "tbf", "mNicIf1": "tbf", "lo": "!tbf"} {
+		must.Have(t, name, pod.Run(t, "tc", "qdisc", "show", "dev", name), queue)
 	}
 }
 
@@ -635,13 +577,9 @@ func TestPrivilegedObservedPodIsNeverRefused(t *testing.T) {
 		`"cniVersion":"9.9.9"`:                   false,
 	} {
 		n.entry = strings.TrimSuffix(openEntry, "}") + "," + entry + "}"
-		p := &nri.Pod{ID: "one", Namespace: "a", Name: "b", Annotations: netconf.KeepAnnotations(limited), NetNS: pod.Path()}
-		refuse, err := n.limiter().Shape(t.Context(), p)
-		if refuse != refused || err == nil {
-			t.Errorf("%s: refuse = %v, %v, want %v and an error", entry, refuse, err, refused)
-		}
-		if failures, err := n.paths.Mail().Failures(); err != nil || (len(failures) == 0) != refused {
-			t.Errorf("%s: failure records %v, %v, want one if the pod starts", entry, failures, err)
+		refuse, err := n.limiter().Shape(t.Context(), podOf("one", pod, limited))
+		if failures := n.failures(t); refuse != refused || err == nil || (len(failures) == 0) != refused {
+			t.Errorf("%s: refuse = %v, %v, records %v, want %v, an error, and a record if the pod starts", entry, refuse, err, failures, refused)
 		}
 		n.paths.Mail().ClearFailure(attach.ID{ContainerID: "one", IfName: "eth0"})
 	}

@@ -17,7 +17,7 @@ type service struct {
 	// It has no methods but those below, see [answer].
 	api.PluginService
 
-	hooks *hooks
+	plugin *Plugin
 	// configured and synced are closed when that was done for the first time.
 	configured, synced         chan struct{}
 	onceConfigured, onceSynced sync.Once
@@ -28,20 +28,22 @@ type service struct {
 	collected []*Pod
 }
 
-// events are those that we ask for, as the bits of a mask.
-var events = func() (mask api.EventMask) {
-	for _, e := range []api.Event{api.Event_RUN_POD_SANDBOX, api.Event_STOP_POD_SANDBOX, api.Event_REMOVE_POD_SANDBOX} {
-		mask.Set(e)
-	}
-	return mask
-}()
+// hooks are the events that we ask for: a pod's network is set up and its containers do not run
+// yet; they are gone; the sandbox is removed, also if it was never stopped.
+var hooks = map[api.Event]string{
+	api.Event_RUN_POD_SANDBOX: "RunPodSandbox", api.Event_STOP_POD_SANDBOX: "StopPodSandbox", api.Event_REMOVE_POD_SANDBOX: "RemovePodSandbox",
+}
 
 // Configure is called once for each connection.
 func (s *service) Configure(_ context.Context, req *api.ConfigureRequest) (*api.ConfigureResponse, error) {
-	s.hooks.mu.Lock()
-	s.hooks.runtime = req.GetRuntimeName() + " " + req.GetRuntimeVersion()
-	s.hooks.mu.Unlock()
+	s.plugin.mu.Lock()
+	s.plugin.runtime = req.GetRuntimeName() + " " + req.GetRuntimeVersion()
+	s.plugin.mu.Unlock()
 	s.onceConfigured.Do(func() { close(s.configured) })
+	var events api.EventMask
+	for e := range hooks {
+		events.Set(e)
+	}
 	return &api.ConfigureResponse{Events: int32(events)}, nil
 }
 
@@ -57,7 +59,11 @@ func (s *service) Synchronize(_ context.Context, req *api.SynchronizeRequest) (*
 	}
 	s.mu.Unlock()
 	if !req.GetMore() {
-		s.hooks.synchronize(all)
+		select {
+		case <-s.plugin.syncs: // of an earlier connection
+		default:
+		}
+		s.plugin.syncs <- all
 		s.onceSynced.Do(func() { close(s.synced) })
 	}
 	return &api.SynchronizeResponse{More: req.GetMore()}, nil
@@ -65,32 +71,26 @@ func (s *service) Synchronize(_ context.Context, req *api.SynchronizeRequest) (*
 
 // RunPodSandbox is how newer runtimes call the hook; older ones use StateChange.
 func (s *service) RunPodSandbox(ctx context.Context, req *api.RunPodSandboxRequest) (*api.RunPodSandboxResponse, error) {
-	return &api.RunPodSandboxResponse{}, s.hooks.runPodSandbox(ctx, req.GetPod())
+	return &api.RunPodSandboxResponse{}, s.plugin.hook(ctx, "RunPodSandbox", req.GetPod())
 }
 
 // StopPodSandbox implements api.PluginService.
 func (s *service) StopPodSandbox(ctx context.Context, req *api.StopPodSandboxRequest) (*api.StopPodSandboxResponse, error) {
-	return &api.StopPodSandboxResponse{}, s.hooks.stopPodSandbox(ctx, req.GetPod())
+	return &api.StopPodSandboxResponse{}, s.plugin.hook(ctx, "StopPodSandbox", req.GetPod())
 }
 
 // RemovePodSandbox implements api.PluginService.
 func (s *service) RemovePodSandbox(ctx context.Context, req *api.RemovePodSandboxRequest) (*api.RemovePodSandboxResponse, error) {
-	return &api.RemovePodSandboxResponse{}, s.hooks.removePodSandbox(ctx, req.GetPod())
+	return &api.RemovePodSandboxResponse{}, s.plugin.hook(ctx, "RemovePodSandbox", req.GetPod())
 }
 
 // StateChange is how older runtimes call every hook of a pod.
 func (s *service) StateChange(ctx context.Context, e *api.StateChangeEvent) (*api.Empty, error) {
-	var err error
-	switch e.GetEvent() {
-	case api.Event_RUN_POD_SANDBOX:
-		err = s.hooks.runPodSandbox(ctx, e.GetPod())
-	case api.Event_STOP_POD_SANDBOX:
-		err = s.hooks.stopPodSandbox(ctx, e.GetPod())
-	case api.Event_REMOVE_POD_SANDBOX:
-		err = s.hooks.removePodSandbox(ctx, e.GetPod())
-	default:
+	name, ours := hooks[e.GetEvent()]
+	if !ours {
+		return &api.Empty{}, nil
 	}
-	return &api.Empty{}, err
+	return &api.Empty{}, s.plugin.hook(ctx, name, e.GetPod())
 }
 
 // answer calls the service for what podweir subscribes to, and answers all else with nothing: a runtime that makes such

@@ -260,9 +260,7 @@ func TestPrivilegedLeftoversWithoutARecord(t *testing.T) {
 	free.gets(t, "", "")
 	limited.gets(t, "10Mbit", "20Mbit")
 	handles := regexp.MustCompile(`qdisc tbf [0-9a-f]+:`)
-	if now := limited.programs(t); !slices.Equal(handles.FindAllString(now, -1), handles.FindAllString(queue, -1)) {
-		t.Errorf("the queues of the pod with a limit are %s, want those from before: %s", now, queue)
-	}
+	must.Match(t, "queues of the pod with a limit", handles.FindAllString(queue, -1), handles.FindAllString(limited.programs(t), -1))
 	testutil.Eventually(t, soon, "the log tells of it", func() bool {
 		return strings.Contains(n.log.String(), "of which there was no record")
 	})
@@ -366,9 +364,7 @@ func TestPrivilegedSecondSandboxOfAnotherParty(t *testing.T) {
 	a.has(t, first, 2)
 	a.stop()
 	second := n.newPod(t)
-	second.ns.Run(t, "tc", "qdisc", "add", "dev", "eth0", "root", "handle", "7:", "htb")
-	second.ns.Run(t, "tc", "qdisc", "add", "dev", "eth0", "clsact")
-	second.ns.Run(t, "tc", "filter", "add", "dev", "eth0", "egress", "bpf", "bytecode", "1,6 0 0 0,")
+	second.refuse(t)
 	n.moves(first, second)
 	a = n.start(t, never)
 	s := a.becomes(t, first, reconcile.Refused)
@@ -379,8 +375,7 @@ func TestPrivilegedSecondSandboxOfAnotherParty(t *testing.T) {
 			t.Fatalf("the pod is %v while its second sandbox has no limit", s.Outcome)
 		}
 	}
-	second.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
-	second.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "clsact")
+	second.accept(t)
 	a.Again()
 	second.gets(t, "10Mbit", "10Mbit")
 }

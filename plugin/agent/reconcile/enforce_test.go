@@ -5,10 +5,10 @@ package reconcile_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -74,10 +74,7 @@ func (n *node) watch(t *testing.T, states []reconcile.PodState, every time.Durat
 		Pods: pods, Events: pods, Paths: n.paths, Every: every, Log: slog.New(slog.NewTextHandler(n.log, nil)),
 		Open: func() (enforce.Counters, error) { return enforce.Open(n.paths) },
 	})
-	ctx, cancel := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = n.Do(func() error { return w.Run(ctx) }) })
-	t.Cleanup(func() { cancel(); wg.Wait() })
+	testutil.During(t, func(ctx context.Context) error { return n.Do(func() error { return w.Run(ctx) }) })
 	return w, pods
 }
 
@@ -215,16 +212,11 @@ func TestPrivilegedRateIsWatched(t *testing.T) {
 			}
 			took := time.Since(began)
 			told := pods.told()
-			if (len(told) == 1) != tt.exceeded {
-				t.Fatalf("after %v the events are %v, want one: %v", took, told, tt.exceeded)
-			}
-			if err != nil || (len(records) == 1) != tt.exceeded {
-				t.Errorf("records = %v, %v, want one: %v", records, err, tt.exceeded)
-			}
-			state := w.States()
-			if len(state) != 1 || state[0].Enforced == tt.exceeded {
-				t.Errorf("states = %+v, want one that is exceeded: %v", state, tt.exceeded)
-			}
+			must.OK(t, err)
+			one := map[bool]int{true: 1}[tt.exceeded]
+			must.Len(t, fmt.Sprintf("events after %v", took), one, told)
+			must.Len(t, "records", one, records)
+			must.Be(t, "enforced", !tt.exceeded, must.Len(t, "states", 1, w.States())[0].Enforced)
 			if tt.exceeded {
 				t.Logf("told after %v: %+v", took.Round(100*time.Millisecond), told)
 				return
@@ -279,10 +271,6 @@ func TestPrivilegedRateOfRedirectPeer(t *testing.T) {
 	began := time.Now()
 	testutil.Eventually(t, soon, "an event", func() bool { return len(pods.told()) > 0 })
 	t.Logf("told after %v: %+v", time.Since(began).Round(100*time.Millisecond), pods.told())
-	if e := pods.told()[0]; e.Reason != "LimitExceeded" || !strings.Contains(e.Message, "bpf_redirect_peer") {
-		t.Errorf("event = %+v, want one about bpf_redirect_peer", e)
-	}
-	if state := w.States(); len(state) != 1 || state[0].Enforced {
-		t.Errorf("states = %+v, want one that is exceeded", state)
-	}
+	must.Have(t, "the event", fmt.Sprint(pods.told()[0]), "LimitExceeded", "bpf_redirect_peer")
+	must.Be(t, "enforced", false, must.Len(t, "states", 1, w.States())[0].Enforced)
 }

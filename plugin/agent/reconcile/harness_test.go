@@ -101,11 +101,8 @@ func newNode(t *testing.T) *node {
 	}
 	p := n.newPod(t)
 	p.api.Annotations = both("10M", "10M")
-	err := errors.Join(p.call(t, "ADD"), p.call(t, "DEL"))
-	must.OK(t, err)
-	if probed.features, err = os.ReadFile(cache); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(p.call(t, "ADD"), p.call(t, "DEL")))
+	probed.features = must.Get(os.ReadFile(cache))(t)
 	return n
 }
 
@@ -272,15 +269,14 @@ type agent struct {
 // start runs a reconciler until stop, or the end of the test.
 func (n *node) start(t *testing.T, pass time.Duration) *agent {
 	t.Helper()
-	client, err := kube.NewClient(&kube.Config{
+	client := must.Get(kube.NewClient(&kube.Config{
 		Server: n.api.URL, Token: func() (string, error) { return apitest.Token, nil },
 		CA: func() ([]byte, error) { return os.ReadFile(filepath.Join(n.dir, "ca.crt")) },
-	})
-	must.OK(t, err)
+	}))(t)
 	log := slog.New(slog.NewTextHandler(n.log, nil))
 	recorder := kube.NewRecorder(client, "n1", terms.OnPath, log)
 	pods := kube.NewWatch(client, "n1", log)
-	var namespaces reconcile.Namespaces
+	var namespaces *kube.Namespaces
 	if n.namespaces != 0 {
 		namespaces = kube.NewNamespaces(client, pods, n.namespaces, log)
 	}
@@ -289,16 +285,9 @@ func (n *node) start(t *testing.T, pass time.Duration) *agent {
 		Pods:       pods, Sandboxes: n.sandbox, Events: recorder, NetConf: n.netconf,
 		Paths: n.paths, Pass: pass, Log: log, Overdue: n.overdue,
 	})}
-	ctx, cancel := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = recorder.Run(ctx) })
-	wg.Go(func() {
-		if err := n.Do(func() error { return a.Run(ctx) }); err != nil {
-			t.Errorf("Run = %v", err)
-		}
-	})
-	a.stop = sync.OnceFunc(func() { cancel(); wg.Wait() })
-	t.Cleanup(a.stop)
+	tell := testutil.During(t, recorder.Run)
+	run := testutil.During(t, func(ctx context.Context) error { return n.Do(func() error { return a.Run(ctx) }) })
+	a.stop = func() { run(); tell() }
 	return a
 }
 
@@ -360,6 +349,29 @@ func (p *pod) attachment(t *testing.T) *status.Attachment {
 		}
 	}
 	return nil
+}
+
+// unlimited fails the test if status tells of a limit of the pod.
+func (p *pod) unlimited(t *testing.T, when string) {
+	t.Helper()
+	if att := p.attachment(t); att != nil {
+		t.Errorf("%s there is %+v", when, att)
+	}
+}
+
+// refuse has no queue of podweir's fit on the pod's device and, on a node without TCX, no policing
+// either: another party has both places. accept ends that.
+func (p *pod) refuse(t *testing.T) {
+	t.Helper()
+	p.ns.Run(t, "tc", "qdisc", "add", "dev", "eth0", "root", "handle", "7:", "htb")
+	p.ns.Run(t, "tc", "qdisc", "add", "dev", "eth0", "clsact")
+	p.ns.Run(t, "tc", "filter", "add", "dev", "eth0", "egress", "bpf", "bytecode", "1,6 0 0 0,")
+}
+
+func (p *pod) accept(t *testing.T) {
+	t.Helper()
+	p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "clsact")
+	p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
 }
 
 // programs tells the ids of filters and the handles of queues on both ends.

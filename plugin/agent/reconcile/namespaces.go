@@ -9,20 +9,6 @@ import (
 	"github.com/podweir/podweir/plugin/netconf"
 )
 
-// Namespaces tells what the operator set for the pods of a namespace.
-type Namespaces interface {
-	// Remember takes what an agent before this one knew.
-	Remember(name string, rates netconf.Namespace)
-	// Want asks for a namespace if it is not known, and does not wait.
-	Want(name string)
-	// Rates returns what is set on a namespace; known is false as long as the API
-	// server has not answered.
-	Rates(name string) (rates netconf.Namespace, known bool)
-	// Run keeps what is known current until the context ends, and tells of every
-	// answer, and of namespaces that are not needed any more, without rates.
-	Run(ctx context.Context, told func(name string, rates netconf.Namespace, changed bool)) error
-}
-
 // rememberNamespaces begins with what podweir-cni works with.
 func (r *Reconciler) rememberNamespaces() {
 	if r.cfg.Namespaces == nil {
@@ -42,11 +28,8 @@ func (r *Reconciler) rememberNamespaces() {
 }
 
 func (r *Reconciler) namespaces(ctx context.Context) {
-	if r.cfg.Namespaces == nil {
-		return
-	}
-	if err := r.cfg.Namespaces.Run(ctx, r.namespaceTold); err != nil && ctx.Err() == nil {
-		r.cfg.Log.Error("watching namespaces stopped", "error", err)
+	if r.cfg.Namespaces != nil {
+		r.cfg.Namespaces.Run(ctx, r.namespaceTold)
 	}
 }
 

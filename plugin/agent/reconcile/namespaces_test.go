@@ -149,18 +149,15 @@ func TestPrivilegedObserve(t *testing.T) {
 		}
 	}
 	observed("at first,")
-	if e := p.event(t, "BandwidthObserved"); e.Type != "Normal" || !strings.Contains(e.Message, "nothing is held") {
-		t.Errorf("event %+v, want news that nothing is held", e)
-	}
+	p.told(t, "BandwidthObserved", "nothing is held")
+	must.Be(t, "type of the event", "Normal", p.event(t, "BandwidthObserved").Type)
 	for range 4 { // three are tampering where a limit is enforced
 		p.ns.Run(t, "tc", "filter", "del", "dev", "eth0", "egress")
 		testutil.Eventually(t, soon, "the program is back", func() bool {
 			return strings.Contains(p.ns.Run(t, "tc", "filter", "show", "dev", "eth0", "egress"), "pw_police")
 		})
 	}
-	if s := a.state(p); len(s.Tampered) != 0 {
-		t.Errorf("tampering %+v, want none: there is no limit to take away", s.Tampered)
-	}
+	must.Len(t, "tampering where there is no limit to take away", 0, a.state(p).Tampered)
 	n.api.PutNamespace("team", map[string]string{"podweir.io/enforce": "limit"})
 	p.gets(t, "10Mbit", "20Mbit")
 	n.api.PutNamespace("team", nil)
@@ -183,22 +180,15 @@ func TestPrivilegedLimitsLeftToCilium(t *testing.T) {
 	p.gets(t, "", "20Mbit")
 	a.has(t, p, 1)
 	att := p.attachment(t)
-	if att == nil || !strings.Contains(strings.Join(att.Notes, " "), "10 Mbit/s of egress is left to Cilium's bandwidth manager") {
-		t.Errorf("status tells %+v, want a note of what is left to Cilium", att)
-	}
-	if len(att.Drift) > 0 {
-		t.Errorf("what is left to Cilium is a difference: %v", att.Drift)
-	}
+	must.Have(t, "the notes of status", strings.Join(att.Notes, " "), "10 Mbit/s of egress is left to Cilium's bandwidth manager")
+	must.Len(t, "drift", 0, att.Drift)
 
 	n.configure("ingressShaper", "cilium")
 	p.gets(t, "", "")
 	s := a.becomes(t, p, reconcile.Deferred)
-	if !strings.Contains(s.Reason, "10 Mbit/s of egress is left") || !strings.Contains(s.Reason, "20 Mbit/s of ingress is left") || s.Err != nil {
-		t.Errorf("state %+v, want both directions left to Cilium", s)
-	}
-	if att := p.attachment(t); att != nil {
-		t.Errorf("with all limits left to Cilium there is %+v", att)
-	}
+	must.Have(t, "the reason", s.Reason, "10 Mbit/s of egress is left", "20 Mbit/s of ingress is left")
+	must.OK(t, s.Err)
+	p.unlimited(t, "with all limits left to Cilium")
 
 	n.configure("shaper", "podweir")
 	n.configure("egressShaper", nil)

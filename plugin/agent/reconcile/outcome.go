@@ -188,12 +188,6 @@ func limitsOf(id attach.ID, states []*attach.Desired) []KeptLimit {
 	return all
 }
 
-// Observation is one look at one pod.
-type Observation struct {
-	Outcome  Outcome
-	Duration time.Duration
-}
-
 // recordUnshaped has status and the doctor know of a pod that runs without its limit, or
 // that it has it now. An attachment of no known pod is shown by its pins.
 func (r *Reconciler) recordUnshaped(s *PodState, old *state) {

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -81,9 +80,7 @@ func TestQueueHandsOutEachKeyOnce(t *testing.T) {
 		next(a, 0)
 		q.done(a, false)
 		idle()
-		if len(q.items) != 0 {
-			t.Errorf("%d keys are remembered, want none", len(q.items))
-		}
+		must.Be(t, "keys that are remembered", 0, len(q.items))
 	})
 }
 
@@ -135,15 +132,11 @@ func TestWithPrior(t *testing.T) {
 			t.Fatalf("%s: %+v, %v, want egress alone and an error", name, conf.Shaping, err)
 		}
 		got := withPrior(&conf.Shaping, tt.prior)
-		if got.Egress == nil || got.Egress.Rate != 15_000_000 {
-			t.Errorf("%s: egress %+v, want the maximum of now", name, got.Egress)
-		}
-		if got.Ingress != tt.want.Ingress || !reflect.DeepEqual(got.Deferred, tt.want.Deferred) {
-			t.Errorf("%s: ingress %+v, left %v, want %+v, %v", name, got.Ingress, got.Deferred, tt.want.Ingress, tt.want.Deferred)
-		}
-		if conf.Shaping = got; noLimit(conf) != (tt.want.Ingress == nil) {
-			t.Errorf("%s: noLimit() = %v with ingress %+v", name, noLimit(conf), got.Ingress)
-		}
+		must.Be(t, name+": egress, the maximum of now", 15_000_000, got.Egress.Rate)
+		must.Be(t, name+": ingress", tt.want.Ingress, got.Ingress)
+		must.Match(t, name+": left", tt.want.Deferred, got.Deferred)
+		conf.Shaping = got
+		must.Be(t, name+": noLimit()", tt.want.Ingress == nil, noLimit(conf))
 		want := "ingress has no limit: "
 		if tt.want.Ingress != nil {
 			want = "ingress keeps the limit from before: "
@@ -175,9 +168,7 @@ func TestLeftoversAreSearchedForFromTimeToTime(t *testing.T) {
 		if tc.found {
 			l.found = []engine.Lost{{}}
 		}
-		if due := l.due(begin.Add(tc.since), pass); due != tc.due {
-			t.Errorf("%s: due %t, want %t", name, due, tc.due)
-		}
+		must.Be(t, name+": due", tc.due, l.due(begin.Add(tc.since), pass))
 	}
 }
 
@@ -313,9 +304,8 @@ func TestLooksThatAWatchAsksFor(t *testing.T) {
 	} {
 		w := New(Config{}).watch
 		k := key{uid: "pod"}
-		if w.inPod(k, tt.watched, tt.indexes); w.r.queue.has(k) != tt.want {
-			t.Errorf("%s: a look is asked for %v, want %v", name, !tt.want, tt.want)
-		}
+		w.inPod(k, tt.watched, tt.indexes)
+		must.Be(t, name+": a look is asked for", tt.want, w.r.queue.has(k))
 	}
 }
 

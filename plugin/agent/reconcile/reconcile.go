@@ -24,20 +24,6 @@ import (
 	"github.com/podweir/podweir/plugin/terms"
 )
 
-// Pods tells which pods the node has and what they ask for.
-type Pods interface {
-	// Run watches until the context ends, and calls changed with the UID of
-	// every pod that came, changed or went.
-	Run(ctx context.Context, changed func(uid string)) error
-	// Pod returns a pod by its UID.
-	Pod(uid string) (kube.Pod, bool)
-	// List returns all pods.
-	List() []kube.Pod
-	// Current says that the list is what the API server has: it was read, and
-	// the watch goes on.
-	Current() bool
-}
-
 // Sandboxes finds the network namespaces of pods.
 type Sandboxes interface {
 	// Find returns the ready sandbox of a pod; the error wraps
@@ -75,14 +61,15 @@ const (
 
 // Config is what a [Reconciler] works with.
 type Config struct {
-	Pods      Pods
+	// Pods tells which pods the node has and what they ask for.
+	Pods      *kube.Watch
 	Sandboxes Sandboxes
 	Events    Events
 	// NetConf returns podweir-cni's entry in the conflist, with the name of the
 	// network: the defaults of the node. It is called for each pod.
 	NetConf func() (json.RawMessage, error)
 	// Namespaces tells what is set on the pods' Namespaces; nil if nothing is to be.
-	Namespaces Namespaces
+	Namespaces *kube.Namespaces
 	// Paths are where state is kept, as podweir-cni has them.
 	Paths engine.Paths
 	// Pass is the time between two looks at all pods; 0 means [DefaultPass].
@@ -92,7 +79,7 @@ type Config struct {
 	Overdue time.Duration
 	// Observe is called after each look at a pod, by several goroutines; nil
 	// does nothing.
-	Observe func(Observation)
+	Observe func(o Outcome, d time.Duration)
 	Log     *slog.Logger
 }
 
@@ -139,7 +126,7 @@ func New(cfg Config) *Reconciler {
 		cfg.Overdue = DefaultOverdue
 	}
 	if cfg.Observe == nil {
-		cfg.Observe = func(Observation) {}
+		cfg.Observe = func(Outcome, time.Duration) {}
 	}
 	r := &Reconciler{cfg: cfg, queue: newQueue(), states: make(map[key]*state), owners: make(map[attach.ID]string), again: make(chan struct{}, 1)}
 	r.watch = newWatcher(r)
@@ -168,11 +155,8 @@ func (r *Reconciler) Run(ctx context.Context) error {
 	wg.Go(func() { r.passes(ctx) })
 	wg.Go(func() { r.newcomers(ctx) })
 	wg.Go(func() { r.namespaces(ctx) })
-	err = r.cfg.Pods.Run(ctx, r.podChanged)
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
+	r.cfg.Pods.Run(ctx, r.podChanged)
+	return nil
 }
 
 // Again asks for a look at everything, because the node's defaults changed. It does
@@ -251,7 +235,7 @@ func (r *Reconciler) look(ctx context.Context, k key) (retry bool) {
 		r.forget(ctx, k)
 		return false
 	}
-	r.cfg.Observe(Observation{Outcome: s.Outcome, Duration: s.Duration})
+	r.cfg.Observe(s.Outcome, s.Duration)
 	r.watch.set(ctx, k, l.watched)
 	fresh, news := r.remember(l, &s)
 	for _, w := range fresh {

@@ -75,9 +75,7 @@ func TestPrivilegedPodThatRanBefore(t *testing.T) {
 	testutil.Eventually(t, soon, "the agent looks again", func() bool { return a.state(p).At.After(since) })
 	must.OK(t, p.call(t, "DEL"))
 	a.becomes(t, p, reconcile.Waiting)
-	if att := p.attachment(t); att != nil {
-		t.Errorf("after DEL there is %+v", att)
-	}
+	p.unlimited(t, "after DEL")
 }
 
 // send sends small packets out of the pod.
@@ -120,9 +118,7 @@ func TestPrivilegedAnnotationChangedLive(t *testing.T) {
 	p.annotate(nil)
 	p.gets(t, "", "")
 	a.has(t, p, 0)
-	if att := p.attachment(t); att != nil {
-		t.Errorf("without an annotation there is %+v", att)
-	}
+	p.unlimited(t, "without an annotation")
 }
 
 // A network that is renamed while pods run changes nothing for them: they follow their
@@ -148,9 +144,7 @@ func TestPrivilegedNetworkIsRenamed(t *testing.T) {
 	p.gets(t, "35Mbit", "40Mbit")
 	node := n.open(t)
 	defer node.Close()
-	if ids, err := node.List(); err != nil || len(ids) != 1 {
-		t.Errorf("attachments %v, %v, want one", ids, err)
-	}
+	must.Len(t, "attachments", 1, must.Get(node.List())(t))
 	p.annotate(nil)
 	p.gets(t, "", "")
 }
@@ -222,9 +216,7 @@ func TestPrivilegedHostNetwork(t *testing.T) {
 	p.annotate(asked)
 	a := n.start(t, never)
 	p.told(t, "BandwidthHostNetwork", `kubernetes.io/egress-bandwidth "10M"`, `podweir.io/ingress-rate "5M"`, "is not shaped")
-	if got := a.state(p).Asked; !slices.Contains(got, terms.Egress) {
-		t.Errorf("the pod asks for %v, want egress", got)
-	}
+	must.Be(t, "the pod asks for egress", true, slices.Contains(a.state(p).Asked, terms.Egress))
 	a.becomes(t, p, reconcile.HostNetwork)
 	rep := must.Get(status.Recorded(n.paths))(t)
 	if seen := rep.View(time.Now()); len(seen.Pods) != 1 || seen.Pods[0].State != view.HostNetwork || !strings.Contains(seen.Pods[0].Cause, `"5M"`) || len(seen.Broken()) != 0 {
@@ -232,9 +224,7 @@ func TestPrivilegedHostNetwork(t *testing.T) {
 	}
 	p.annotate(nil)
 	a.becomes(t, p, reconcile.Unlimited) // as the agent's own pod: until it was looked at, the agent is not ready
-	if rep, err := status.Recorded(n.paths); err != nil || len(rep.Unshaped) != 0 {
-		t.Errorf("without its annotations status has %+v, %v", rep.Unshaped, err)
-	}
+	must.Len(t, "unshaped pods without its annotations", 0, must.Get(status.Recorded(n.paths))(t).Unshaped)
 	p.limits(t, "of a pod with hostNetwork", "", "")
 }
 
@@ -244,11 +234,8 @@ func TestPrivilegedPodThatCannotBeShaped(t *testing.T) {
 	n := newNode(t)
 	n.configure("egressQueue", "tbf")
 	p := n.newPod(t)
-	p.ns.Run(t, "tc", "qdisc", "add", "dev", "eth0", "root", "handle", "7:", "htb")
-	// Policing is not available either, behind a filter of another party's without TCX.
 	n.withoutTCX(t)
-	p.ns.Run(t, "tc", "qdisc", "add", "dev", "eth0", "clsact")
-	p.ns.Run(t, "tc", "filter", "add", "dev", "eth0", "egress", "bpf", "bytecode", "1,6 0 0 0,")
+	p.refuse(t)
 	p.annotate(map[string]string{egress: "10M"})
 	a := n.start(t, 200*time.Millisecond)
 	a.becomes(t, p, reconcile.Refused)
@@ -256,8 +243,7 @@ func TestPrivilegedPodThatCannotBeShaped(t *testing.T) {
 	failures := func() int { f, _ := n.paths.Mail().Failures(); return len(f) }
 	testutil.Eventually(t, soon, "a record of the failure", func() bool { return failures() == 1 })
 	events := len(n.api.Events())
-	p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "clsact")
-	p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
+	p.accept(t)
 	p.gets(t, "10Mbit", "")
 	testutil.Eventually(t, soon, "no record of a failure", func() bool { return failures() == 0 })
 	must.Be(t, "events for one failure that lasted", 1, events)
@@ -291,9 +277,7 @@ func TestPrivilegedNodeWithoutBPFFS(t *testing.T) {
 	a.becomes(t, p, reconcile.Failed)
 	a.becomes(t, other, reconcile.Unlimited)
 	p.told(t, "BandwidthNotEnforced", n.paths.Pins, "mount -t bpf")
-	if events := n.api.Events(); len(events) != 1 {
-		t.Errorf("%d events, want that of the pod with a limit: %+v", len(events), events)
-	}
+	must.Len(t, "events, of the pod with a limit", 1, n.api.Events())
 	n.recorded(t, 1, 0, "mount -t bpf")
 }
 
@@ -415,8 +399,6 @@ func TestPrivilegedBesideTheCommands(t *testing.T) {
 	p.annotate(both("50M", "60M"))
 	p.gets(t, "50Mbit", "60Mbit")
 	a.becomes(t, p, reconcile.Shaped)
-	if att := p.attachment(t); len(att.Drift) != 0 {
-		t.Errorf("drift: %v", att.Drift)
-	}
+	must.Len(t, "drift", 0, p.attachment(t).Drift)
 	must.OK(t, p.call(t, "CHECK"))
 }

@@ -47,6 +47,12 @@ func (n *node) recorded(t *testing.T, agents, failures int, cause string) {
 	})
 }
 
+// unshaped are the records of the agent, of so many pods.
+func (n *node) unshaped(t *testing.T, pods int) []mailbox.Unshaped {
+	t.Helper()
+	return must.Len(t, "unshaped", pods, must.Get(n.paths.Mail().Unshaped())(t))
+}
+
 // A running pod that gets a rate which cannot be read is known to run without its limit
 // until the rate is corrected; one that keeps the limit from before does not.
 func TestPrivilegedBadRateIsRecorded(t *testing.T) {
@@ -64,18 +70,15 @@ func TestPrivilegedBadRateIsRecorded(t *testing.T) {
 	p.annotate(map[string]string{"podweir.io/egress-rate": "fast"})
 	s := a.becomes(t, p, reconcile.Invalid)
 	n.recorded(t, 1, 0, `podweir.io/egress-rate: "fast" is not accepted`)
-	if got := reconcile.Unshaped(a.Snapshot()); got["invalid"] != 1 || !slices.Equal(s.Asked, []terms.Direction{terms.Egress}) {
-		t.Errorf("unshaped pods are %v, the pod asks for %v, want it alone, and egress", got, s.Asked)
-	}
-	told, err := n.paths.Mail().Unshaped()
-	if err != nil || len(told) != 1 || told[0].Pod != "default/"+p.api.Name || told[0].Reason != "invalid" || told[0].Since.After(s.At) {
-		t.Fatalf("records %+v, %v, want that of the pod since %v", told, err, s.At)
+	must.Be(t, "invalid pods", 1, reconcile.Unshaped(a.Snapshot())["invalid"])
+	must.Match(t, "what the pod asks for", []terms.Direction{terms.Egress}, s.Asked)
+	told := n.unshaped(t, 1)[0]
+	if told.Pod != "default/"+p.api.Name || told.Reason != "invalid" || told.Since.After(s.At) {
+		t.Fatalf("record %+v, want that of the pod since %v", told, s.At)
 	}
 	a.Again()
 	testutil.Eventually(t, soon, "a later look", func() bool { return a.state(p).At.After(s.At) })
-	if again, err := n.paths.Mail().Unshaped(); err != nil || len(again) != 1 || !again[0].Since.Equal(told[0].Since) {
-		t.Errorf("records of a later look %+v, %v, want %+v still", again, err, told)
-	}
+	must.Match(t, "since when, at a later look", told.Since, n.unshaped(t, 1)[0].Since)
 	p.annotate(map[string]string{"podweir.io/egress-rate": "30M"})
 	p.gets(t, "30Mbit", "")
 	n.recorded(t, 0, 0, "")
@@ -94,9 +97,7 @@ func TestPrivilegedMisspeltAnnotationIsRecorded(t *testing.T) {
 	p.annotate(map[string]string{egress: "10M", "kubernetes.io/ingres-bandwidth": "20M"})
 	p.gets(t, "10Mbit", "")
 	n.recorded(t, 1, 0, "misspelt: kubernetes.io/ingres-bandwidth")
-	if got := a.state(p).Asked; !slices.Equal(got, terms.Directions[:]) {
-		t.Errorf("the pod asks for %v, want both", got)
-	}
+	must.Match(t, "what the pod asks for", terms.Directions[:], a.state(p).Asked)
 	// The limit that it has is looked after as any other.
 	a.has(t, p, 1)
 	p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
@@ -183,9 +184,7 @@ func TestPrivilegedFailureEndsWithThePod(t *testing.T) {
 	n.withoutTCX(t)
 	p, finished := n.newPod(t), n.newPod(t)
 	for _, each := range []*pod{p, finished} {
-		each.ns.Run(t, "tc", "qdisc", "add", "dev", "eth0", "root", "handle", "7:", "htb")
-		each.ns.Run(t, "tc", "qdisc", "add", "dev", "eth0", "clsact")
-		each.ns.Run(t, "tc", "filter", "add", "dev", "eth0", "egress", "bpf", "bytecode", "1,6 0 0 0,")
+		each.refuse(t)
 		each.annotate(map[string]string{egress: "10M"})
 	}
 	a := n.start(t, 100*time.Millisecond)
@@ -240,13 +239,10 @@ func TestPrivilegedOverdue(t *testing.T) {
 				t.Errorf("while it waits: %v, %v, want no record yet", early, err)
 			}
 			s := a.becomes(t, p, reconcile.Overdue)
-			e := p.event(t, "BandwidthNotEnforced")
-			if !strings.Contains(e.Message, "runs without its limit") || !strings.Contains(e.Message, tc.reason) || s.Err == nil {
-				t.Errorf("event %q, error %v, want that the limit is not kept and why", e.Message, s.Err)
-			}
-			told, err := n.paths.Mail().Unshaped()
-			if err != nil || len(told) != 1 || told[0].Pod != "default/"+p.api.Name || !strings.Contains(told[0].Error, tc.reason) || told[0].Since.IsZero() {
-				t.Errorf("records %+v, %v, want that of the pod", told, err)
+			p.told(t, "BandwidthNotEnforced", "runs without its limit", tc.reason)
+			must.Fail(t, "the state", s.Err)
+			if told := n.unshaped(t, 1)[0]; told.Pod != "default/"+p.api.Name || !strings.Contains(told.Error, tc.reason) || told.Since.IsZero() {
+				t.Errorf("record %+v, want that of the pod", told)
 			}
 			must.Be(t, "overdue pods", 1, reconcile.Unshaped(a.Snapshot())["overdue"])
 			at := a.state(p).At
@@ -261,13 +257,8 @@ func TestPrivilegedOverdue(t *testing.T) {
 			if got, known := reconcile.Unshaped(a.Snapshot())["overdue"]; got != 0 || !known {
 				t.Errorf("%d pods are overdue (%v), want a count of 0", got, known)
 			}
-			if !s.Since.IsZero() {
-				t.Errorf("it waits since %v after it is shaped", s.Since)
-			}
-			testutil.Eventually(t, soon, "the record is gone", func() bool {
-				left, err := n.paths.Mail().Unshaped()
-				return err == nil && len(left) == 0
-			})
+			must.Match(t, "since when it waits after it is shaped", time.Time{}, s.Since)
+			n.recorded(t, 0, 0, "")
 		})
 	}
 }
@@ -280,24 +271,16 @@ func TestPrivilegedOverdueIsForgotten(t *testing.T) {
 	p := n.newPod(t)
 	n.sandbox.drop(p.api.UID)
 	p.annotate(both("10M", "20M"))
-	records := func() int {
-		all := must.Get(n.paths.Mail().Unshaped())(t)
-		return len(all)
-	}
 	a := n.start(t, 50*time.Millisecond)
 	a.becomes(t, p, reconcile.Overdue)
 	n.api.Delete(p.api.UID)
-	testutil.Eventually(t, soon, "the record goes with the pod", func() bool { return records() == 0 })
+	n.recorded(t, 0, 0, "")
 	n.api.Put(p.api)
 	a.becomes(t, p, reconcile.Overdue)
 	a.stop()
-	if records() != 1 {
-		t.Fatal("the record is gone with the agent")
-	}
+	n.unshaped(t, 1)
 	n.overdue = time.Hour
 	b := n.start(t, 50*time.Millisecond)
 	b.becomes(t, p, reconcile.Waiting)
-	if records() != 0 {
-		t.Error("the next agent keeps the record of the one before it")
-	}
+	n.unshaped(t, 0)
 }

@@ -52,9 +52,7 @@ func get(t *testing.T, h http.Handler, method, path string) (int, string) {
 func TestParseAddress(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]int{":9479": 9479, "127.0.0.1:1": 1, "[::1]:32767": 32767, "0.0.0.0:80": 80} {
-		if got, err := serve.ParseAddress(address); got != want || err != nil {
-			t.Errorf("ParseAddress(%q) = %d, %v, want %d", address, got, err, want)
-		}
+		must.Be(t, "the port of "+address, want, must.Get(serve.ParseAddress(address))(t))
 	}
 	for address, want := range map[string]string{
 		"":               "no port",
@@ -67,28 +65,19 @@ func TestParseAddress(t *testing.T) {
 		":65535":         "connections",
 		"localhost:9479": `"localhost" is not an IP address`,
 	} {
-		_, err := serve.ParseAddress(address)
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "from 1 to 32767") {
-			t.Errorf("ParseAddress(%q) = %v, want %q and what is accepted", address, err, want)
-		}
+		must.Fail(t, "ParseAddress of "+address, must.Err(serve.ParseAddress(address)), want, "from 1 to 32767")
 	}
 }
 
 func TestParseLoopback(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{"127.0.0.1:9478", "[::1]:1", "127.9.9.9:80"} {
-		if _, err := serve.ParseLoopback(address); err != nil {
-			t.Errorf("ParseLoopback(%q) = %v, want none", address, err)
-		}
+		must.OK(t, must.Err(serve.ParseLoopback(address)))
 	}
 	for _, address := range []string{":9478", "0.0.0.0:9478", "192.0.2.1:9478", "[::]:9478"} {
-		if _, err := serve.ParseLoopback(address); err == nil || !strings.Contains(err.Error(), "127.0.0.1:9478") {
-			t.Errorf("ParseLoopback(%q) = %v, want an error that says what is accepted", address, err)
-		}
+		must.Fail(t, "ParseLoopback of "+address, must.Err(serve.ParseLoopback(address)), "127.0.0.1:9478")
 	}
-	if _, err := serve.ParseLoopback("127.0.0.1:65535"); err == nil {
-		t.Error("a port that the kernel gives to connections is accepted")
-	}
+	must.Fail(t, "ParseLoopback of a port that the kernel gives to connections", must.Err(serve.ParseLoopback("127.0.0.1:65535")))
 }
 
 func TestReadyNamesEveryPartThatFails(t *testing.T) {
@@ -156,25 +145,11 @@ func start(t *testing.T, more func(*serve.Config)) *server {
 // by default.
 func startWith(t *testing.T, patience time.Duration, more func(*serve.Config)) *server {
 	t.Helper()
-	s, err := serve.Take(t.Context(), config(more))
-	must.OK(t, err)
+	s := must.Get(serve.Take(t.Context(), config(more)))(t)
 	if patience > 0 {
 		s.SetPatience(patience)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		select {
-		case err := <-done:
-			if err != nil {
-				t.Errorf("Run() = %v, want nil after the end", err)
-			}
-		case <-time.After(10 * time.Second):
-			t.Error("Run does not end")
-		}
-	})
+	testutil.During(t, s.Run)
 	up := &server{metrics: s.Addr().String(), health: s.HealthAddr().String()}
 	if node := s.NodeAddr(); node != nil {
 		up.node = node.String()
@@ -184,9 +159,7 @@ func startWith(t *testing.T, patience time.Duration, more func(*serve.Config)) *
 
 func connect(t *testing.T, to string) net.Conn {
 	t.Helper()
-	d := net.Dialer{Timeout: 10 * time.Second}
-	conn, err := d.DialContext(t.Context(), "tcp", to)
-	must.OK(t, err)
+	conn := must.Get((&net.Dialer{Timeout: 10 * time.Second}).DialContext(t.Context(), "tcp", to))(t)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
@@ -194,33 +167,38 @@ func connect(t *testing.T, to string) net.Conn {
 // fetch gets a page over a connection of its own and says how long that took.
 func fetch(t *testing.T, url string) (body string, took time.Duration) {
 	t.Helper()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}
 	began := time.Now()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	must.OK(t, err)
+	_, body = request(t, nil, url, "X", "")
+	return body, time.Since(began)
+}
+
+// request is fetch with a header, over TLS as conf says.
+func request(t *testing.T, conf *tls.Config, url, header, value string) (status int, body string) {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: conf}, Timeout: 20 * time.Second}
+	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))(t)
+	req.Header.Set(header, value)
 	res, err := client.Do(req)
 	must.OK(t, err)
 	defer func() { _ = res.Body.Close() }()
-	b, err := io.ReadAll(res.Body)
-	must.OK(t, err)
-	return string(b), time.Since(began)
+	return res.StatusCode, string(must.Get(io.ReadAll(res.Body))(t))
+}
+
+// says fails the test unless a page is this text.
+func says(t *testing.T, url, want string) {
+	t.Helper()
+	body, _ := fetch(t, url)
+	must.Be(t, url, want, body)
 }
 
 func TestRunServesUntilTheEnd(t *testing.T) {
 	t.Parallel()
 	s := start(t, nil)
-	if _, err := serve.Take(t.Context(), config(func(c *serve.Config) { c.Address = s.metrics })); err == nil || !strings.Contains(err.Error(), s.metrics) {
-		t.Errorf("a port that is taken: %v, want the address in the error", err)
-	}
-	if _, err := serve.Listen(t.Context(), config(nil)); err == nil || !strings.Contains(err.Error(), "there is no such port") {
-		t.Errorf("Listen on port 0 = %v, want that it is not accepted", err)
-	}
-	if body, _ := fetch(t, "http://"+s.health+"/healthz"); body != "ok\n" {
-		t.Errorf("/healthz = %q", body)
-	}
-	if body, _ := fetch(t, "http://"+s.metrics+"/metrics"); body != "metric 1\n" {
-		t.Errorf("/metrics = %q", body)
-	}
+	taken := config(func(c *serve.Config) { c.Address = s.metrics })
+	must.Fail(t, "Take() of a port that is taken", must.Err(serve.Take(t.Context(), taken)), s.metrics)
+	must.Fail(t, "Listen() on port 0", must.Err(serve.Listen(t.Context(), config(nil))), "there is no such port")
+	says(t, "http://"+s.health+"/healthz", "ok\n")
+	says(t, "http://"+s.metrics+"/metrics", "metric 1\n")
 }
 
 // A client that says nothing does not hold a connection for ever.
@@ -301,22 +279,17 @@ func TestGuardPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &reviewer{}
 		h := serve.Metrics(config(func(c *serve.Config) { c.Review = r.review }))
-		if got := ask(t, h, "192.0.2.1", "Bearer good"); got != http.StatusOK {
-			t.Fatalf("a token that is allowed = %d, want 200", got)
-		}
+		must.Be(t, "a token that is allowed", http.StatusOK, ask(t, h, "192.0.2.1", "Bearer good"))
 		for i := range 200 {
 			from := fmt.Sprintf("198.51.100.%d", i)
 			for n, want := range []int{http.StatusForbidden, http.StatusTooManyRequests} {
-				if got := ask(t, h, from, fmt.Sprintf("Bearer bad%d-%d", i, n)); got != want {
-					t.Fatalf("token %d of %s = %d, want %d", n, from, got, want)
-				}
+				must.Be(t, fmt.Sprintf("token %d of %s", n, from), want, ask(t, h, from, fmt.Sprintf("Bearer bad%d-%d", i, n)))
 			}
 			<-time.After(100 * time.Millisecond)
 		}
 		asked := r.asked.Load()
-		if got := ask(t, h, "192.0.2.1", "Bearer good"); got != http.StatusOK || r.asked.Load() != asked {
-			t.Errorf("a token that is known = %d after %d reviews, want 200 and none", got, r.asked.Load()-asked)
-		}
+		must.Be(t, "a token that is known", http.StatusOK, ask(t, h, "192.0.2.1", "Bearer good"))
+		must.Be(t, "reviews", asked, r.asked.Load())
 		must.Be(t, "a token of a source that waited", http.StatusForbidden, ask(t, h, "198.51.100.0", "Bearer other"))
 	})
 }
@@ -345,9 +318,7 @@ func TestNodeIsForReadersAlone(t *testing.T) {
 		c.NodeAddress, c.ReviewNode = "127.0.0.1:0", review
 		c.Node = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "pods") })
 	})
-	client := &http.Client{Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true, //nolint:gosec // as the API server does
-	}}
+	conf := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // as the API server does
 	for _, test := range []struct {
 		scheme, header, token, path string
 		status                      int
@@ -361,29 +332,20 @@ func TestNodeIsForReadersAlone(t *testing.T) {
 		{scheme: "https", header: "X", path: "/", status: http.StatusUnauthorized},
 		{scheme: "http", header: serve.TokenHeader, token: "good", path: serve.NodePath, status: http.StatusBadRequest},
 	} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, test.scheme+"://"+s.node+test.path, nil)
-		must.OK(t, err)
-		req.Header.Set(test.header, test.token)
-		res, err := client.Do(req)
-		must.OK(t, err)
-		body, err := io.ReadAll(res.Body)
-		_ = res.Body.Close()
-		if err != nil || res.StatusCode != test.status || test.body != "" && string(body) != test.body {
-			t.Errorf("%s, %s %q, %s = %d %q, %v, want %d %q", test.scheme, test.header, test.token, test.path, res.StatusCode, body, err, test.status, test.body)
+		status, body := request(t, conf, test.scheme+"://"+s.node+test.path, test.header, test.token)
+		if status != test.status || test.body != "" && body != test.body {
+			t.Errorf("%s, %s %q, %s = %d %q, want %d %q", test.scheme, test.header, test.token, test.path, status, body, test.status, test.body)
 		}
 	}
-	if body, _ := fetch(t, "http://"+s.metrics+serve.NodePath); body != "404 page not found\n" {
-		t.Errorf("the port of metrics answers %q about the node", body)
-	}
+	says(t, "http://"+s.metrics+serve.NodePath, "404 page not found\n")
 	// Another party's port is no reason for an agent not to work.
 	var log strings.Builder
 	other := start(t, func(c *serve.Config) {
 		c.NodeAddress, c.ReviewNode, c.Node = s.node, review, http.NotFoundHandler()
 		c.Log = slog.New(slog.NewTextHandler(&log, nil))
 	})
-	if body, _ := fetch(t, "http://"+other.health+"/healthz"); body != "ok\n" || !strings.Contains(log.String(), s.node) {
-		t.Errorf("beside a taken port /healthz = %q, log %q, want ok and the address", body, log.String())
-	}
+	says(t, "http://"+other.health+"/healthz", "ok\n")
+	must.Have(t, "the log beside a taken port", log.String(), s.node)
 }
 
 // With a reviewer the metrics are TLS alone; the certificate is read again.
@@ -393,8 +355,7 @@ func TestTLS(t *testing.T) {
 	write := func(s *httptest.Server) *x509.CertPool {
 		t.Helper()
 		cert := s.TLS.Certificates[0]
-		key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
-		must.OK(t, err)
+		key := must.Get(x509.MarshalPKCS8PrivateKey(cert.PrivateKey))(t)
 		for name, b := range map[string]*pem.Block{
 			"tls.crt": {Type: "CERTIFICATE", Bytes: cert.Certificate[0]}, "tls.key": {Type: "PRIVATE KEY", Bytes: key},
 		} {
@@ -411,28 +372,12 @@ func TestTLS(t *testing.T) {
 		dir: {RootCAs: pool, ServerName: "example.com"}, "": {InsecureSkipVerify: true}, //nolint:gosec // its own signature is what is tried
 	} {
 		s := start(t, func(c *serve.Config) { c.Review, c.CertDir = (&reviewer{}).review, name })
-		client := &http.Client{Transport: &http.Transport{TLSClientConfig: conf, DisableKeepAlives: true}}
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+s.metrics+"/metrics", nil)
-		must.OK(t, err)
-		req.Header.Set("Authorization", "Bearer good")
-		res, err := client.Do(req)
-		if err != nil {
-			t.Fatalf("certificate of %q: %v", name, err)
-		}
-		body, err := io.ReadAll(res.Body)
-		_ = res.Body.Close()
-		if err != nil || string(body) != "metric 1\n" {
-			t.Errorf("certificate of %q: %q, %v", name, body, err)
-		}
-		if body, _ := fetch(t, "http://"+s.health+"/healthz"); body != "ok\n" {
-			t.Errorf("/healthz = %q, want it without TLS", body)
-		}
+		_, body := request(t, conf, "https://"+s.metrics+"/metrics", "Authorization", "Bearer good")
+		must.Be(t, "metrics with the certificate of "+name, "metric 1\n", body)
+		says(t, "http://"+s.health+"/healthz", "ok\n") // without TLS
 	}
-	if _, err := serve.Take(t.Context(), config(func(c *serve.Config) {
-		c.Review, c.CertDir = (&reviewer{}).review, t.TempDir()
-	})); err == nil {
-		t.Error("a directory without a certificate is accepted")
-	}
+	none := config(func(c *serve.Config) { c.Review, c.CertDir = (&reviewer{}).review, t.TempDir() })
+	must.Fail(t, "Take() of a directory without a certificate", must.Err(serve.Take(t.Context(), none)))
 }
 
 // patient is how long what is served at once may take on a machine that has much else to

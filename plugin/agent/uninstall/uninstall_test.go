@@ -6,14 +6,16 @@ package uninstall_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/podweir/podweir/plugin/agent/uninstall"
+	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // step is something that the API server tells.
@@ -79,9 +81,7 @@ func TestDecide(t *testing.T) {
 			{uninstall.Window, test.late},
 			{time.Hour, test.late},
 		} {
-			if got := s.Decide(at.since); got != at.want {
-				t.Errorf("%s: %v after SIGTERM: %v, want %v", name, at.since, got, at.want)
-			}
+			must.Be(t, fmt.Sprintf("%s: verdict %v after SIGTERM", name, at.since), at.want, s.Decide(at.since))
 		}
 	}
 }
@@ -118,9 +118,8 @@ func TestParseName(t *testing.T) {
 		t.Errorf("ParseName() = %q, %q, %v", namespace, name, err)
 	}
 	for _, bad := range []string{"", "podweir", "/podweir", "kube-system/", "a/b/c"} {
-		if _, _, err := uninstall.ParseName(bad); err == nil || !strings.Contains(err.Error(), "namespace/name") {
-			t.Errorf("ParseName(%q) = %v, want an error that says what is accepted", bad, err)
-		}
+		_, _, err := uninstall.ParseName(bad)
+		must.Fail(t, "ParseName of "+bad, err, "namespace/name")
 	}
 }
 
@@ -288,9 +287,7 @@ func TestAsk(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newServer(test.uid)
 				w := uninstall.New(s, slog.New(slog.DiscardHandler))
-				ctx, cancel := context.WithCancel(t.Context())
-				var wg sync.WaitGroup
-				wg.Go(func() { w.Run(ctx) })
+				stop := testutil.During(t, func(ctx context.Context) error { w.Run(ctx); return nil })
 				synctest.Wait()
 				if test.before != nil {
 					test.before(s)
@@ -298,17 +295,13 @@ func TestAsk(t *testing.T) {
 				<-time.After(500 * time.Millisecond) // by the clock of the bubble
 				began := time.Now()
 				if test.after != nil {
-					wg.Go(func() {
-						<-time.After(500 * time.Millisecond) // by the clock of the bubble
-						test.after(s)
-					})
+					time.AfterFunc(500*time.Millisecond, func() { test.after(s) }) // by the clock of the bubble
 				}
-				got := w.Ask(ctx)
+				got := w.Ask(t.Context())
 				if took := time.Since(began); got != test.want || took > test.took {
 					t.Errorf("Ask() = %v after %v, want %v within %v", got, took, test.want, test.took)
 				}
-				cancel()
-				wg.Wait()
+				stop()
 			})
 		})
 	}
@@ -321,13 +314,10 @@ func TestWatchIsOpenedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer("a")
 		w := uninstall.New(s, slog.New(slog.DiscardHandler))
-		ctx, cancel := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		wg.Go(func() { w.Run(ctx) })
+		testutil.During(t, func(ctx context.Context) error { w.Run(ctx); return nil })
 		synctest.Wait()
-		if streams, _ := s.seen(); streams != 1 {
-			t.Fatalf("%d streams, want one", streams)
-		}
+		streams, _ := s.seen()
+		must.Be(t, "streams", 1, streams)
 		s.fail(errAway, true)
 		<-time.After(time.Minute) // by the clock of the bubble
 		if streams, lists := s.seen(); streams != 0 || lists > 30 {
@@ -335,10 +325,7 @@ func TestWatchIsOpenedAgain(t *testing.T) {
 		}
 		s.fail(nil, false)
 		<-time.After(10 * time.Second) // by the clock of the bubble
-		if streams, _ := s.seen(); streams != 1 {
-			t.Errorf("%d streams, want one", streams)
-		}
-		cancel()
-		wg.Wait()
+		streams, _ = s.seen()
+		must.Be(t, "streams when the API server is back", 1, streams)
 	})
 }

@@ -50,7 +50,7 @@ type agentParts struct {
 	reconciler  *reconcile.Reconciler
 	nri         *onDemand
 	plugin      *nri.Plugin
-	runtime     *cri.Runtime
+	runtime     *cri.Client
 	watcher     *uninstall.Watcher
 	metrics     *metrics.Metrics
 	enforcement *enforce.Watcher
@@ -159,16 +159,11 @@ func (a *agentParts) makeKube() error {
 }
 
 func (a *agentParts) makeReconciler() {
-	a.runtime = &cri.Runtime{Root: a.o.v.GetString("root"), Socket: a.o.v.GetString("cri-socket")}
-	var namespaces reconcile.Namespaces
-	if a.namespaces != nil {
-		namespaces = a.namespaces
-	}
+	a.runtime = &cri.Client{Root: a.o.v.GetString("root"), Socket: a.o.v.GetString("cri-socket")}
 	a.reconciler = reconcile.New(reconcile.Config{
-		Namespaces: namespaces,
-		Pods:       a.watch, Sandboxes: a.runtime, Events: a.recorder, NetConf: a.netConf, Paths: a.o.paths(),
+		Pods: a.watch, Namespaces: a.namespaces, Sandboxes: a.runtime, Events: a.recorder, NetConf: a.netConf, Paths: a.o.paths(),
 		Pass: a.o.v.GetDuration("pass"), Log: a.log,
-		Observe: func(o reconcile.Observation) { a.metrics.ObserveReconcile(o.Outcome.String(), o.Duration) },
+		Observe: func(o reconcile.Outcome, d time.Duration) { a.metrics.ObserveReconcile(o.String(), d) },
 	})
 }
 
@@ -235,7 +230,7 @@ func (a *agentParts) makeNRI() {
 			},
 		},
 	})
-	a.nri = &onDemand{wanted: make(chan bool, 1), f: a.plugin.Run}
+	a.nri = &onDemand{changed: make(chan struct{}, 1), f: a.plugin.Run}
 }
 
 // claimed says whether the API server tells of a pod, by the UID that the runtime has:
@@ -248,7 +243,7 @@ func (a *agentParts) makeServer(ctx context.Context) (*serve.Server, error) {
 	ready := a.checks()
 	paths := a.o.paths()
 	a.metrics = metrics.New(metrics.Config{
-		Log: a.log, Pods: a.waiting.mute(metrics.NewPins(paths)), Unshaped: a.unshaped, Enforced: a.enforcement.States, Held: a.enforcement.Held,
+		Log: a.log, Pods: unlessWaiting(a.waiting, metrics.NewPins(paths).Read), Unshaped: a.unshaped, Enforced: a.enforcement.States, Held: a.enforcement.Held,
 		Groups: unlessWaiting(a.waiting, paths.Mail().Groups),
 		Failures: unlessWaiting(a.waiting, func() (int, error) {
 			all, err := paths.Mail().Failures()
@@ -278,8 +273,8 @@ func (a *agentParts) makeServer(ctx context.Context) (*serve.Server, error) {
 // onDemand runs something while it is wanted.
 type onDemand struct {
 	f func(ctx context.Context) error
-	// wanted has room for one: the newest.
-	wanted chan bool
+	// changed has room for one.
+	changed chan struct{}
 
 	mu sync.Mutex
 	on bool
@@ -287,16 +282,12 @@ type onDemand struct {
 
 func (d *onDemand) want(on bool) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.on == on {
-		return
-	}
 	d.on = on
+	d.mu.Unlock()
 	select {
-	case <-d.wanted:
+	case d.changed <- struct{}{}:
 	default:
 	}
-	d.wanted <- on
 }
 
 func (d *onDemand) isWanted() bool {
@@ -306,33 +297,23 @@ func (d *onDemand) isWanted() bool {
 }
 
 func (d *onDemand) run(ctx context.Context) error {
-	on := false
 	for ctx.Err() == nil {
+		inner, cancel := context.WithCancel(ctx)
+		var wg sync.WaitGroup
+		on := d.isWanted()
 		if on {
-			on = d.during(ctx)
-			continue
+			wg.Go(func() { _ = d.f(inner) }) // it logs, tries again, and returns nil
 		}
-		select {
-		case <-ctx.Done():
-		case on = <-d.wanted:
+		for ctx.Err() == nil && d.isWanted() == on {
+			select {
+			case <-ctx.Done():
+			case <-d.changed:
+			}
 		}
+		cancel()
+		wg.Wait()
 	}
 	return nil
-}
-
-// during runs f until something else is wanted, and returns that.
-func (d *onDemand) during(ctx context.Context) (next bool) {
-	inner, cancel := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer cancel()
-	wg.Go(func() { _ = d.f(inner) }) // it logs, tries again, and returns nil
-	select {
-	case <-ctx.Done():
-		return false
-	case next = <-d.wanted:
-		return next
-	}
 }
 
 // ownNetwork names the attachments where no primary CNI has a network that podweir

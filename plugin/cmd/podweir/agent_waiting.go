@@ -14,7 +14,6 @@ import (
 	"github.com/podweir/podweir/compat/detect"
 	daemon "github.com/podweir/podweir/plugin/agent"
 	"github.com/podweir/podweir/plugin/agent/kube"
-	"github.com/podweir/podweir/plugin/agent/metrics"
 	"github.com/podweir/podweir/plugin/agent/serve"
 )
 
@@ -91,23 +90,6 @@ func (w *waiting) others(ctx context.Context) error {
 	}
 	return fmt.Errorf("another agent of podweir manages this node (%s); this one waits, touches nothing, and takes over when "+
 		"that one has ended: uninstall one of the two releases", names)
-}
-
-// mute hides what the agent that manages the node tells.
-func (w *waiting) mute(r metrics.Reader) metrics.Reader { return muted{w, r} }
-
-type muted struct {
-	*waiting
-
-	reader metrics.Reader
-}
-
-// Read implements [metrics.Reader].
-func (m muted) Read() (interfaces []metrics.Interface, failed int, err error) {
-	if m.on() {
-		return nil, 0, nil
-	}
-	return m.reader.Read()
 }
 
 // unlessWaiting reads nothing while the agent waits: the other one tells.

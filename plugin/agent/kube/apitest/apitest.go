@@ -6,6 +6,7 @@
 package apitest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -53,7 +54,7 @@ type Server struct {
 	version int
 	// oldest is the first version that a watch may begin at.
 	oldest  int
-	pods    map[string]kept
+	pods    map[string]change
 	log     []change
 	changed chan struct{}
 	cut     chan struct{}
@@ -72,20 +73,17 @@ type Server struct {
 	failNamespace map[string]int
 }
 
-type kept struct {
-	Pod
-	version int
-}
-
+// change is a pod as it was made at a version.
 type change struct {
-	kind string
-	kept
+	Pod
+	kind    string
+	version int
 }
 
 // New returns a server, over TLS; Close it.
 func New() *Server {
 	s := &Server{
-		version: 1, pods: make(map[string]kept), changed: make(chan struct{}), cut: make(chan struct{}), token: Token,
+		version: 1, pods: make(map[string]change), changed: make(chan struct{}), cut: make(chan struct{}), token: Token,
 		namespaces: map[string]map[string]string{"default": nil}, failNamespace: make(map[string]int),
 	}
 	mux := http.NewServeMux()
@@ -108,35 +106,35 @@ func (s *Server) Put(p Pod) {
 	if _, ok := s.pods[p.UID]; !ok {
 		kind = "ADDED"
 	}
-	s.version++
-	k := kept{p, s.version}
-	s.pods[p.UID] = k
-	s.happened(change{kind, k})
+	s.pods[p.UID] = s.happened(p, kind)
 }
 
 // Delete removes a pod.
 func (s *Server) Delete(uid string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k := s.pods[uid]
+	s.happened(s.pods[uid].Pod, "DELETED")
 	delete(s.pods, uid)
-	s.version++
-	k.version = s.version
-	s.happened(change{"DELETED", k})
 }
 
-func (s *Server) happened(c change) {
+func (s *Server) happened(p Pod, kind string) change {
+	s.version++
+	c := change{p, kind, s.version}
 	s.log = append(s.log, c)
 	close(s.changed)
 	s.changed = make(chan struct{})
+	return c
+}
+
+// with has nothing else happen during f.
+func (s *Server) with(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
 }
 
 // Fail makes every request from now on end with an HTTP status; 0 ends that.
-func (s *Server) Fail(status int) {
-	s.mu.Lock()
-	s.fail = status
-	s.mu.Unlock()
-}
+func (s *Server) Fail(status int) { s.with(func() { s.fail = status }) }
 
 // Failed is how many requests ended so, or were for an Event that was taken already.
 func (s *Server) Failed() int {
@@ -146,34 +144,25 @@ func (s *Server) Failed() int {
 }
 
 // Lose has the next Events, so many, taken and the answers lost.
-func (s *Server) Lose(answers int) {
-	s.mu.Lock()
-	s.lose = answers
-	s.mu.Unlock()
-}
+func (s *Server) Lose(answers int) { s.with(func() { s.lose = answers }) }
 
 // SetToken replaces the token that is accepted.
-func (s *Server) SetToken(token string) {
-	s.mu.Lock()
-	s.token = token
-	s.mu.Unlock()
-}
+func (s *Server) SetToken(token string) { s.with(func() { s.token = token }) }
 
 // Cut ends every watch in the middle, as a broken connection does.
 func (s *Server) Cut() {
-	s.mu.Lock()
-	close(s.cut)
-	s.cut = make(chan struct{})
-	s.mu.Unlock()
+	s.with(func() {
+		close(s.cut)
+		s.cut = make(chan struct{})
+	})
 }
 
 // Expire forgets the past: watches of it are answered 410.
 func (s *Server) Expire() {
-	s.mu.Lock()
-	s.version++
-	s.oldest = s.version
-	s.log = nil
-	s.mu.Unlock()
+	s.with(func() {
+		s.version++
+		s.oldest, s.log = s.version, nil
+	})
 }
 
 // Events returns what was posted.
@@ -320,11 +309,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, node string, sinc
 }
 
 // manifest is the pod as an API server writes it.
-func (k *kept) manifest() map[string]any {
-	phase := k.Phase
-	if phase == "" {
-		phase = "Running"
-	}
+func (k *change) manifest() map[string]any {
 	// Half of the weight is where kubectl keeps what was applied, the rest in
 	// the containers.
 	half := k.Fat / 2
@@ -358,7 +343,7 @@ func (k *kept) manifest() map[string]any {
 			"containers": []any{map[string]any{"name": "c", "image": "registry.example/c@sha256:0", "env": env}},
 		},
 		"status": map[string]any{
-			"phase": phase, "podIP": k.PodIP, "hostIP": "192.0.2.1", "containerStatuses": []any{map[string]any{"name": "c", "restartCount": k.Restarts, "state": state}},
+			"phase": cmp.Or(k.Phase, "Running"), "podIP": k.PodIP, "hostIP": "192.0.2.1", "containerStatuses": []any{map[string]any{"name": "c", "restartCount": k.Restarts, "state": state}},
 			"initContainerStatuses": []any{map[string]any{"name": "i", "restartCount": k.InitRestarts}},
 		},
 	}

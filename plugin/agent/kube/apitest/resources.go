@@ -13,16 +13,12 @@ import (
 
 // PutNamespace adds a namespace or changes its annotations.
 func (s *Server) PutNamespace(name string, annotations map[string]string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.namespaces[name] = annotations
+	s.with(func() { s.namespaces[name] = annotations })
 }
 
 // FailNamespace makes requests for a namespace end with an HTTP status; 0 ends that.
 func (s *Server) FailNamespace(name string, status int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.failNamespace[name] = status
+	s.with(func() { s.failNamespace[name] = status })
 }
 
 // NamespacesAsked returns the names of the namespaces that were requested, one for
