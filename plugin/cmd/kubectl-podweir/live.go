@@ -6,12 +6,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/podweir/podweir/compat/doctor"
+	"github.com/podweir/podweir/plugin/cmd/settings"
 	"github.com/podweir/podweir/plugin/cmd/show"
 	"github.com/podweir/podweir/plugin/status/cluster"
 	"github.com/podweir/podweir/plugin/status/view"
@@ -79,17 +79,14 @@ func newTop(o *options) *cobra.Command {
 				return nil // it ended during the first look
 			}
 			if n := last.Unknown(); n > 0 {
-				return exit(cluster.ExitUnknown, fmt.Sprintf("%d of %d nodes are unknown", n, last.Total()))
+				return show.Exit(cluster.ExitUnknown, fmt.Sprintf("%d of %d nodes are unknown", n, last.Total()))
 			}
 			return nil
 		},
 	}
 	f := cmd.Flags()
 	f.DurationVar(&l.Table.Interval, "interval", minInterval, "time between two looks, 2s or more")
-	f.IntVar(&l.Count, "count", 0, "number of tables, 0 for no end")
-	f.StringVar(&l.Table.Filter, "filter", "", "show only pods with this in namespace/name")
-	f.BoolVar(&l.Table.Idle, "idle", false, "show also pods that carry next to nothing")
-	f.BoolVar(&l.Table.Flows, "flows", false, "show heavy flows")
+	settings.Table(f, l)
 	return cmd
 }
 
@@ -103,11 +100,8 @@ func newExplain(o *options) *cobra.Command {
 		Example: "  kubectl podweir explain default/web-5d8f7c9b6d-x2x4q\n  kubectl podweir explain PW602",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if page := doctor.Explain(args[0], terms.ByKubectl); page != "" {
-				return show.Page(cmd.OutOrStdout(), page)
-			}
-			if namespace, name, ok := strings.Cut(args[0], "/"); !ok || namespace == "" || name == "" {
-				return fmt.Errorf("%q is not accepted, want NAMESPACE/POD or a code of the doctor such as PW602", args[0])
+			if done, err := show.Explained(cmd.OutOrStdout(), doctor.Explain(args[0], terms.ByKubectl), args[0]); done {
+				return err
 			}
 			return explain(cmd, o, args[0])
 		},
@@ -140,7 +134,7 @@ func explain(cmd *cobra.Command, o *options, pod string) error {
 	if err := o.print(cmd, said, func() string { return said.Text(time.Now()) }); err != nil {
 		return err
 	}
-	return exit(said.Exit())
+	return show.Exit(said.Exit())
 }
 
 // without says why podweir has no limit for a pod.
@@ -152,13 +146,13 @@ func without(cmd *cobra.Command, o *options, pod string, seen *cluster.Nodes) er
 		if err := o.print(cmd, u, text); err != nil || u.LeftToOthers {
 			return err
 		}
-		return exit(cluster.ExitBroken, "the pod is not limited as it should be")
+		return show.Exit(cluster.ExitBroken, "the pod is not limited as it should be")
 	}
 	switch n := seen.Unknown(); {
 	case n > 0:
-		return exit(cluster.ExitUnknown, fmt.Sprintf("no node that answered has a limit for pod %s; %d of %d nodes are unknown", pod, n, seen.Total()))
+		return show.Exit(cluster.ExitUnknown, fmt.Sprintf("no node that answered has a limit for pod %s; %d of %d nodes are unknown", pod, n, seen.Total()))
 	case o.node != "":
-		return exit(cluster.ExitUnknown, fmt.Sprintf("node %s has no limit for pod %s, and no other node was asked (--node)", o.node, pod))
+		return show.Exit(cluster.ExitUnknown, fmt.Sprintf("node %s has no limit for pod %s, and no other node was asked (--node)", o.node, pod))
 	}
-	return exit(cluster.ExitBroken, fmt.Sprintf("no node has a limit for pod %s: it asks for none, or podweir does not see the pod", pod))
+	return show.Exit(cluster.ExitBroken, fmt.Sprintf("no node has a limit for pod %s: it asks for none, or podweir does not see the pod", pod))
 }

@@ -13,14 +13,11 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/podweir/podweir/compat/doctor"
@@ -31,32 +28,7 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := newRoot().ExecuteContext(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "kubectl podweir:", show.OneLine(err))
-		if e, ok := errors.AsType[*exitError](err); ok {
-			os.Exit(e.status)
-		}
-		os.Exit(cluster.ExitUnknown)
-	}
-}
-
-// exitError is an error with an exit status of its own.
-type exitError struct {
-	status int
-	text   string
-}
-
-func (e *exitError) Error() string { return e.text }
-
-// exit is an error for an exit status, nil for 0.
-func exit(status int, why string) error {
-	if status == 0 {
-		return nil
-	}
-	return &exitError{status, why}
+	os.Exit(settings.Main(newRoot(), func(err error) string { return "kubectl podweir: " + show.OneLine(err) }, cluster.ExitUnknown))
 }
 
 // options are what every command shares.
@@ -166,7 +138,7 @@ func newStatus(o *options) *cobra.Command {
 			if err := o.print(cmd, nodes, text); err != nil {
 				return err
 			}
-			return exit(nodes.StatusExit())
+			return show.Exit(nodes.StatusExit())
 		},
 	}
 	cmd.Flags().BoolVar(&broken, "broken", false, "show only what is not as it should be")
@@ -189,22 +161,17 @@ func newDoctor(o *options) *cobra.Command {
 				return err
 			}
 			format := doctor.Format{
-				Short: !verbose && o.output != "wide", Color: isTerminal(cmd.OutOrStdout()) && os.Getenv("NO_COLOR") == "", Explain: "kubectl podweir explain",
+				Short: !verbose && o.output != "wide", Color: show.Color(cmd.OutOrStdout()), Explain: "kubectl podweir explain",
 			}
 			if err := o.print(cmd, nodes, func() string { return nodes.Doctor(time.Now(), format) }); err != nil {
 				return err
 			}
-			return exit(nodes.DoctorExit(strict))
+			return show.Exit(nodes.DoctorExit(strict))
 		},
 	}
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "list also what is in order, and what was skipped")
 	cmd.Flags().BoolVar(&strict, "strict", false, "let a warning count as a failure")
 	return cmd
-}
-
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // newExec runs a command where podweir's program is: the cures that other commands print
@@ -239,7 +206,7 @@ func newExec(o *options) *cobra.Command {
 			run.Stdin, run.Stdout, run.Stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
 			err = run.Run()
 			if failed, ok := errors.AsType[*exec.ExitError](err); ok {
-				return exit(failed.ExitCode(), fmt.Sprintf("kubectl exec in pod %s ended with status %d", all[0].pod, failed.ExitCode()))
+				return show.Exit(failed.ExitCode(), fmt.Sprintf("kubectl exec in pod %s ended with status %d", all[0].pod, failed.ExitCode()))
 			}
 			return err
 		},
@@ -296,5 +263,5 @@ func plan(cmd *cobra.Command, o *options, namespace string) error {
 	if err := o.print(cmd, p, func() string { return p.Text(o.output == "wide") }); err != nil {
 		return err
 	}
-	return exit(p.Exit())
+	return show.Exit(p.Exit())
 }

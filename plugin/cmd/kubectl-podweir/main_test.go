@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/podweir/podweir/plugin/cmd/show"
 	"github.com/podweir/podweir/plugin/status/cluster"
 	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/testutil/mark"
@@ -24,8 +25,8 @@ import (
 )
 
 func statusOf(err error) int {
-	if e, ok := errors.AsType[*exitError](err); ok {
-		return e.status
+	if e, ok := errors.AsType[*show.ExitError](err); ok {
+		return e.Status
 	}
 	if err != nil {
 		return -1
@@ -37,12 +38,27 @@ func statusOf(err error) int {
 func expect(t *testing.T, f *fakeCluster, args []string, status int, want ...string) string {
 	t.Helper()
 	out, err := f.run(t, args...)
-	if got := statusOf(err); got != status {
-		t.Errorf("%v ends with %d, %v, want %d\n%s", args, got, err, status, out)
-	}
+	must.Be(t, fmt.Sprintf("%v: %v, exit", args, err), status, statusOf(err))
 	text := strings.Join(strings.Fields(out+" "+fmt.Sprint(err)), " ")
 	must.Have(t, fmt.Sprint(args), text, want...)
 	return out
+}
+
+// parse reads what a command prints for programs.
+func parse[T any](t *testing.T, f *fakeCluster, args ...string) (v T) {
+	t.Helper()
+	must.OK(t, json.Unmarshal([]byte(expect(t, f, append(args, "-o", "json"), 0)), &v))
+	return v
+}
+
+// fits fails the test if a line is wider than a screen.
+func fits(t *testing.T, text string) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > view.Width {
+			t.Errorf("a line has more than %d columns: %q", view.Width, line)
+		}
+	}
 }
 
 func TestEverythingIsFine(t *testing.T) {
@@ -53,10 +69,7 @@ func TestEverythingIsFine(t *testing.T) {
 		"team-a/n3-0 n3 limited 20 Mbit/s 20 Mbit/s strict tbf (egress at its limit for 90 % of the last minute), strict tbf")
 	expect(t, f, []string{"doctor"}, 0, "3 nodes looked at", "No problem found. 1 checks passed, 0 skipped")
 	expect(t, f, []string{"doctor", "-v"}, 0, "PW101 the kernel is new enough")
-	var nodes cluster.Nodes
-	if err := json.Unmarshal([]byte(expect(t, f, []string{"status", "-o", "json"}, 0)), &nodes); err != nil || len(nodes.Nodes) != 3 {
-		t.Errorf("JSON with %d nodes, %v", len(nodes.Nodes), err)
-	}
+	must.Len(t, "nodes", 3, parse[cluster.Nodes](t, f, "status").Nodes)
 }
 
 // A limit that pods have together is one on each node, and told with the node.
@@ -67,10 +80,7 @@ func TestLimitsOfNamespaces(t *testing.T) {
 		"egress of namespace team-a is at its limit of 200 Mbit/s on n3 since 2026-11-23T14:02:31Z, among 2 pods; team-a/n3-0 has 70 % of it."
 	must.Have(t, "status", expect(t, f, []string{"status"}, 0, first, third), "!on n2")
 	must.Have(t, "explain", expect(t, f, []string{"explain", "team-a/n3-1"}, 0, third), "!on n1")
-	var nodes cluster.Nodes
-	if err := json.Unmarshal([]byte(expect(t, f, []string{"status", "-o", "json"}, 0)), &nodes); err != nil || len(nodes.Nodes[2].Answer.Status.Groups) != 1 {
-		t.Errorf("JSON: %+v, %v", nodes.Nodes, err)
-	}
+	must.Len(t, "groups", 1, parse[cluster.Nodes](t, f, "status").Nodes[2].Answer.Status.Groups)
 }
 
 // What is wrong on some nodes is told once, with the nodes. A node that does not answer is
@@ -84,11 +94,7 @@ func TestProblemsAndUnknownNodes(t *testing.T) {
 		"2 of 78 pods are not limited as they should be; 3 of 41 nodes are unknown")
 	out := expect(t, f, []string{"doctor"}, 1, "fail PW602 on 2 of 38 nodes: n19, n7. what is attached is what should be",
 		"seen a queue is missing", "UNKNOWN 2 nodes: n3, n4", "kubectl podweir explain CODE", "3 of 41 nodes are unknown; 1 fail, 1 ok")
-	for line := range strings.Lines(out) {
-		if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > view.Width {
-			t.Errorf("a line has more than %d columns: %q", view.Width, line)
-		}
-	}
+	fits(t, out)
 	f.sick = nil
 	expect(t, f, []string{"status"}, cluster.ExitUnknown, "All 76 pods", "3 of 41 nodes are unknown")
 	expect(t, f, []string{"doctor"}, cluster.ExitUnknown, "3 of 41 nodes are unknown")
@@ -112,9 +118,7 @@ func TestCuresRunWhereTheyAreRead(t *testing.T) {
 	t.Parallel()
 	f := start(t, &fakeCluster{nodes: 3, pods: 1, sick: []string{"n2", "n3"}})
 	out := expect(t, f, []string{"status", "-o", "wide", "--broken"}, cluster.ExitBroken, "NOT LIMITED 2 pods", "cure kubectl podweir --kubeconfig", "-n kube-system exec NODE -- podweir doctor")
-	if strings.Contains(out, "n1-0") {
-		t.Errorf("--broken lists a pod that is limited:\n%s", out)
-	}
+	must.Have(t, "--broken", out, "!n1-0")
 	expect(t, f, []string{"status", "--node", "n2"}, cluster.ExitBroken, "-n kube-system exec n2 -- podweir doctor")
 }
 
@@ -174,13 +178,9 @@ func TestTopOutlivesItsToken(t *testing.T) {
 		rates, _, err := look(t.Context())
 		must.OK(t, err)
 		for _, r := range rates {
-			if r.Error != "" {
-				t.Errorf("with a token that is %v old: %s: %s", step.age, r.Pod, r.Error)
-			}
+			must.Be(t, fmt.Sprintf("with a token that is %v old: error of %s", step.age, r.Pod), "", r.Error)
 		}
-		if f.tokens != step.want {
-			t.Errorf("with a token that is %v old: %d tokens were made, want %d", step.age, f.tokens, step.want)
-		}
+		must.Be(t, fmt.Sprintf("with a token that is %v old: tokens that were made", step.age), step.want, f.tokens)
 	}
 	f.tokens = 7 // agents take no token of an account that was there before
 	if rates, _, err := look(t.Context()); err != nil || !strings.HasPrefix(rates[0].Error, "its agent does not accept the token") {
@@ -227,15 +227,9 @@ func TestPlan(t *testing.T) {
 		"LEFT 1 pod: team-c/left-n1 on n1 cause its egress is left to Cilium",
 		"NO LIMIT 1 pod: team-b/n1 on n1 cause no memory for the queue", "NO LIMIT 1 pod: team-c/host-n1 on n1 cause it has hostNetwork",
 		"3 pods without a requested limit would have none.")
-	for line := range strings.Lines(out) {
-		if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > view.Width {
-			t.Errorf("a line has more than %d columns: %q", view.Width, line)
-		}
-	}
-	var one cluster.Plan
-	out = expect(t, f, []string{"plan", "--pod-namespace", "team-c", "-o", "json"}, 0)
-	if err := json.Unmarshal([]byte(out), &one); err != nil || len(one.Pods) != 0 || len(one.Unlimited) != 6 || one.None != 3 {
-		t.Errorf("the plan of a namespace: %+v, %v", one, err)
+	fits(t, out)
+	if one := parse[cluster.Plan](t, f, "plan", "--pod-namespace", "team-c"); len(one.Pods) != 0 || len(one.Unlimited) != 6 || one.None != 3 {
+		t.Errorf("the plan of a namespace: %+v", one)
 	}
 	expect(t, f, []string{"plan", "--pod-namespace", "tema"}, 0, "No node that answered knows a pod of the namespace tema.")
 	f.down = []string{"n1"}
@@ -272,16 +266,12 @@ func TestErrorsSayWhatIsAccepted(t *testing.T) {
 		`{"version": "9", "schema": 1, "status": {"pods": [{"limits": [{"policy": "new"}]}]}}`: "its agent (9) answers what this command cannot read, take the command of that release: ",
 		`{"schema": 2}`: "its agent (of unknown version) answers with schema 2, this command reads 1",
 	} {
-		if _, err := (&client{}).read([]byte(text)); err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("%s: %v", text, err)
-		}
+		must.Fail(t, text, must.Err((&client{}).read([]byte(text))), want)
 	}
 	f.forbidden, f.nodes, f.desired = "/proxy/", 2, 2
 	expect(t, f, []string{"status"}, cluster.ExitUnknown, "UNKNOWN 2 nodes: n1, n2",
 		`403 Forbidden (the chart's Role NAME-reader has the rights): User "me" cannot do that`)
-	if _, err := f.run(t, "doctor"); err == nil || err.Error() != "2 of 2 nodes are unknown" {
-		t.Errorf("doctor of unknown nodes: %v", err)
-	}
+	must.Be(t, "doctor of unknown nodes", "2 of 2 nodes are unknown", must.Text(must.Err(f.run(t, "doctor"))))
 }
 
 // Five hundred nodes with 15,000 pods. How long it takes is for people to read: that is a
@@ -299,9 +289,7 @@ func TestFiveHundredNodes(t *testing.T) {
 			t.Errorf("%s has %d lines, which is more than a screen", command, n)
 		}
 	}
-	if f.tokens != 2 {
-		t.Errorf("%d tokens were made for two commands", f.tokens)
-	}
+	must.Be(t, "tokens that were made for two commands", 2, f.tokens)
 }
 
 // processor is how much time of processors this process used so far.
@@ -315,11 +303,8 @@ func processor(t *testing.T) time.Duration {
 // The reference page names every command and every flag.
 func TestReferenceNamesEveryFlag(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../../docs/reference/kubectl-podweir.md")
-	must.OK(t, err)
-	check := func(text string) {
-		must.Have(t, "docs/reference/kubectl-podweir.md", string(page), text)
-	}
+	page := string(must.Get(os.ReadFile("../../../docs/reference/kubectl-podweir.md"))(t))
+	check := func(text string) { must.Have(t, "docs/reference/kubectl-podweir.md", page, text) }
 	root := newRoot()
 	for _, cmd := range root.Commands() {
 		check("## kubectl podweir " + cmd.Name())
@@ -340,12 +325,8 @@ func TestExec(t *testing.T) {
 	if err != nil || !strings.Contains(out, "--kubeconfig ") || !strings.HasSuffix(out, " -n kube-system exec --stdin podweir-n2 -- podweir status -o wide\n") {
 		t.Errorf("exec = %q, %v", out, err)
 	}
-	if _, err := f.run(t, "exec", "n2", "--", "podweir", "repair"); statusOf(err) != 3 {
-		t.Errorf("exec of a command that ends with 3: %v", err)
-	}
-	if _, err := f.run(t, "exec", "n9", "--", "podweir", "repair"); err == nil || !strings.Contains(err.Error(), "node n9 has no agent") {
-		t.Errorf("exec on a node without an agent: %v", err)
-	}
+	must.Be(t, "exit of a command that ends with 3", 3, statusOf(must.Err(f.run(t, "exec", "n2", "--", "podweir", "repair"))))
+	must.Fail(t, "exec on a node without an agent", must.Err(f.run(t, "exec", "n9", "--", "podweir", "repair")), "node n9 has no agent")
 }
 
 // Values come from the environment and a file, too, in the order of podweir's.

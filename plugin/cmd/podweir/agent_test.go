@@ -82,18 +82,14 @@ func TestAgentConfigFileErrors(t *testing.T) {
 // Every setting that is wrong is named at once, with what is accepted.
 func TestAgentSettingErrors(t *testing.T) {
 	t.Parallel()
-	root := newRoot()
-	var stderr bytes.Buffer
-	root.SetErr(&stderr)
-	root.SetArgs([]string{
+	_, stderr, err := execute(t,
 		"agent", "--address", ":40000", "--pass", "1ms", "--doctor-interval", "1s", "--daemonset", "podweir", "--pod", "a/b",
 		"--namespace-interval", "1s",
-		"--cluster-address", ":99999", "--cluster-reader", "kube-system",
-	})
-	must.Fail(t, "the agent", root.ExecuteContext(t.Context()), "--node-name", "spec.nodeName", "--address", "from 1 to 32767", "--pass 1ms", "1s or more",
+		"--cluster-address", ":99999", "--cluster-reader", "kube-system")
+	must.Fail(t, "the agent", err, "--node-name", "spec.nodeName", "--address", "from 1 to 32767", "--pass 1ms", "1s or more",
 		"--doctor-interval 1s", "--daemonset", "namespace/name", "--pod", "namespace/name/UID", "--cluster-address", `--cluster-reader "kube-system"`,
 		"namespace/name of a ServiceAccount", "--namespace-interval 1s", "0 or 10s or more")
-	must.Have(t, "the log", stderr.String(), `"level":"ERROR"`)
+	must.Have(t, "the log", stderr, `"level":"ERROR"`)
 }
 
 func TestAgentLog(t *testing.T) {
@@ -295,10 +291,7 @@ func TestPrivilegedAgentCapabilities(t *testing.T) {
 	a.until(t, time.Minute, "the agent is ready", func() (bool, string) { return a.ready(t.Context()) })
 	// With these it tried the kernel, also the way to an ifb, and kept the answer.
 	testutil.RequireQdisc(t, "ifb")
-	kept, err := os.ReadFile(filepath.Join(n.run, "features.json"))
-	if err != nil || !regexp.MustCompile(`"redirect":"\w+"`).Match(kept) {
-		t.Errorf("what was kept of the probes is %s, %v, want a way to an ifb", kept, err)
-	}
+	must.Have(t, "what was kept of the probes", string(must.Get(os.ReadFile(filepath.Join(n.run, "features.json")))(t)), `"redirect":"`)
 }
 
 // TestPrivilegedProcessesOfOthers: what SYS_PTRACE is for. Names and arguments of processes

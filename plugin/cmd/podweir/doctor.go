@@ -7,20 +7,19 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/plugin/agent/delivery"
 	"github.com/podweir/podweir/plugin/agent/serve"
+	"github.com/podweir/podweir/plugin/cmd/show"
 	"github.com/podweir/podweir/plugin/examine"
 	"github.com/podweir/podweir/plugin/terms"
 )
@@ -31,14 +30,6 @@ const doctorTimeout = 10 * time.Second
 // patience is how many times longer the doctor and each of its questions may take. Tests
 // set it.
 var patience = 1
-
-// exitError is an error with an exit status of its own.
-type exitError struct {
-	status int
-	text   string
-}
-
-func (e *exitError) Error() string { return e.text }
 
 func newDoctor(o *options) *cobra.Command {
 	cmd := &cobra.Command{
@@ -71,10 +62,10 @@ func deliveries() []string {
 func runDoctor(cmd *cobra.Command, o *options) error {
 	root := o.v.GetString("root")
 	if err := o.checkNode(cmd); err != nil {
-		return &exitError{doctor.ExitUnknown, err.Error()}
+		return show.Exit(doctor.ExitUnknown, err.Error())
 	}
 	if d := o.v.GetString("delivery"); d != "" && !slices.Contains(deliveries(), d) {
-		return &exitError{doctor.ExitUnknown, fmt.Sprintf("--delivery %q is not accepted, want one of %s", d, strings.Join(deliveries(), ", "))}
+		return show.Exit(doctor.ExitUnknown, fmt.Sprintf("--delivery %q is not accepted, want one of %s", d, strings.Join(deliveries(), ", ")))
 	}
 	if os.Geteuid() != 0 {
 		fmt.Fprintln(cmd.ErrOrStderr(), "podweir: without root most of the node is out of sight: run as root")
@@ -91,7 +82,7 @@ func runDoctor(cmd *cobra.Command, o *options) error {
 		ToldRuntime: told.Runtime,
 	}, doctor.Options{Delivery: profiles.Delivery(o.v.GetString("delivery")), Handed: handed, Fight: told.Fight, Run: runBy()})
 	out := cmd.OutOrStdout()
-	format := doctor.Format{Short: !o.v.GetBool("verbose"), Color: isTerminal(out) && os.Getenv("NO_COLOR") == "", Explain: terms.Runnable("podweir explain", runBy())}
+	format := doctor.Format{Short: !o.v.GetBool("verbose"), Color: show.Color(out), Explain: terms.Runnable("podweir explain", runBy())}
 	var err error
 	if o.machine() {
 		err = o.print(out, rep)
@@ -101,10 +92,7 @@ func runDoctor(cmd *cobra.Command, o *options) error {
 	if err != nil {
 		return err
 	}
-	if status := rep.Exit(o.v.GetBool("strict")); status != doctor.ExitOK {
-		return &exitError{status, "doctor: " + rep.Summary()}
-	}
-	return nil
+	return show.Exit(rep.Exit(o.v.GetBool("strict")), "doctor: "+rep.Summary())
 }
 
 // envRunBy says how this program is run from where its output is read: the chart sets it in
@@ -127,9 +115,4 @@ func (o *options) runByReaders() string { return cmp.Or(runBy(), o.runByOthers()
 // examined is the node as the doctor sees it.
 func (o *options) examined() *examine.Node {
 	return &examine.Node{Paths: o.paths(), Root: o.v.GetString("root"), CRISocket: o.v.GetString("cri-socket"), Patience: patience}
-}
-
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
 }

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
@@ -22,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/compat/doctor"
+	"github.com/podweir/podweir/plugin/cmd/show"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
@@ -29,23 +29,13 @@ import (
 // hostTree makes a node's root directory. All files are executable, as plugins are.
 func hostTree(t *testing.T, files map[string]string) string {
 	t.Helper()
-	root := t.TempDir()
-	for name, content := range files {
-		name = filepath.Join(root, name)
-		must.OK(t, os.MkdirAll(filepath.Dir(name), 0o755))
-		must.OK(t, os.WriteFile(name, []byte(content), 0o755))
-	}
-	return root
+	return must.Files(t, t.TempDir(), files)
 }
 
 func runPodweir(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	root := newRoot()
-	var out bytes.Buffer
-	root.SetOut(&out)
-	root.SetArgs(append(args, "--pins", filepath.Join(t.TempDir(), "podweir")))
-	err := root.ExecuteContext(t.Context())
-	return out.String(), err
+	out, _, err := execute(t, append(args, "--pins", filepath.Join(t.TempDir(), "podweir"))...)
+	return out, err
 }
 
 func askDoctor(t *testing.T, args ...string) (*doctor.Report, error) {
@@ -89,8 +79,8 @@ func TestDoctorOfAMountedHost(t *testing.T) {
 	default:
 		t.Error("the runtime was not asked for its version")
 	}
-	status, ok := errors.AsType[*exitError](err)
-	if !ok || status.status != doctor.ExitFail || !strings.Contains(status.text, "fail") {
+	status, ok := errors.AsType[*show.ExitError](err)
+	if !ok || status.Status != doctor.ExitFail || !strings.Contains(status.Text, "fail") {
 		t.Errorf("error %v, want exit status 1: podweir is not in the chain", err)
 	}
 }
@@ -144,9 +134,8 @@ func TestInstallAndDoctorAgree(t *testing.T) {
 		"etc/cni/net.d/05-cilium.conflist": ciliumList, "opt/cni/bin/cilium-cni": "x", "podweir-cni": "x",
 	})
 	out, err := runPodweir(t, "install", "--root", root, "--binary", filepath.Join(root, "podweir-cni"), "--runtime", "containerd://2.1.3")
-	if err != nil || !strings.Contains(out, "drop-in: ") {
-		t.Fatalf("podweir install: %v\n%s", err, out)
-	}
+	must.OK(t, err)
+	must.Have(t, "podweir install", out, "drop-in: ")
 	rep, _ := askDoctor(t, "doctor", "--root", root)
 	if rep.Runtime != "containerd 2.1.3" || rep.Delivery != "drop-in" {
 		t.Errorf("doctor after install --runtime: runtime %s, delivery %s", rep.Runtime, rep.Delivery)
@@ -178,9 +167,8 @@ func TestDoctorKnowsTheDefaults(t *testing.T) {
 	out, err := runPodweir(t, "install", "--root", root, "--binary", filepath.Join(root, "podweir-cni"), "--runtime", "containerd://1.7.2",
 		"--default", "maxRate=1G", "--default", `podAnnotations=["policy"]`)
 	const want = `"maxRate":"1G","podAnnotations":["policy"]}]' `
-	if err != nil || !strings.Contains(out, want) {
-		t.Fatalf("podweir install: %v\n%s", err, out)
-	}
+	must.OK(t, err)
+	must.Have(t, "podweir install", out, want)
 	must.Have(t, "what to do after it", commands(), "!"+lacks, want)
 }
 
@@ -197,7 +185,7 @@ func TestDoctorExitStatus(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := runPodweir(t, tc.args...)
-			if e, ok := errors.AsType[*exitError](err); !ok || e.status != tc.want || !strings.Contains(e.text, tc.text) {
+			if e, ok := errors.AsType[*show.ExitError](err); !ok || e.Status != tc.want || !strings.Contains(e.Text, tc.text) {
 				t.Errorf("podweir %v: %v, want status %d and %q", tc.args, err, tc.want, tc.text)
 			}
 		})
@@ -224,9 +212,8 @@ func TestDoctorShort(t *testing.T) {
 // The page of a code comes from the binary.
 func TestDoctorExplain(t *testing.T) {
 	out, err := runPodweir(t, "explain", "pw602")
-	if err != nil || !strings.HasPrefix(out, "# PW602: ") || !strings.Contains(out, "**Cure**: ") {
-		t.Errorf("explain pw602 = %v\n%s", err, out)
-	}
+	must.OK(t, err)
+	must.Have(t, "explain pw602", out, "# PW602: ", "**Cure**: ")
 	_, err = runPodweir(t, "explain", "PW000")
 	must.Fail(t, "explain PW000", err, `"PW000" is not accepted`)
 }
@@ -262,19 +249,13 @@ func TestPrivilegedDoctorUplink(t *testing.T) {
 
 	out, _ := c.do(t, "doctor", "--root", t.TempDir(), "-o", "json")
 	var rep doctor.Report
-	if err := json.Unmarshal([]byte(out), &rep); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	must.OK(t, json.Unmarshal([]byte(out), &rep))
 	for _, o := range rep.Checks {
 		switch o.Code {
 		case "PW502":
-			if o.Status != doctor.OK || o.Seen != "none on 2 devices" {
-				t.Errorf("PW502 = %s: %s, want none on the two pods' devices", o.Status, o.Seen)
-			}
+			must.Be(t, "PW502", "ok: none on 2 devices", string(o.Status)+": "+o.Seen) // the two pods'
 		case "PW604":
-			if o.Status != doctor.OK || !strings.HasPrefix(o.Seen, "2 pods") {
-				t.Errorf("PW604 = %s: %s, want 2 pods", o.Status, o.Seen)
-			}
+			must.Have(t, "PW604", string(o.Status)+": "+o.Seen, "ok: 2 pods")
 		}
 	}
 }

@@ -38,11 +38,8 @@ func newExplain(o *options) *cobra.Command {
 		Example: "  podweir explain default/web\n  podweir explain PW602",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if page := doctor.Explain(args[0], runBy()); page != "" {
-				return show.Page(cmd.OutOrStdout(), page)
-			}
-			if namespace, name, ok := strings.Cut(args[0], "/"); !ok || namespace == "" || name == "" {
-				return fmt.Errorf("%q is not accepted, want NAMESPACE/POD or a code of the doctor such as PW602", args[0])
+			if done, err := show.Explained(cmd.OutOrStdout(), doctor.Explain(args[0], runBy()), args[0]); done {
+				return err
 			}
 			return runExplain(cmd, o, args[0])
 		},
@@ -114,10 +111,7 @@ func runExplain(cmd *cobra.Command, o *options, pod string) error {
 	if err != nil {
 		return err
 	}
-	if code, why := said.Exit(); code != cluster.ExitOK {
-		return &exitError{code, why}
-	}
-	return nil
+	return show.Exit(said.Exit())
 }
 
 // maxSilent is how many places that have no counter of their own are listed.

@@ -54,10 +54,7 @@ func newWholeNode(t *testing.T) *wholeNode {
 	n.runtime.Release = "1.7.29" // one that reads no drop-ins: podweir is in the chain
 	const plugin = "podweir-cni"
 	n.plugin = []byte(plugin)
-	for name, content := range wholeFiles {
-		must.OK(t, os.MkdirAll(filepath.Dir(filepath.Join(n.root, name)), 0o755))
-		n.write(t, name, content)
-	}
+	must.Files(t, n.root, wholeFiles)
 	must.OK(t, os.MkdirAll(filepath.Join(n.root, "proc/sys/kernel"), 0o755))
 	n.write(t, "proc/sys/kernel/osrelease", release())
 	// What is in /sys/class/net depends on the namespace of whoever mounts it.

@@ -6,18 +6,15 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/viper"
-	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/plugin/agent/serve"
 	"github.com/podweir/podweir/plugin/cmd/settings"
@@ -29,16 +26,7 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
-	err := newRoot().ExecuteContext(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "podweir:", message(err, os.Geteuid()))
-		if e, ok := errors.AsType[*exitError](err); ok {
-			os.Exit(e.status)
-		}
-		os.Exit(1)
-	}
+	os.Exit(settings.Main(newRoot(), func(err error) string { return "podweir: " + message(err, os.Geteuid()) }, 1))
 }
 
 // message is what a user reads of an error.

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -59,15 +58,32 @@ func makePins(t *testing.T, dir string) {
 	must.OK(t, os.MkdirAll(dir, 0o700))
 }
 
-func (c *cli) do(t *testing.T, args ...string) (stdout string, err error) {
+// execute runs podweir, and returns what it prints on its two outputs.
+func execute(t *testing.T, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	root := newRoot()
 	var out, log bytes.Buffer
 	root.SetOut(&out)
 	root.SetErr(&log)
-	root.SetArgs(append(args, "--pins", c.pins, "--run", c.run))
-	err = c.node.Do(func() error { return root.ExecuteContext(t.Context()) })
-	return out.String(), err
+	root.SetArgs(args)
+	err = root.ExecuteContext(t.Context())
+	return out.String(), log.String(), err
+}
+
+func (c *cli) do(t *testing.T, args ...string) (stdout string, err error) {
+	t.Helper()
+	stdout, _, err = c.both(t, args...)
+	return stdout, err
+}
+
+// both is [cli.do] with what goes to standard error, too.
+func (c *cli) both(t *testing.T, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	err = c.node.Do(func() error {
+		stdout, stderr, err = execute(t, append(args, "--pins", c.pins, "--run", c.run)...)
+		return err
+	})
+	return stdout, stderr, err
 }
 
 func (c *cli) must(t *testing.T, args ...string) string {
@@ -96,12 +112,7 @@ func (c *cli) netns() []string { return []string{"--netns", c.pod.Path()} }
 
 func (c *cli) fails(t *testing.T, parts []string, args ...string) {
 	t.Helper()
-	out, err := c.do(t, args...)
-	if err == nil {
-		t.Errorf("podweir %v = no error, want one:\n%s", args, out)
-		return
-	}
-	must.Have(t, fmt.Sprint("podweir ", args), err.Error(), parts...)
+	must.Fail(t, fmt.Sprint("podweir ", args), must.Err(c.do(t, args...)), parts...)
 }
 
 // well runs a command that succeeds, and looks for parts of what it prints, of which the lines are undone; a "!" in front
@@ -156,9 +167,7 @@ func TestPrivilegedAttachStatusDetach(t *testing.T) {
 	c.must(t, both...)
 	c.must(t, "status")
 	c.must(t, append(c.netns(), "detach")...)
-	if rep = parse[status.Report](t, c, "status"); len(rep.Attachments) != 0 {
-		t.Errorf("status after detach: %+v", rep)
-	}
+	must.Len(t, "attachments after detach", 0, parse[status.Report](t, c, "status").Attachments)
 	must.Have(t, "eth0 after detach", c.pod.Run(t, "tc", "qdisc", "show", "dev", "eth0"), "!tbf", "!clsact")
 	c.fails(t, []string{"nothing is attached", c.pod.Path()}, append(c.netns(), "detach")...)
 }
@@ -204,12 +213,8 @@ func TestPrivilegedSetDoesNotDetach(t *testing.T) {
 	for i := range packets {
 		must.OK(t, sock.SetReadDeadline(time.Now().Add(5*time.Second)))
 		n, _, err := sock.ReadFrom(b)
-		if err != nil {
-			t.Fatalf("packet %d: %v", i, err)
-		}
-		if got := strings.TrimSpace(string(b[:n])); got != fmt.Sprint(i) {
-			t.Fatalf("received packet %s, want %d: none lost, none overtaken", got, i)
-		}
+		must.OK(t, err)
+		must.Be(t, "the packet, of which none is lost and none overtaken", fmt.Sprint(i), strings.TrimSpace(string(b[:n])))
 	}
 	rep := parse[status.Report](t, c, "status")
 	if a := rep.Attachments[0]; !a.Set || a.Directions[0].Rate != 100_000_000 || a.Directions[1].Rate != 10_000_000 {
@@ -309,28 +314,19 @@ func TestErrorsAreOneLine(t *testing.T) {
 		"no directory":       {[]string{"status", "--run", "/dev/null"}, `--run "/dev/null" is not accepted, want podweir's directory below /run: it is no directory`},
 		"a pod by its name":  {[]string{"status", "--pod", "web"}, `--pod "web" is not accepted, want NAMESPACE/NAME`},
 	} {
-		root := newRoot()
-		root.SetOut(io.Discard)
-		root.SetErr(io.Discard)
-		root.SetArgs(c.args)
-		err := root.ExecuteContext(t.Context())
-		if err == nil || message(err, 0) != c.want {
+		if _, _, err := execute(t, c.args...); err == nil || message(err, 0) != c.want {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
 		}
 	}
 	denied := fmt.Errorf("open /x: %w", unix.EACCES)
-	if a, b := message(denied, 1000), message(denied, 0); a != b+": run as root" {
-		t.Errorf("a user is told %q, root %q", a, b)
-	}
+	must.Be(t, "what a user is told", message(denied, 0)+": run as root", message(denied, 1000))
 }
 
 // The beginning of a container's ID names one pod or none.
 func TestBeginningOfAContainer(t *testing.T) {
 	all := []attach.ID{{ContainerID: "c61", IfName: "eth0"}, {ContainerID: "c61", IfName: "net1"}, {ContainerID: "c62"}, {ContainerID: "c620"}, {ContainerID: "d1"}}
 	for beginning, want := range map[string]string{"": "", "c61": "c61", "c62": "c62", "d": "d1", "x": "x"} {
-		if got, err := wholeContainer(all, beginning); got != want || err != nil {
-			t.Errorf("wholeContainer(%q) = %q, %v, want %q", beginning, got, err, want)
-		}
+		must.Be(t, "the container "+beginning, want, must.Get(wholeContainer(all, beginning))(t))
 	}
 	_, err := wholeContainer(all, "c6")
 	must.Fail(t, "wholeContainer() of several", err, `"c6" is not accepted, 3 containers begin so: c61, c62, c620`)
@@ -343,13 +339,9 @@ func TestInstallWarnsOfNoBPFFS(t *testing.T) {
 
 func TestPrivilegedInstallFindsBPFFS(t *testing.T) {
 	dir := testutil.BPFFS(t)
-	if got := noBPFFS("/", filepath.Join(dir, "podweir")); got != "" {
-		t.Errorf("noBPFFS() = %q where bpffs is mounted", got)
-	}
+	must.Be(t, "noBPFFS() where bpffs is mounted", "", noBPFFS("/", filepath.Join(dir, "podweir")))
 	must.OK(t, unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""))
-	if got := noBPFFS("/", filepath.Join(dir, "podweir")); !strings.Contains(got, "remount,rw "+dir) {
-		t.Errorf("noBPFFS() = %q where bpffs is read-only", got)
-	}
+	must.Have(t, "noBPFFS() where bpffs is read-only", noBPFFS("/", filepath.Join(dir, "podweir")), "remount,rw "+dir)
 }
 
 // ensureAs limits what the pod sends as CNI would under this ID and name.
@@ -373,21 +365,17 @@ func ensureAs(t *testing.T, c *cli, id attach.ID, pod string) error {
 
 func TestVersionAndCompletion(t *testing.T) {
 	run := func(args ...string) string {
-		root := newRoot()
-		var out bytes.Buffer
-		root.SetOut(&out)
-		root.SetArgs(args)
-		if err := root.Execute(); err != nil {
-			t.Errorf("podweir %v: %v", args, err)
-		}
-		return out.String()
+		out, _, err := execute(t, args...)
+		must.OK(t, err)
+		return out
 	}
 	if out := run("version"); strings.TrimSpace(out) == "" {
 		t.Error("version prints nothing")
 	}
 	var v struct{ Version string }
-	if err := json.Unmarshal([]byte(run("version", "-o", "json")), &v); err != nil || v.Version == "" {
-		t.Errorf("version -o json: %+v, %v", v, err)
+	must.OK(t, json.Unmarshal([]byte(run("version", "-o", "json")), &v))
+	if v.Version == "" {
+		t.Error("version -o json has no version")
 	}
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
 		must.Have(t, "completion "+shell, run("completion", shell), "podweir")
@@ -398,38 +386,20 @@ func TestVersionAndCompletion(t *testing.T) {
 // One file serves all commands; a key that none has is an error.
 func TestPrecedence(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "podweir.yaml")
-	write := func(text string) {
+	version := func(what string, parts []string, args ...string) {
 		t.Helper()
-		must.OK(t, os.WriteFile(file, []byte(text), 0o600))
+		out, _, err := execute(t, append([]string{"version"}, args...)...)
+		must.Have(t, "version "+what, fmt.Sprint(out, err), parts...)
 	}
-	version := func(args ...string) string {
-		t.Helper()
-		root := newRoot()
-		var out bytes.Buffer
-		root.SetOut(&out)
-		root.SetArgs(append([]string{"version"}, args...))
-		if err := root.Execute(); err != nil {
-			return err.Error()
-		}
-		return out.String()
-	}
-	write("output: json\nnri-socket: /run/x.sock\n")
-	if out := version("--config", file); !strings.HasPrefix(out, "{") {
-		t.Errorf("by the file: %q", out)
-	}
+	must.OK(t, os.WriteFile(file, []byte("output: json\nnri-socket: /run/x.sock\n"), 0o600))
+	version("by the file", []string{"{"}, "--config", file)
 	t.Setenv("PODWEIR_CONFIG", file)
-	if out := version(); !strings.HasPrefix(out, "{") {
-		t.Errorf("by a file that the environment names: %q", out)
-	}
+	version("by a file that the environment names", []string{"{"})
 	t.Setenv("PODWEIR_OUTPUT", "table")
-	if out := version(); strings.ContainsAny(out, "{:") {
-		t.Errorf("the environment does not come before the file: %q", out)
-	}
-	if out := version("-o", "json"); !strings.HasPrefix(out, "{") {
-		t.Errorf("the flag does not come before the environment: %q", out)
-	}
-	write("putout: yaml\n")
-	must.Have(t, "a key that no command has", version(), `"putout" is no setting`)
+	version("by the environment before the file", []string{"!{", "!:"})
+	version("by the flag before the environment", []string{"{"}, "-o", "json")
+	must.OK(t, os.WriteFile(file, []byte("putout: yaml\n"), 0o600))
+	version("with a key that no command has", []string{`"putout" is no setting`})
 }
 
 // The reference page names every command and every flag.
@@ -448,9 +418,7 @@ func TestReferenceNamesEveryFlag(t *testing.T) {
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { check("`--" + f.Name + "`") })
 	}
 	root.PersistentFlags().VisitAll(func(f *pflag.Flag) { check("`--" + f.Name + "`") })
-	if len(missing) != 0 {
-		t.Errorf("docs/reference/cli.md does not have %q", missing)
-	}
+	must.Len(t, "flags that docs/reference/cli.md does not have", 0, missing)
 }
 
 // Every command that a text may tell a reader to run is printed as it is run there.

@@ -6,7 +6,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -39,23 +38,17 @@ func TestPrivilegedStatusOfPodsWithoutALimit(t *testing.T) {
 	n.pod(t, 2, map[string]string{"kubernetes.io/egress-bandwidth": "10M"})
 	n.pod(t, 3, map[string]string{"kubernetes.io/egress-bandwdth": "10M"})
 	testutil.VethPair(t, testutil.End{NetNS: n.NetNS, Name: "veth9"}, testutil.End{NetNS: testutil.NewNetNS(t), Name: "eth0"})
-	c := &cli{node: n.NetNS, pins: n.pins, run: n.run}
-	makePins(t, n.pins)
+	c := n.commands(t)
 	out, err := c.do(t, "status", "--root", n.root)
 	if err == nil {
 		t.Error("status of two pods without the limits that they ask for: no error")
 	}
-	for _, part := range []string{
+	seen := regexp.MustCompile(`(-|10M) - \S+ - -`).ReplaceAllString(oneLine(out), "$1 - NOW - -") // neighbours are looked for
+	must.Have(t, "status", seen,
 		"0 of 2 pods are limited as they should be; 2 are not:",
 		`NOT LIMITED default/pod-2 cause it asks for a limit (kubernetes.io/egress-bandwidth: "10M"), and podweir has none for it cure podweir doctor finds why`,
 		"NOT LIMITED default/pod-3 cause misspelt: kubernetes.io/egress-bandwdth, did you mean kubernetes.io/egress-bandwidth? cure correct what the cause names",
-		"default/pod-1 egress - - NOW - - no limit", "default/pod-2 egress 10M - NOW - - NOT LIMITED", "veth9 ingress - - NOW - - no limit",
-	} {
-		seen := regexp.MustCompile(`(-|10M) - \S+ - -`).ReplaceAllString(oneLine(out), "$1 - NOW - -") // neighbours are looked for
-		if !strings.Contains(seen, part) {
-			t.Errorf("status has no %q:\n%s", part, out)
-		}
-	}
+		"default/pod-1 egress - - NOW - - no limit", "default/pod-2 egress 10M - NOW - - NOT LIMITED", "veth9 ingress - - NOW - - no limit")
 	// One has its limit of egress, and misspelt that of ingress.
 	c.pod = n.pod(t, 4, map[string]string{"podweir.io/egress-rate": "1M", "podweir.io/ingres-rate": "1M"})
 	must.OK(t, n.Do(func() error {
@@ -69,9 +62,7 @@ func TestPrivilegedStatusOfPodsWithoutALimit(t *testing.T) {
 	number := fmt.Sprint(n.Interface(t, "veth4").Index)
 	n.Run(t, "ip", "link", "del", "veth4")
 	n.Run(t, "ip", "link", "add", "late", "index", number, "type", "veth", "peer", "name", "eth0", "netns", testutil.NewNetNS(t).Name)
-	if out, _ := c.do(t, "status", "--root", n.root); !strings.Contains(oneLine(out), "late egress - -") {
-		t.Errorf("status has no line for the device late:\n%s", out)
-	}
+	c.broken(t, []string{"late egress - -"}, "status", "--root", n.root)
 	n.write(t, "etc/cni/net.d/10-net.conflist", `{"cniVersion":"1.0.0","name":"net","plugins":[{"type":"ptp"},{"type":"podweir-cni","shaper":"cilium"}]}`)
 	c.broken(t, []string{"!NOT LIMITED default/pod-2", "default/pod-2 egress 10M -", "left to Cilium"}, "status", "--root", n.root)
 }
@@ -80,8 +71,7 @@ func TestPrivilegedStatusOfPodsWithoutALimit(t *testing.T) {
 // and have none are listed all the same, by their names. One that does not answer is named.
 func TestPrivilegedStatusWhereTheRuntimeTellsLess(t *testing.T) {
 	n := newTestNode(t)
-	c := &cli{node: n.NetNS, pins: n.pins, run: n.run}
-	makePins(t, n.pins)
+	c := n.commands(t)
 	asks := map[string]string{"kubernetes.io/egress-bandwidth": "10M"}
 	for _, name := range []string{"one", "two"} {
 		must.OK(t, n.runtime.Add(critest.Sandbox{ID: name, UID: name, Namespace: "default", Name: name, NetNS: "/proc/7/ns/net", Annotations: asks, Untold: true}))
@@ -98,13 +88,10 @@ func TestPrivilegedStatusWhereTheRuntimeTellsLess(t *testing.T) {
 	n.runtime.End("two")
 	rep := &status.Report{}
 	must.OK(t, n.Do(func() error { return asked.Add(t.Context(), rep) }))
-	if len(rep.Others) != 1 || rep.Others[0].Pod != "default/one" {
-		t.Errorf("after default/two ended %+v ask for a limit, want default/one", rep.Others)
-	}
+	must.Be(t, "who asks for a limit after default/two ended", "default/one", must.Len(t, "others", 1, rep.Others)[0].Pod)
 	c.broken(t, []string{"no program listens on its CRI socket /nowhere.sock"}, "status", "--root", n.root, "--cri-socket", "/nowhere.sock")
 	n.stop()
-	away, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: filepath.Join(n.root, "run/containerd/containerd.sock")})
-	must.OK(t, err)
+	away := must.Get(net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: filepath.Join(n.root, "run/containerd/containerd.sock")}))(t)
 	away.SetUnlinkOnClose(false)
 	must.OK(t, away.Close())
 	for _, format := range []string{"table", "wide"} {
@@ -119,9 +106,7 @@ func TestPrivilegedNetNSOfAProcessOfTheNode(t *testing.T) {
 	n, root := starting(newCLI(t), nil), t.TempDir()
 	t.Cleanup(func() { rtnl.ProcessesBelow("/") })
 	n.path = "/proc/7777777/ns/net"
-	there := filepath.Join(root, n.path)
-	must.OK(t, os.MkdirAll(filepath.Dir(there), 0o755))
-	must.OK(t, os.WriteFile(there, nil, 0o600))
+	there := filepath.Join(must.Files(t, root, map[string]string{n.path: ""}), n.path)
 	must.OK(t, os.Symlink("7777777", filepath.Join(root, "proc/self")))
 	must.OK(t, unix.Mount(n.pod.Path(), there, "", unix.MS_BIND, ""))
 	t.Cleanup(func() { must.OK(t, unix.Unmount(there, unix.MNT_DETACH)) })
@@ -154,21 +139,18 @@ func TestPrivilegedStatusOfFailures(t *testing.T) {
 	n.path = filepath.Join(t.TempDir(), "gone")
 	must.OK(t, os.WriteFile(n.path+"-not", nil, 0o600))
 	must.OK(t, n.verb(t, "ADD"))
-	if kept, _ := filepath.Glob(filepath.Join(n.run, "failures/*")); len(kept) != 1 {
-		t.Errorf("kept: %v", kept)
-	}
+	failures := func() []string { return must.Get(filepath.Glob(filepath.Join(n.run, "failures/*")))(t) }
+	must.Len(t, "failures that are kept", 1, failures())
 	n.well(t, []string{"!NOT LIMITED"}, "status", "--broken")
 	n.must(t, "gc")
-	if left, _ := filepath.Glob(filepath.Join(n.run, "failures/*")); len(left) > 0 {
-		t.Errorf("left: %v", left)
-	}
+	must.Len(t, "failures that are left", 0, failures())
 }
 
 // An agent that was given the name of another node, or of none, knows no pod of this one: it is not ready, and status
 // does not take its word that a pod asks for nothing any more.
 func TestPrivilegedAgentOfAnotherNode(t *testing.T) {
 	n := newTestNode(t)
-	makePins(t, n.pins)
+	c := n.commands(t)
 	n.pod(t, 1, map[string]string{"kubernetes.io/egress-bandwidth": "10M"})
 	n.write(t, "etc/cni/net.d/10-net.conflist", `{"cniVersion":"1.0.0","name":"net","plugins":[{"type":"ptp"},{"type":"podweir-cni"}]}`)
 	n.api.Put(apitest.Pod{Namespace: "default", Name: "elsewhere", UID: "uid-9", Node: "other", PodIP: "10.0.0.9"})
@@ -180,23 +162,19 @@ func TestPrivilegedAgentOfAnotherNode(t *testing.T) {
 		}
 		return !ready && strings.Contains(text, `not ready: api: the container runtime runs 1 pods, and the API server has none of them on node "other" (--node-name)`), text
 	})
-	c := &cli{node: n.NetNS, pins: n.pins, run: n.run}
 	c.broken(t, []string{"NOT LIMITED default/pod-1 cause it asks for a limit"}, "status", "--root", n.root, "--health-address", testHealth)
 }
 
 // A pod that asks for a limit and got one by hand has it, under the name of whoever attached it.
 func TestPrivilegedStatusOfAPodLimitedByHand(t *testing.T) {
 	n := newTestNode(t)
-	c := &cli{node: n.NetNS, pins: n.pins, run: n.run}
-	makePins(t, n.pins)
+	c := n.commands(t)
 	c.pod = n.pod(t, 1, map[string]string{"kubernetes.io/egress-bandwidth": "10M"})
 	c.must(t, append(c.netns(), "attach", "--root", n.root, "--egress", "10M")...)
 	c.well(t, []string{"!NOT LIMITED"}, "status", "--root", n.root)
 	// Of a runtime that tells no network namespaces the pod's address says which it is.
 	untold := newTestNode(t)
-	c.node = untold.NetNS
-	c.pins, c.run = untold.pins, untold.run
-	makePins(t, c.pins)
+	c = untold.commands(t)
 	c.pod = testutil.NewNetNS(t)
 	testutil.VethPair(t, testutil.End{NetNS: c.pod, Name: "eth0"}, testutil.End{NetNS: c.node, Name: "veth1"})
 	c.pod.Run(t, "ip", "address", "add", "10.0.0.7/24", "dev", "eth0")
@@ -251,8 +229,7 @@ func TestPrivilegedStatusOfDevicesWithoutAnEndOnTheHost(t *testing.T) {
 func TestPodsByAddress(t *testing.T) {
 	root, runtime := t.TempDir(), &critest.Runtime{}
 	must.OK(t, os.MkdirAll(filepath.Join(root, "run/containerd"), 0o755))
-	stop := must.Get(runtime.Serve(filepath.Join(root, "run/containerd/containerd.sock")))(t)
-	t.Cleanup(stop)
+	t.Cleanup(must.Get(runtime.Serve(filepath.Join(root, "run/containerd/containerd.sock")))(t))
 	must.OK(t, runtime.Add(critest.Sandbox{ID: "1", NetNS: "/run/netns/x", Namespace: "default", Name: "flood", IP: "10.0.0.9"}))
 	must.OK(t, runtime.Add(critest.Sandbox{ID: "2", Namespace: "default", Name: "host", IP: "10.0.0.1"}))
 	for _, name := range []string{"one", "other"} {
@@ -261,9 +238,7 @@ func TestPodsByAddress(t *testing.T) {
 	o := &options{v: viper.New()}
 	o.v.Set("root", root)
 	want := view.PodsByAddress{netip.MustParseAddr("10.0.0.9"): "default/flood", netip.MustParseAddr("10.0.0.10"): ""}
-	if got := podsByAddress(t.Context(), o); !maps.Equal(got, want) {
-		t.Errorf("pods by address %v, want %v", got, want)
-	}
+	must.Be(t, "pods by address", fmt.Sprint(want), fmt.Sprint(podsByAddress(t.Context(), o)))
 }
 
 // What libcni kept of a pod's start counts where the runtime does not answer: the headline of
@@ -273,15 +248,14 @@ func TestPrivilegedStatusCountsWhatTheRuntimeKept(t *testing.T) {
 	c.must(t, append(c.netns(), "attach", "--egress", "10M")...)
 	root, pod := t.TempDir(), testutil.NewNetNS(t)
 	testutil.VethPair(t, testutil.End{NetNS: c.node, Name: "veth9"}, testutil.End{NetNS: pod, Name: "eth0"})
-	kept := filepath.Join(root, "var/lib/cni/results/net-c9-eth0")
-	must.OK(t, os.MkdirAll(filepath.Dir(kept), 0o700))
-	must.OK(t, os.WriteFile(kept, []byte(`{"kind":"cniCacheV1","containerId":"c9","ifName":"eth0","networkName":"net",
+	const kept = "var/lib/cni/results/net-c9-eth0"
+	must.Files(t, root, map[string]string{kept: `{"kind":"cniCacheV1","containerId":"c9","ifName":"eth0","networkName":"net",
 		"cniArgs":[["K8S_POD_NAMESPACE","default"],["K8S_POD_NAME","early"]],"capabilityArgs":{"bandwidth":{"egressRate":10000000}},
-		"netns":"`+pod.Path()+`","result":{"interfaces":[{"name":"veth9"}]}}`), 0o600))
+		"netns":"` + pod.Path() + `","result":{"interfaces":[{"name":"veth9"}]}}`})
 	out, _ := c.do(t, "status", "--root", root)
 	must.Have(t, "status of a pod that starts", out, "!default/early eth0", "!NOT LIMITED")
 	before := time.Now().Add(-time.Minute)
-	must.OK(t, os.Chtimes(kept, before, before))
+	must.OK(t, os.Chtimes(filepath.Join(root, kept), before, before))
 	c.broken(t, []string{
 		"1 of 2 pods are limited as they should be; 1 is not:", "default/early egress 10M -",
 		`NOT LIMITED default/early cause it asks for a limit (kubernetes.io/egress-bandwidth: "10M"), and podweir has none for it`,

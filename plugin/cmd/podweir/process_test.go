@@ -80,10 +80,16 @@ func newTestNodeIn(t *testing.T, ns *testutil.NetNS, pins, run string) *testNode
 	n.write(t, "etc/cni/net.d/10-net.conflist", `{"cniVersion":"1.0.0","name":"net","plugins":[{"type":"ptp"}]}`)
 	n.write(t, "ca.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: n.api.Certificate().Raw})))
 	n.write(t, "token", apitest.Token)
-	stop := must.Get(n.runtime.Serve(filepath.Join(n.root, "run/containerd/containerd.sock")))(t)
-	n.stop = stop
-	t.Cleanup(stop)
+	n.stop = must.Get(n.runtime.Serve(filepath.Join(n.root, "run/containerd/containerd.sock")))(t)
+	t.Cleanup(n.stop)
 	return n
+}
+
+// commands runs commands on the node.
+func (n *testNode) commands(t *testing.T) *cli {
+	t.Helper()
+	makePins(t, n.pins)
+	return &cli{node: n.NetNS, pins: n.pins, run: n.run}
 }
 
 func (n *testNode) write(t *testing.T, name, text string) {

@@ -144,11 +144,9 @@ func TestPrivilegedStatusErrors(t *testing.T) {
 // gc on a node without a BPF file system removes nothing, and says that it saw nothing.
 func TestGCSaysThatItSeesNothing(t *testing.T) {
 	t.Setenv("PODWEIR_PINS", t.TempDir())
-	root, out := newRoot(), &bytes.Buffer{}
-	root.SetErr(out)
-	root.SetArgs([]string{"gc"})
-	must.OK(t, root.ExecuteContext(t.Context()))
-	must.Have(t, "gc", out.String(), "looked at nothing", "mount -t bpf bpf /sys/fs/bpf")
+	_, log, err := execute(t, "gc")
+	must.OK(t, err)
+	must.Have(t, "gc", log, "looked at nothing", "mount -t bpf bpf /sys/fs/bpf")
 }
 
 // sendUDP sends packets of a size out of the pod, as fast as they go.
@@ -216,9 +214,7 @@ func TestPrivilegedStatusOfDamagedFiles(t *testing.T) {
 		"failures/c9,eth0.json": {"1 of 2 pods", "NOT LIMITED c9 cause it had no limit, and the record of why is damaged: remove /"},
 		"unshaped/u-1.json":     {"1 of 2 pods", "NOT LIMITED pod u-1 cause it had no limit, and the record of why is damaged: remove /"},
 	} {
-		file := filepath.Join(n.run, name)
-		must.OK(t, os.MkdirAll(filepath.Dir(file), 0o755))
-		must.OK(t, os.WriteFile(file, []byte("[{"), 0o600))
+		must.Files(t, n.run, map[string]string{name: "[{"})
 		if name == "unenforced.json" { // it counts while an agent watches
 			must.OK(t, os.WriteFile(filepath.Join(n.run, "reached.json"), []byte("[]"), 0o600))
 		}
@@ -226,7 +222,7 @@ func TestPrivilegedStatusOfDamagedFiles(t *testing.T) {
 		if found := n.findings(t); strings.Contains(name, "/") != strings.Contains(found, "PW601") || strings.Contains(found, "PW602") {
 			t.Errorf("%s: doctor finds %q", name, found)
 		}
-		must.OK(t, os.Remove(file))
+		must.OK(t, os.Remove(filepath.Join(n.run, name)))
 		_ = os.Remove(filepath.Join(n.run, "reached.json"))
 	}
 }

@@ -10,11 +10,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/podweir/podweir/plugin/cmd/settings"
 	"github.com/podweir/podweir/plugin/cmd/show"
 	"github.com/podweir/podweir/plugin/status/view"
 )
 
 func newTop(o *options) *cobra.Command {
+	live := &show.Live{}
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Show live rates and the heavy flows of each pod",
@@ -23,26 +25,16 @@ func newTop(o *options) *cobra.Command {
 		Example: "  podweir top\n  podweir top --filter team-a/ --flows\n  podweir top --count 1 | head",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			interval := o.v.GetDuration("interval")
-			if interval < 100*time.Millisecond {
-				return fmt.Errorf("--interval %v is not accepted, want 100ms or more", interval)
+			if live.Table.Interval < 100*time.Millisecond {
+				return fmt.Errorf("--interval %v is not accepted, want 100ms or more", live.Table.Interval)
 			}
-			live := &show.Live{
-				Out: cmd.OutOrStdout(), Format: o.output(), Count: o.v.GetInt("count"), Look: looks(o, podsByAddress(cmd.Context(), o)), Table: view.Top{
-					Idle: o.v.GetBool("idle"), Flows: o.v.GetBool("flows"),
-					Filter: o.v.GetString("filter"), Interval: interval,
-				},
-			}
+			live.Out, live.Format, live.Look = cmd.OutOrStdout(), o.output(), looks(o, podsByAddress(cmd.Context(), o))
 			return live.Run(cmd.Context())
 		},
 	}
 	o.readsRuntime(cmd)
-	f := cmd.Flags()
-	f.Duration("interval", 2*time.Second, "time between two looks")
-	f.Int("count", 0, "number of tables, 0 for no end")
-	f.String("filter", "", "show only pods with this in namespace/name")
-	f.Bool("idle", false, "show also pods that carry next to nothing")
-	f.Bool("flows", false, "show heavy flows")
+	cmd.Flags().DurationVar(&live.Table.Interval, "interval", 2*time.Second, "time between two looks")
+	settings.Table(cmd.Flags(), live)
 	return cmd
 }
 

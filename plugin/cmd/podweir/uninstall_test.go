@@ -39,30 +39,6 @@ func nodeRoot(t *testing.T) (root, binary string) {
 	return hostTree(t, map[string]string{"etc/cni/net.d/10-x.conflist": primary, "opt/cni/bin/ptp": "ptp"}), filepath.Join(other, conflist.Type)
 }
 
-// treeOf lists what is below a directory with modes and contents.
-func treeOf(t *testing.T, root string) map[string]string {
-	t.Helper()
-	out := map[string]string{}
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		out[path] = info.Mode().String()
-		if info.Mode().IsRegular() {
-			raw, err := os.ReadFile(path)
-			out[path] += " " + string(raw)
-			return err
-		}
-		return nil
-	})
-	must.OK(t, err)
-	return out
-}
-
 // secondPod adds a pod to the node.
 func (c *cli) secondPod(t *testing.T) *testutil.NetNS {
 	t.Helper()
@@ -98,8 +74,7 @@ func devices(t *testing.T, namespaces ...*testutil.NetNS) string {
 // puts it together.
 func (c *cli) add(t *testing.T, confDir, container, netns string) {
 	t.Helper()
-	list, err := libcni.NetworkConfFromFile(filepath.Join(confDir, "00-podweir-10-x.conflist"))
-	must.OK(t, err)
+	list := must.Get(libcni.NetworkConfFromFile(filepath.Join(confDir, "00-podweir-10-x.conflist")))(t)
 	stdin := map[string]any{}
 	must.OK(t, json.Unmarshal(list.Plugins[len(list.Plugins)-1].Bytes, &stdin))
 	stdin["name"], stdin["cniVersion"], stdin["onError"] = list.Name, list.CNIVersion, "closed"
@@ -127,28 +102,22 @@ func TestPrivilegedUninstall(t *testing.T) {
 	second := c.secondPod(t)
 	root, binary := nodeRoot(t)
 	confDir := filepath.Join(root, "etc/cni/net.d")
-	files, before := treeOf(t, root), devices(t, c.node, c.pod, second)
+	files, before := must.Tree(t, root), devices(t, c.node, c.pod, second)
 	install := []string{"install", "--root", root, "--binary", binary}
 	c.must(t, install...)
 	c.add(t, confDir, "one", c.pod.Path())
 	c.must(t, append(install, "--default", "ingressPlace=ifb")...)
 	c.add(t, confDir, "two", second.Path())
-	if rep := parse[status.Report](t, c, "status"); len(rep.Attachments) != 2 {
-		t.Fatalf("status: %+v, want two pods", rep)
-	}
-	if shaped := devices(t, c.node, c.pod, second); !strings.Contains(shaped, "tbf") || !strings.Contains(shaped, "podweir") {
-		t.Fatalf("no queue and no ifb in %s", shaped)
-	}
+	must.Len(t, "attachments", 2, parse[status.Report](t, c, "status").Attachments)
+	must.Have(t, "the devices", devices(t, c.node, c.pod, second), "tbf", "podweir")
 	if out := c.must(t, "uninstall", "--root", root, "--dry-run"); strings.Count(out, "detach") != 2 || !strings.Contains(out, "00-podweir-10-x") {
 		t.Errorf("uninstall --dry-run prints %s", out)
 	}
-	if rep := parse[status.Report](t, c, "status"); len(rep.Attachments) != 2 {
-		t.Fatalf("after uninstall --dry-run: %+v, want two pods", rep)
-	}
+	must.Len(t, "attachments after uninstall --dry-run", 2, parse[status.Report](t, c, "status").Attachments)
 	for _, said := range []string{"done   remove " + filepath.Join(confDir, "00-podweir-10-x"), "done   nothing"} {
 		must.Have(t, "uninstall", c.must(t, "uninstall", "--root", root), said)
 		must.Match(t, "devices", before, devices(t, c.node, c.pod, second))
-		must.Match(t, "files", files, treeOf(t, root))
+		must.Match(t, "files", files, must.Tree(t, root))
 		for _, dir := range []string{c.pins, c.run} {
 			if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("%s is there after uninstall: %v", dir, err)
@@ -168,9 +137,7 @@ func TestPrivilegedUninstallSaysWhatItDid(t *testing.T) {
 		out := n.must(t, "uninstall", "--root", root, fmt.Sprint("--dry-run=", dry))
 		verb := map[bool]string{true: "to do ", false: "done  "}[dry]
 		must.Have(t, "uninstall", out, "tbf", "on eth0 in", "remove "+n.pins+": ", "remove "+n.run+": ")
-		if strings.Count(out, "\n") != strings.Count(out, verb) {
-			t.Errorf("uninstall --dry-run=%v prints %s, want %q in each line", dry, out, verb)
-		}
+		must.Be(t, "lines with "+verb, strings.Count(out, "\n"), strings.Count(out, verb))
 	}
 	n = newNoticed(t, nil)
 	root, binary := nodeRoot(t)
@@ -184,24 +151,19 @@ func TestPrivilegedUninstallSaysWhatItDid(t *testing.T) {
 
 func TestInstallPrints(t *testing.T) {
 	root, binary := nodeRoot(t)
-	run := func(args ...string) (string, error) {
-		cmd := newRoot()
-		var out bytes.Buffer
-		cmd.SetOut(&out)
-		cmd.SetErr(&out)
-		cmd.SetArgs(append(args, "--root", root, "--binary", binary, "--dry-run", "--pins", t.TempDir(), "--run", t.TempDir()))
-		err := cmd.ExecuteContext(t.Context())
-		return out.String(), err
+	run := func(args ...string) string {
+		out, _, err := execute(t, append(args, "--root", root, "--binary", binary, "--dry-run", "--pins", t.TempDir(), "--run", t.TempDir())...)
+		must.OK(t, err)
+		return out
 	}
-	before := treeOf(t, root)
-	out, err := run("install", "--default", "lightShare=80%", "--default", `unshapedSubnets=["10.0.0.0/8"]`)
-	must.OK(t, err)
+	before := must.Tree(t, root)
+	out := run("install", "--default", "lightShare=80%", "--default", `unshapedSubnets=["10.0.0.0/8"]`)
 	must.Have(t, "install --dry-run", out, "chain: ", "ptp", "/etc/cni/net.d", "/opt/cni/bin", `"lightShare":"80%","unshapedSubnets":["10.0.0.0/8"]`,
 		"to do", filepath.Join(root, "opt/cni/bin/podweir-cni"), "00-podweir-10-x.conflist")
-	out, err = run("install", "-o", "json")
 	var v installOutput
-	if err != nil || json.Unmarshal([]byte(out), &v) != nil || len(v.Steps) != 2 || !v.DryRun || v.Decision.Delivery != "chain" {
-		t.Errorf("install -o json prints %s, %v", out, err)
+	must.OK(t, json.Unmarshal([]byte(run("install", "-o", "json")), &v))
+	if len(v.Steps) != 2 || !v.DryRun || v.Decision.Delivery != "chain" {
+		t.Errorf("install -o json prints %+v", v)
 	}
 	for _, tc := range []struct{ args, want []string }{
 		{[]string{"--delivery", "chian"}, []string{"chian", "auto, chain, drop-in, handed, nri"}},
@@ -213,12 +175,10 @@ func TestInstallPrints(t *testing.T) {
 		{[]string{"--cni-conf-dir", "/etc/none"}, []string{"/etc/none", "/etc/none is not there yet"}},
 		{[]string{"--cni-bin-dir", "/opt/none"}, []string{"/opt/none", "--cni-bin-dir"}},
 	} {
-		cmd := newRoot()
-		cmd.SetOut(&bytes.Buffer{})
-		cmd.SetArgs(append([]string{"install", "--root", root, "--binary", binary}, tc.args...))
-		must.Fail(t, fmt.Sprint("install ", tc.args), cmd.ExecuteContext(t.Context()), tc.want...)
+		_, _, err := execute(t, append([]string{"install", "--root", root, "--binary", binary}, tc.args...)...)
+		must.Fail(t, fmt.Sprint("install ", tc.args), err, tc.want...)
 	}
-	must.Match(t, "files", before, treeOf(t, root))
+	must.Match(t, "files", before, must.Tree(t, root))
 }
 
 // The steps that an install took before it failed stay: they are done. A dry run has done none.
@@ -248,10 +208,7 @@ func TestInstallTakesThePluginThatWasPutThereByHand(t *testing.T) {
 	if err != nil || strings.Contains(out, plugin+":") {
 		t.Fatalf("install = %v, want none, and no other binary:\n%s", err, out)
 	}
-	made, err := os.ReadFile(filepath.Join(root, "etc/cni/net.d/00-podweir-10-x.conflist"))
-	if err != nil || !strings.Contains(string(made), `"mtu":1500`) {
-		t.Errorf("podweir's file does not follow its original (%v): %s", err, made)
-	}
+	must.Have(t, "podweir's file that follows its original", string(must.Get(os.ReadFile(filepath.Join(root, "etc/cni/net.d/00-podweir-10-x.conflist")))(t)), `"mtu":1500`)
 	must.OK(t, os.Remove(filepath.Join(root, plugin)))
 	_, err = runPodweir(t, "install", "--root", root, "--delivery", "chain")
 	must.Fail(t, "install without any podweir-cni", err, "--binary")
@@ -265,9 +222,7 @@ func TestPrivilegedRemoveDirOfReadOnlyRoot(t *testing.T) {
 	dir := filepath.Join(root, "podweir")
 	mount := func(source, target, kind string, flags uintptr) {
 		t.Helper()
-		if err := unix.Mount(source, target, kind, flags, ""); err != nil {
-			t.Fatalf("mount %s: %v", target, err)
-		}
+		must.OK(t, unix.Mount(source, target, kind, flags, ""))
 		t.Cleanup(func() { _ = unix.Unmount(target, unix.MNT_DETACH) })
 	}
 	mount("tmpfs", root, "tmpfs", 0)
@@ -277,30 +232,17 @@ func TestPrivilegedRemoveDirOfReadOnlyRoot(t *testing.T) {
 	record := filepath.Join(dir, "failures", "x.json")
 	must.OK(t, errors.Join(os.Mkdir(filepath.Dir(record), 0o755), os.WriteFile(record, []byte("{}"), 0o600)))
 	paths := engine.Paths{Run: dir, Pins: filepath.Join(root, "none")}
-	if err := unlessMounted(paths, new(uninstalled).removeDir(dir)); err != nil {
-		t.Errorf("remove: %v", err)
-	}
-	left, err := os.ReadDir(dir)
-	if err != nil || len(left) != 0 {
-		t.Errorf("%v is left (%v), want an empty directory", left, err)
-	}
-	if err := new(uninstalled).removeDir(paths.Pins); err != nil {
-		t.Errorf("remove what is not there: %v", err)
-	}
+	must.OK(t, unlessMounted(paths, new(uninstalled).removeDir(dir)))
+	must.Len(t, "files that are left", 0, must.Get(os.ReadDir(dir))(t))
+	must.OK(t, new(uninstalled).removeDir(paths.Pins)) // it is not there
 }
 
 // gc is what the command says; it must not fail.
 func (c *cli) gc(t *testing.T, args ...string) string {
 	t.Helper()
-	root := newRoot()
-	var out bytes.Buffer
-	root.SetOut(&out)
-	root.SetErr(&out)
-	root.SetArgs(append([]string{"gc", "--pins", c.pins, "--run", c.run}, args...))
-	if err := c.node.Do(func() error { return root.ExecuteContext(t.Context()) }); err != nil {
-		t.Fatalf("podweir gc: %v\n%s", err, &out)
-	}
-	return out.String()
+	out, log, err := c.both(t, append([]string{"gc"}, args...)...)
+	must.OK(t, err)
+	return out + log
 }
 
 // A device is gone by what identifies it, and its number is not that alone. status and gc
@@ -399,13 +341,12 @@ func TestPrivilegedAnotherPodHasTheNumber(t *testing.T) {
 	gone := n.container
 	n.pod, n.path, n.container = next, next.Path(), "c2"
 	n.add(t)
-	before := n.node.Run(t, "tc", "qdisc", "show", "dev", "uplink") + n.node.Run(t, "tc", "filter", "show", "dev", "uplink", "ingress")
-	if !strings.Contains(before, "tbf") {
-		t.Fatalf("the next pod has no limit: %s", before)
+	uplink := func() string {
+		return n.node.Run(t, "tc", "qdisc", "show", "dev", "uplink") + n.node.Run(t, "tc", "filter", "show", "dev", "uplink", "ingress")
 	}
+	before := uplink()
+	must.Have(t, "the next pod's host end", before, "tbf")
 	must.Have(t, "gc", n.gc(t), "removed", gone)
-	if after := n.node.Run(t, "tc", "qdisc", "show", "dev", "uplink") + n.node.Run(t, "tc", "filter", "show", "dev", "uplink", "ingress"); after != before {
-		t.Errorf("the next pod's host end has\n%s\nwant as before\n%s", after, before)
-	}
+	must.Be(t, "the next pod's host end", before, uplink())
 	must.OK(t, n.verb(t, "CHECK"))
 }

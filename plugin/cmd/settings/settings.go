@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of podweir
 
-// Package settings gives the flags of a command the values that the environment and a
-// file have for them. The commands of a node and of a cluster read them in the same way.
+// Package settings has what the programs of a node and of a cluster have in common: it gives
+// flags the values that the environment and a file have for them, and runs a program to its end.
 package settings
 
 import (

@@ -20,6 +20,40 @@ import (
 	"github.com/podweir/podweir/plugin/status/view"
 )
 
+// ExitError is an error with an exit status of its own.
+type ExitError struct {
+	Status int
+	Text   string
+}
+
+func (e *ExitError) Error() string { return e.Text }
+
+// Exit is an error for an exit status, nil for 0.
+func Exit(status int, why string) error {
+	if status == 0 {
+		return nil
+	}
+	return &ExitError{status, why}
+}
+
+// Color says that what is written may have colours.
+func Color(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("NO_COLOR") == ""
+}
+
+// Explained writes the page of a code of the doctor, and is done with it. Without a page the
+// argument of explain has to be a pod.
+func Explained(w io.Writer, page, arg string) (done bool, err error) {
+	if page != "" {
+		return true, Page(w, page)
+	}
+	if namespace, name, ok := strings.Cut(arg, "/"); !ok || namespace == "" || name == "" {
+		return true, fmt.Errorf("%q is not accepted, want NAMESPACE/POD or a code of the doctor such as PW602", arg)
+	}
+	return false, nil
+}
+
 // Machine says that a program reads output of a format.
 func Machine(format string) bool { return format == "json" }
 
