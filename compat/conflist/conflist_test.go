@@ -35,11 +35,7 @@ func splice(t *testing.T, file, raw string) string {
 // TestGolden splices the configuration of each CNI and compares with the
 // golden file beside it; libcni must load the result as meant.
 func TestGolden(t *testing.T) {
-	inputs, err := filepath.Glob("testdata/*.in.*")
-	if err != nil || len(inputs) < 5 {
-		t.Fatalf("Glob() = %q, %v", inputs, err)
-	}
-	for _, in := range inputs {
+	for _, in := range must.Len(t, "inputs", 7, must.Get(filepath.Glob("testdata/*.in.*"))(t)) {
 		t.Run(filepath.Base(in), func(t *testing.T) {
 			raw := must.Get(os.ReadFile(in))(t)
 			name := strings.Replace(filepath.Base(in), ".in.", ".", 1)
@@ -88,11 +84,7 @@ func compareByLibcni(t *testing.T, name string, before, after []byte) {
 
 func loadLibcni(t *testing.T, name string, raw []byte) *libcni.NetworkConfigList {
 	t.Helper()
-	list, err := libcniNetwork(name, raw)
-	if err != nil {
-		t.Fatalf("libcni: %v\n%s", err, raw)
-	}
-	return list
+	return must.Get(libcniNetwork(name, raw))(t)
 }
 
 func libcniNetwork(name string, raw []byte) (*libcni.NetworkConfigList, error) {
@@ -142,10 +134,8 @@ func TestParseRefuses(t *testing.T) {
 		"list in a .conf":   {"a.conf", `{"name":"n","plugins":[{"type":"x"}]}`, "has no type"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n, err := conflist.Parse(tc.file, []byte(tc.raw))
-			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.HasPrefix(err.Error(), tc.file) {
-				t.Errorf("Parse() = %v, %v, want an error of %s with %q", n, err, tc.file, tc.want)
-			}
+			_, err := conflist.Parse(tc.file, []byte(tc.raw))
+			must.Fail(t, "Parse()", err, tc.file, tc.want)
 			if _, ok := errors.AsType[*conflist.Error](err); !ok {
 				t.Errorf("Parse() error has type %T", err)
 			}
@@ -166,9 +156,7 @@ func TestSpliceRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := must.Get(conflist.Parse(tc.file, []byte(tc.raw)))(t)
-			if out, err := conflist.Join(n, []byte(tc.entry), nil, nil); err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("Join() = %s, %v, want an error with %q", out, err, tc.want)
-			}
+			must.Fail(t, "Join()", must.Err(conflist.Join(n, []byte(tc.entry), nil, nil)), tc.want)
 		})
 	}
 }
@@ -208,9 +196,7 @@ func TestReadDir(t *testing.T) {
 	var names []string
 	for _, f := range d.Files {
 		names = append(names, f.Name)
-		if (f.Err == nil) == (f.Network == nil) {
-			t.Errorf("%s: network %v, error %v, want one of them", f.Name, f.Network, f.Err)
-		}
+		must.Be(t, f.Name+" has a network", f.Err == nil, f.Network != nil)
 	}
 	want := []string{"00-podweir-05-a.conflist", "05-a.conf", "10-b.conflist", "99-broken.json"}
 	must.Match(t, "files", want, names)
@@ -223,9 +209,7 @@ func TestReadDir(t *testing.T) {
 		types = append(types, c.Name+" "+c.Type)
 	}
 	must.Match(t, "drop-ins", []string{"50-early.conf early", "60-late.conf late", "80-broken.conf "}, types)
-	if err := d.DropIns["n"][2].Err; err == nil || !strings.Contains(err.Error(), "n/80-broken.conf") {
-		t.Errorf("error of the broken drop-in = %v", err)
-	}
+	must.Fail(t, "the broken drop-in", d.DropIns["n"][2].Err, "n/80-broken.conf")
 }
 
 func TestReadDirWithoutDirectory(t *testing.T) {
@@ -243,9 +227,8 @@ func TestReadDirWithoutDirectory(t *testing.T) {
 // directory of conflists does not matter.
 func TestDropInByLibcni(t *testing.T) {
 	root := t.TempDir()
-	confDir := filepath.Join(root, dir)
 	dropIn := must.Get(conflist.DropIn([]byte(entry)))(t)
-	for name, content := range map[string]string{
+	confDir := must.Files(t, filepath.Join(root, dir), map[string]string{
 		"05-cilium.conflist":              `{"cniVersion":"1.0.0","name":"cilium","plugins":[{"type":"cilium-cni"}]}`,
 		"cilium/" + conflist.DropInFile:   string(dropIn),
 		"cilium/50-podweir.conf.tmp":      "half written",
@@ -257,11 +240,7 @@ func TestDropInByLibcni(t *testing.T) {
 		"bare/10-first.conf":              `{"type":"first"}`,
 		"bare/" + conflist.DropInFile:     string(dropIn),
 		"bare/nested.conf/not-a-conf.txt": "",
-	} {
-		name = filepath.Join(confDir, name)
-		must.OK(t, os.MkdirAll(filepath.Dir(name), 0o755))
-		must.OK(t, os.WriteFile(name, []byte(content), 0o644))
-	}
+	})
 	d := readDir(t, os.DirFS(root))
 	for i, want := range [][]string{{"cilium-cni", "podweir-cni"}, {"a"}, {"first", "podweir-cni"}} {
 		f := d.Files[i]
@@ -296,11 +275,9 @@ func TestReadFileOnDisk(t *testing.T) {
 		"pipe.conf":     "pipe.conf: is a named pipe, want a regular file",
 	} {
 		raw, err := conflist.ReadFile(os.DirFS(root), name)
-		switch {
-		case want == "" && (err != nil || string(raw) != plain):
-			t.Errorf("ReadFile(%s) = %q, %v", name, raw, err)
-		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
-			t.Errorf("ReadFile(%s) = %v, want %q", name, err, want)
+		must.Part(t, name+": error", want, must.Text(err))
+		if want == "" {
+			must.Be(t, name, plain, string(raw))
 		}
 	}
 }
@@ -338,16 +315,12 @@ func (c *changing) Stat(string) (fs.FileInfo, error) {
 
 func TestReadFileThatChanges(t *testing.T) {
 	settles := &changing{contents: []string{`{"na`, `{"name":"n","plu`, plain}}
-	if raw, err := conflist.ReadFile(settles, "x"); err != nil || string(raw) != plain {
-		t.Errorf("ReadFile() = %q, %v, want what is there in the end", raw, err)
-	}
+	must.Be(t, "what is there in the end", plain, string(must.Get(conflist.ReadFile(settles, "x"))(t)))
 	var many []string
 	for i := range 100 {
 		many = append(many, strings.Repeat("x", i))
 	}
-	if raw, err := conflist.ReadFile(&changing{contents: many}, "x"); !errors.Is(err, conflist.ErrChanging) {
-		t.Errorf("ReadFile() = %q, %v, want ErrChanging", raw, err)
-	}
+	must.Fail(t, "ReadFile()", must.Err(conflist.ReadFile(&changing{contents: many}, "x")), conflist.ErrChanging.Error())
 }
 
 func TestDifferences(t *testing.T) {
@@ -438,16 +411,17 @@ func TestGonePlugin(t *testing.T) {
 		raw := must.Get(conflist.Join(original.Network, s.Entry, own, s.Installed))(t)
 		return fileOf(t, "00-podweir-10-x.conflist", string(raw))
 	}
+	decides := func(when string, want conflist.Action) {
+		t.Helper()
+		got, why := conflist.Decide(s)
+		must.Be(t, when+": Decide(), because "+why, want, got)
+	}
 	wants := func(when string, action conflist.Action, types ...string) {
 		t.Helper()
-		if got, why := conflist.Decide(s); got != action {
-			t.Errorf("%s: Decide() = %v, %s, want %v", when, got, why, action)
-		}
+		decides(when, action)
 		s.Own = join(s.Own.Network)
 		must.Match(t, when, types, s.Own.Network.Types())
-		if got, why := conflist.Decide(s); got != conflist.Leave {
-			t.Errorf("%s: Decide() of what was written = %v, %s", when, got, why)
-		}
+		decides(when+", and written", conflist.Leave)
 	}
 	takesOut := func() {
 		t.Helper()
@@ -518,10 +492,7 @@ func FuzzJoin(f *testing.F) {
 			return
 		}
 		for _, written := range [][]byte{out, []byte(canonical(t, out))} {
-			own, err := conflist.Parse("00-podweir-10-x.conflist", written)
-			if err != nil {
-				t.Fatalf("Parse(Splice()) = %v\nspliced: %q", err, out)
-			}
+			own := must.Get(conflist.Parse("00-podweir-10-x.conflist", written))(t)
 			action, why := conflist.Decide(conflist.Standing{
 				Delivery: profiles.Chain, Original: &conflist.File{Name: name, Raw: raw, Network: n},
 				Own: &conflist.File{Name: own.File, Raw: written, Network: own}, Entry: []byte(entry),

@@ -207,9 +207,7 @@ func TestProfile(t *testing.T) {
 				t.Errorf("Read(): profile %v, assumed %v, want %s, %v; why: %s; problems: %v",
 					n.Profile, n.Assumed, tc.want, tc.assumed, n.Why, n.Problems)
 			}
-			if n.Why == "" {
-				t.Error("Read() does not say why")
-			}
+			must.Be(t, "Read() says why", true, n.Why != "")
 		})
 	}
 }
@@ -309,9 +307,8 @@ func TestReady(t *testing.T) {
 		{[]string{"/run/x"}, profiles.No},
 		{nil, profiles.Unknown},
 	} {
-		if n := detect.Read(t.Context(), node{files: files, sockets: tc.sockets}.root(), detect.Options{}); n.Ready != tc.want {
-			t.Errorf("ready with %v: %v, want %v", tc.sockets, n.Ready, tc.want)
-		}
+		n := detect.Read(t.Context(), node{files: files, sockets: tc.sockets}.root(), detect.Options{})
+		must.Be(t, fmt.Sprintf("ready with %v", tc.sockets), tc.want, n.Ready)
 	}
 }
 
@@ -416,9 +413,8 @@ func TestDirectories(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := detect.Read(t.Context(), node{files: tc.files}.root(), tc.opts)
-			if n.ConfDir != tc.conf || !slices.Equal(n.BinDirs, tc.bins) {
-				t.Errorf("conf %q bins %q, want %q %q", n.ConfDir, n.BinDirs, tc.conf, tc.bins)
-			}
+			must.Be(t, "directory of conflists", tc.conf, n.ConfDir)
+			must.Match(t, "directories of plugins", tc.bins, n.BinDirs)
 			if n.Conf != nil || len(n.Problems) == 0 {
 				t.Error("there is no such directory, and no error says so")
 			}
@@ -442,9 +438,8 @@ func TestRuntimeIsAnyBinary(t *testing.T) {
 	n = detect.Read(t.Context(), node{processes: []string{"7 containerd"}}.root(), detect.Options{Runtime: "containerd://1.7.2", Live: live{runtime: "containerd://2.4.2"}})
 	must.Be(t, "version that the operator says", "1.7.2", n.Runtime.Version)
 	n = detect.Read(t.Context(), node{processes: []string{"7 containerd"}}.root(), detect.Options{Live: live{}})
-	if n.Runtime.Name != "containerd" || n.Runtime.Version != "" || !strings.Contains(errors.Join(n.Problems...).Error(), "ask the container runtime") {
-		t.Errorf("runtime %+v, problems %v, want its process, and why it did not say", n.Runtime, n.Problems)
-	}
+	must.Be(t, "runtime by its process", "containerd ", n.Runtime.Name+" "+n.Runtime.Version)
+	must.Fail(t, "asking it", errors.Join(n.Problems...), "ask the container runtime")
 	for version, l := range map[string]detect.Live{"2.1.3": live{}, "2.4.2": live{runtime: "containerd://2.4.2"}} {
 		n = detect.Read(t.Context(), node{}.root(), detect.Options{ToldRuntime: "containerd://2.1.3", Live: l})
 		must.Be(t, "version that was given, where the runtime does not answer", version, n.Runtime.Version)
@@ -454,9 +449,8 @@ func TestRuntimeIsAnyBinary(t *testing.T) {
 		t.Errorf("runtime %+v, want cri-dockerd's: the containerd is dockerd's", n.Runtime)
 	}
 	n = detect.Read(t.Context(), node{processes: []string{"7 crio"}}.root(), detect.Options{Runtime: "nonsense"})
-	if n.Runtime.Name != "cri-o" || !strings.Contains(errors.Join(n.Problems...).Error(), "nonsense") {
-		t.Errorf("runtime %+v, problems %v", n.Runtime, n.Problems)
-	}
+	must.Be(t, "runtime by its process", "cri-o", n.Runtime.Name)
+	must.Fail(t, "reading what the operator says", errors.Join(n.Problems...), "nonsense")
 }
 
 // What the runtime says of its CNI configuration counts more than its files, and less
@@ -532,9 +526,7 @@ func TestWhetherFelixRuns(t *testing.T) {
 				t.Errorf("runs %v, profile %s, ingress on %v, beside %v, want %v, %s, %v, %v",
 					n.Calico.Runs, n.Profile.Name, n.Profile.Ingress.Place, n.OtherShapers().By, tc.runs, tc.profile, tc.place, tc.shaper)
 			}
-			if running := slices.Contains(n.Running, "calico"); running != (tc.runs == yes) {
-				t.Errorf("Calico is found running: %v, want %v", running, tc.runs == yes)
-			}
+			must.Be(t, "Calico is found running", tc.runs == yes, slices.Contains(n.Running, "calico"))
 			if tc.place == terms.PlaceIFB && n.Profile.Egress.Refused[terms.Name(terms.ModeClsactHostSide)] == "" {
 				t.Error("a filter of podweir's may stand where Felix has its own")
 			}
@@ -788,13 +780,9 @@ func TestWhetherFelixEnforces(t *testing.T) {
 func TestHostRoot(t *testing.T) {
 	outside := t.TempDir()
 	root := filepath.Join(outside, "host")
-	for _, dir := range []string{"etc/cni/net.d", "run", "proc/7", "real"} {
+	must.Files(t, outside, map[string]string{"secret": "outside", "host/secret": "inside", "host/run/x": "x", "host/etc/cni/net.d/a": "a"})
+	for _, dir := range []string{"proc/7", "real"} {
 		must.OK(t, os.MkdirAll(filepath.Join(root, dir), 0o755))
-	}
-	for name, content := range map[string]string{
-		"secret": "outside", "host/secret": "inside", "host/run/x": "x", "host/etc/cni/net.d/a": "a",
-	} {
-		must.OK(t, os.WriteFile(filepath.Join(outside, name), []byte(content), 0o644))
 	}
 	for name, target := range map[string]string{
 		"var": "/nowhere", "absolute": "/secret", "up": "../../../secret", "loop": "loop", "relative": "etc/cni/../cni/net.d",
@@ -810,9 +798,8 @@ func TestHostRoot(t *testing.T) {
 		"proc/7/root/abs": "", "var/x": "", "loop": "", "etc": "",
 	} {
 		got, err := fs.ReadFile(host, name)
-		if want == "" && err == nil || want != "" && (err != nil || string(got) != want) {
-			t.Errorf("ReadFile(%s) = %q, %v, want %q", name, got, err, want)
-		}
+		must.Be(t, name, want, string(got))
+		must.Be(t, name+" can be read", want != "", err == nil)
 	}
 	for name, want := range map[string]error{
 		"loop": syscall.ELOOP, "var/x": fs.ErrNotExist, "../secret": fs.ErrInvalid, "/secret": fs.ErrInvalid,
@@ -821,16 +808,9 @@ func TestHostRoot(t *testing.T) {
 			t.Errorf("Stat(%s) = %v, want %v", name, err, want)
 		}
 	}
-	entries, err := fs.ReadDir(host, "relative")
-	if err != nil || len(entries) != 1 || entries[0].Name() != "a" {
-		t.Errorf("ReadDir(relative) = %v, %v", entries, err)
-	}
-	if target, err := fs.ReadLink(host, "chain"); err != nil || target != "absolute" {
-		t.Errorf("ReadLink(chain) = %q, %v", target, err)
-	}
-	if info, err := fs.Lstat(host, "chain"); err != nil || info.Mode()&fs.ModeSymlink == 0 {
-		t.Errorf("Lstat(chain) = %v, %v", info, err)
-	}
+	must.Be(t, "the file in relative", "a", must.Len(t, "files in relative", 1, must.Get(fs.ReadDir(host, "relative"))(t))[0].Name())
+	must.Be(t, "ReadLink(chain)", "absolute", must.Get(fs.ReadLink(host, "chain"))(t))
+	must.Be(t, "Lstat(chain)", fs.ModeSymlink, must.Get(fs.Lstat(host, "chain"))(t).Mode().Type())
 }
 
 // TestProcessRoot follows the kernel's link to the root of this very process.
@@ -838,10 +818,7 @@ func TestProcessRoot(t *testing.T) {
 	self := must.Get(os.Readlink("/proc/self"))(t)
 	pid := filepath.Base(self)
 	a := must.Get(fs.ReadFile(detect.HostRoot("/"), "proc/"+pid+"/root/proc/sys/kernel/osrelease"))(t)
-	b, err := os.ReadFile("/proc/sys/kernel/osrelease")
-	if err != nil || string(a) != string(b) {
-		t.Errorf("osrelease through the process = %q, directly %q, %v", a, b, err)
-	}
+	must.Be(t, "osrelease through the process", string(must.Get(os.ReadFile("/proc/sys/kernel/osrelease"))(t)), string(a))
 }
 
 // FuzzContainerdConfig: no configuration of the runtime, which is TOML, breaks the reader

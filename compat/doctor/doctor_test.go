@@ -453,24 +453,6 @@ func outcomes(t *testing.T, root fs.FS) map[string]doctor.Outcome {
 	return out
 }
 
-// snapshot is everything in a directory.
-func snapshot(t *testing.T, dir string) []string {
-	t.Helper()
-	var all []string
-	err := filepath.WalkDir(dir, func(name string, _ fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		info, err := os.Lstat(name)
-		if err == nil {
-			all = append(all, fmt.Sprint(name, info.Mode(), info.ModTime().Format(time.RFC3339Nano), info.Size()))
-		}
-		return err
-	})
-	must.OK(t, err)
-	return all
-}
-
 // TestBadInput: whatever is in the place of the conflist in force, or of a drop-in of
 // another program, is named with what is wrong with it, and nothing on the node changes.
 func TestBadInput(t *testing.T) {
@@ -507,9 +489,9 @@ func TestBadInput(t *testing.T) {
 				}
 				bad := filepath.Join(conf, file)
 				must.OK(t, tc.make(bad))
-				before := snapshot(t, root)
+				before := must.Tree(t, root)
 				o := outcomes(t, detect.HostRoot(root))["PW201"]
-				must.Match(t, "the doctor changed the node", before, snapshot(t, root))
+				must.Match(t, "the doctor changed the node", before, must.Tree(t, root))
 				switch {
 				case says == "" && (o.Status == doctor.Fail || !strings.Contains(o.Seen, "10-good.conflist")):
 					t.Errorf("%s %s: %s, want 10-good.conflist in force", o.Code, o.Status, o.Seen)

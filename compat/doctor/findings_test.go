@@ -36,8 +36,40 @@ type finding struct {
 	fix    string
 }
 
+// set writes a file of the node, edit changes one, and without removes one.
+func set(file, content string) func(*node) { return func(n *node) { n.files[file] = content } }
+
+func edit(file, before, after string) func(*node) {
+	return func(n *node) {
+		if !strings.Contains(n.files[file], before) {
+			panic(file + " has no " + before)
+		}
+		n.files[file] = strings.Replace(n.files[file], before, after, 1)
+	}
+}
+
+func without(files ...string) func(*node) {
+	return func(n *node) {
+		for _, file := range files {
+			delete(n.files, file)
+		}
+	}
+}
+
+// with makes several changes, one after the other.
+func with(changes ...func(*node)) func(*node) {
+	return func(n *node) {
+		for _, change := range changes {
+			change(n)
+		}
+	}
+}
+
+// settings are of Cilium's agent, runtime is what the operator says of it.
+func settings(pairs ...string) func(*node) { return func(n *node) { n.settings(pairs...) } }
+func runtimeIs(runtime string) func(*node) { return func(n *node) { n.opts.Runtime = runtime } }
+
 func nodeFindings() []finding {
-	set := func(file, content string) func(*node) { return func(n *node) { n.files[file] = content } }
 	return []finding{
 		{name: "old kernel", code: "PW101", node: aws, change: set("proc/sys/kernel/osrelease", "5.10.1-x"), want: doctor.Fail, seen: "Linux 5.10.1-x", fix: "node image"},
 		{name: "untested kernel", code: "PW101", node: aws, change: set("proc/sys/kernel/osrelease", "5.15.0"), want: doctor.Warn, seen: "Linux 5.15.0", fix: "node image"},
@@ -47,7 +79,7 @@ func nodeFindings() []finding {
 		{name: "read-only bpffs", code: "PW102", node: aws, change: set("proc/1/mounts", "bpf /sys/fs/bpf bpf ro,nosuid 0 0\n"), want: doctor.Fail, seen: "read-only", fix: "remount,rw"},
 		{name: "no mounts", code: "PW102", node: aws, change: set("proc/1/mounts", ""), want: doctor.Unknown, seen: "cannot be read"},
 		{name: "locked down, types", code: "PW116", node: aws, change: set("sys/kernel/security/lockdown", "none integrity [confidentiality]"), want: doctor.Warn, seen: "may not read", fix: "integrity"},
-		{name: "no types", code: "PW116", node: aws, change: func(n *node) { delete(n.files, "sys/kernel/btf/vmlinux") }, want: doctor.Warn, seen: "no types (BTF)", fix: "CONFIG_DEBUG_INFO_BTF"},
+		{name: "no types", code: "PW116", node: aws, change: without("sys/kernel/btf/vmlinux"), want: doctor.Warn, seen: "no types (BTF)", fix: "CONFIG_DEBUG_INFO_BTF"},
 		{name: "no queue", code: "PW106", node: aws, change: func(n *node) { n.kernel.features = nil }, want: doctor.Fail, seen: "none of tbf", fix: "modprobe sch_tbf"},
 		{name: "kernel fails", code: "PW106", node: aws, change: func(n *node) { n.kernel.err = errors.New("EPERM here") }, want: doctor.Unknown, seen: "EPERM here"},
 		{name: "blind", code: "PW107", node: aws, change: func(n *node) {
@@ -56,11 +88,11 @@ func nodeFindings() []finding {
 			}
 			n.sockets = nil
 		}, want: doctor.Warn, seen: "no kubelet and no container runtime among the processes; listening sockets", fix: "--root /host"},
-		{name: "CRI-O 1.33", code: "PW108", node: aws, change: func(n *node) { n.opts.Runtime = "cri-o://1.33.0" }, want: doctor.OK, seen: "cri-o 1.33.0, reads drop-in directories: yes"},
-		{name: "docker", code: "PW108", node: aws, change: func(n *node) { n.opts.Runtime = "docker://28.1.1" }, want: doctor.Warn, seen: "docker 28.1.1", fix: "--runtime"},
+		{name: "CRI-O 1.33", code: "PW108", node: aws, change: runtimeIs("cri-o://1.33.0"), want: doctor.OK, seen: "cri-o 1.33.0, reads drop-in directories: yes"},
+		{name: "docker", code: "PW108", node: aws, change: runtimeIs("docker://28.1.1"), want: doctor.Warn, seen: "docker 28.1.1", fix: "--runtime"},
 		{name: "no runtime", code: "PW108", node: aws, change: func(n *node) { n.opts.Runtime = ""; delete(n.files, "proc/3/comm") }, want: doctor.Unknown, seen: "no container runtime"},
 		{name: "unknown CNI", code: "PW109", node: ptp, change: set(net+"10-x.conflist", strings.Replace(list, "cilium-cni", "home-made", 1)), want: doctor.Warn, seen: "home-made", fix: "report it"},
-		{name: "assumed", code: "PW109", node: aws, change: func(n *node) { delete(n.files, "proc/4/comm") }, want: doctor.Warn, seen: "aws network policy agent enforces is not known", fix: "report it"},
+		{name: "assumed", code: "PW109", node: aws, change: without("proc/4/comm"), want: doctor.Warn, seen: "aws network policy agent enforces is not known", fix: "report it"},
 		{name: "assumed, blind", code: "PW109", node: aws, change: func(n *node) {
 			for _, pid := range []string{"2", "3", "4"} {
 				delete(n.files, "proc/"+pid+"/comm")
@@ -99,7 +131,6 @@ const limited = `{"bandwidth":{"ingressRate":1000000,"ingressBurst":4294967295}}
 
 // machineFindings are about what surrounds podweir on the node.
 func machineFindings() []finding {
-	set := func(file, content string) func(*node) { return func(n *node) { n.files[file] = content } }
 	return []finding{
 		{name: "all networks", code: "PW114", node: aws, change: set("etc/containerd/config.toml", max0), want: doctor.Fail, seen: "max_conf_num is 0", fix: "max_conf_num = 1"},
 		{name: "all networks, no file of ours", code: "PW114", node: cilium, change: set("etc/containerd/config.toml", max0), want: doctor.Warn, seen: "max_conf_num is 0", fix: "max_conf_num = 1"},
@@ -145,15 +176,9 @@ func machineFindings() []finding {
 			n.files[results+"aws-cni-c1-eth0"], n.files[results+"aws-cni-c2-eth0"] = cached("c1", limited), cached("c2", limited)
 			n.kernel.attached = append(n.kernel.attached, doctor.Attachment{ContainerID: "c2", Young: true})
 		}, want: doctor.OK, seen: "1 of 1"},
-		{name: "early pod, agent", code: "PW605", node: aws, change: func(n *node) {
-			n.files[results+"aws-cni-c2-eth0"] = cached("c2", limited)
-			agentOn(n)
-		}, want: doctor.Warn, seen: "default/early (eth0, network aws-cni)", fix: "its log says why"},
-		{name: "early pod, not in the chain", code: "PW605", node: aws, change: func(n *node) {
-			n.files[results+"aws-cni-c2-eth0"] = cached("c2", limited)
-			delete(n.files, own)
-		}, want: doctor.Warn, seen: "default/early", fix: "first put podweir into the chain"},
-		{name: "failed pod", code: "PW605", node: aws, change: func(n *node) { n.files[results+"aws-cni-c1-eth0"] = cached("c1", limited); failing("boom")(n) }, want: doctor.OK, seen: "could not shape 1 of them (PW601)"},
+		{name: "early pod, agent", code: "PW605", node: aws, change: with(set(results+"aws-cni-c2-eth0", cached("c2", limited)), agentOn), want: doctor.Warn, seen: "default/early (eth0, network aws-cni)", fix: "its log says why"},
+		{name: "early pod, not in the chain", code: "PW605", node: aws, change: with(set(results+"aws-cni-c2-eth0", cached("c2", limited)), without(own)), want: doctor.Warn, seen: "default/early", fix: "first put podweir into the chain"},
+		{name: "failed pod", code: "PW605", node: aws, change: with(set(results+"aws-cni-c1-eth0", cached("c1", limited)), failing("boom")), want: doctor.OK, seen: "could not shape 1 of them (PW601)"},
 		{name: "pod that the agent could not limit", code: "PW605", node: aws, change: func(n *node) {
 			n.files[results+"aws-cni-c2-eth0"] = cached("c2", limited)
 			n.kernel.attached = append(n.kernel.attached, doctor.Attachment{Pod: "default/early", Failure: "boom"})
@@ -208,15 +233,6 @@ func unreadable(name string, crio bool) func(*node) {
 }
 
 func chainFindings() []finding {
-	edit := func(file, before, after string) func(*node) {
-		return func(n *node) {
-			if !strings.Contains(n.files[file], before) {
-				panic(file + " has no " + before)
-			}
-			n.files[file] = strings.Replace(n.files[file], before, after, 1)
-		}
-	}
-	set := func(file, content string) func(*node) { return func(n *node) { n.files[file] = content } }
 	byHand := func(types ...string) string {
 		return `{"name":"aws-cni","plugins":[{"type":"` + strings.Join(types, `"},{"type":"`) + `"},` + conflist.DefaultEntry + `]}`
 	}
@@ -239,7 +255,7 @@ func chainFindings() []finding {
 		{name: "not read by this user, but by CRI-O", code: "PW201", node: aws, change: unreadable("00-a.conflist", true), want: doctor.Unknown, seen: "00-a.conflist"},
 		{name: "another not read by this user", code: "PW201", node: aws, change: unreadable("99-z.conflist", false), want: doctor.OK, seen: "10-aws.conflist"},
 		{name: "not chained, by what this user reads", code: "PW202", node: aws, change: unreadable("50-podweir.conf", false), want: doctor.Unknown, seen: "permission denied"},
-		{name: "not chained", code: "PW202", node: aws, change: func(n *node) { delete(n.files, own) }, want: doctor.Fail, seen: "10-aws.conflist: aws-cni → egress-cni", fix: "delivery drop-in"},
+		{name: "not chained", code: "PW202", node: aws, change: without(own), want: doctor.Fail, seen: "10-aws.conflist: aws-cni → egress-cni", fix: "delivery drop-in"},
 		{name: "not chained, and nothing may be written", code: "PW202", node: aws, change: func(n *node) {
 			delete(n.files, own)
 			n.files["proc/1/mounts"] += "/dev/sda9 /etc ext4 ro 0 0\n"
@@ -259,28 +275,19 @@ func chainFindings() []finding {
 		{name: "two entries in one file", code: "PW202", node: aws, change: edit(own, "\n  ]", `,{"type":"podweir-cni"}]`), want: doctor.Fail, seen: "podweir-cni → podweir-cni", fix: "take out all entries of 00-podweir-10-aws.conflist but one"},
 		{name: "chained twice", code: "PW202", node: aws, change: set(net+"aws-cni/50-podweir.conf", conflist.DefaultEntry), want: doctor.Fail, seen: "podweir-cni → podweir-cni", fix: "keep one"},
 		{name: "chained first", code: "PW202", node: aws, change: set(own, `{"name":"aws-cni","plugins":[`+conflist.DefaultEntry+`,{"type":"aws-cni"}]}`), want: doctor.Fail, seen: "podweir-cni → aws-cni"},
-		{name: "drop-in unread", code: "PW202", node: cilium, change: func(n *node) { n.opts.Runtime = "containerd://1.7.2" }, want: doctor.Fail, seen: "the drop-in is not read", fix: "handed"},
+		{name: "drop-in unread", code: "PW202", node: cilium, change: runtimeIs("containerd://1.7.2"), want: doctor.Fail, seen: "the drop-in is not read", fix: "handed"},
 		{name: "drift", code: "PW203", node: aws, change: edit(net+"10-aws.conflist", `"eni"`, `"en"`), want: doctor.Fail, seen: "10-aws.conflist changed", fix: "podweir install"},
 		{name: "edited", code: "PW203", node: aws, change: edit(own, `"eni"`, `"enj"`), want: doctor.Fail, seen: "was changed, by hand or by another program", fix: "podweir install"},
 		{
 			name: "the original begins with bandwidth", code: "PW203", node: aws, change: set(net+"10-aws.conflist", bandwidthFirst), want: doctor.Fail,
 			seen: "first plugin", fix: "put the plugin that makes the interface first in /etc/cni/net.d/10-aws.conflist",
 		},
-		{name: "by hand, of one that begins with bandwidth", code: "PW203", node: aws, change: func(n *node) {
-			set(own, byHand("aws-cni"))(n)
-			set(net+"10-aws.conflist", bandwidthFirst)(n)
-		}, want: doctor.Warn, seen: "made by hand", fix: "put the plugin that makes the interface first in /etc/cni/net.d/10-aws.conflist"},
-		{name: "by hand", code: "PW203", node: aws, change: func(n *node) {
-			set(own, byHand("aws-cni", "egress-cni"))(n)
-			n.files[net+"10-aws.conflist"] = `{"name":"aws-cni","plugins":[{"type": "aws-cni"},{"type": "egress-cni"}]}`
-		}, want: doctor.OK, seen: "made by hand and is not followed; it has the plugins of 10-aws.conflist"},
-		{name: "by hand, other settings", code: "PW203", node: aws, change: func(n *node) {
-			set(own, byHand("aws-cni", "egress-cni"))(n)
-			n.files[net+"10-aws.conflist"] = `{"name":"aws-cni","plugins":[{"mtu":"9001", "type":"aws-cni"},{"type": "egress-cni","enabled":true}]}`
-		}, want: doctor.Warn, seen: "10-aws.conflist has now otherwise: aws-cni, egress-cni", fix: "podweir install"},
+		{name: "by hand, of one that begins with bandwidth", code: "PW203", node: aws, change: with(set(own, byHand("aws-cni")), set(net+"10-aws.conflist", bandwidthFirst)), want: doctor.Warn, seen: "made by hand", fix: "put the plugin that makes the interface first in /etc/cni/net.d/10-aws.conflist"},
+		{name: "by hand", code: "PW203", node: aws, change: with(set(own, byHand("aws-cni", "egress-cni")), set(net+"10-aws.conflist", `{"name":"aws-cni","plugins":[{"type": "aws-cni"},{"type": "egress-cni"}]}`)), want: doctor.OK, seen: "made by hand and is not followed; it has the plugins of 10-aws.conflist"},
+		{name: "by hand, other settings", code: "PW203", node: aws, change: with(set(own, byHand("aws-cni", "egress-cni")), set(net+"10-aws.conflist", `{"name":"aws-cni","plugins":[{"mtu":"9001", "type":"aws-cni"},{"type": "egress-cni","enabled":true}]}`)), want: doctor.Warn, seen: "10-aws.conflist has now otherwise: aws-cni, egress-cni", fix: "podweir install"},
 		{name: "by hand, and old", code: "PW203", node: aws, change: set(own, byHand("aws-cni")), want: doctor.Warn, seen: "made by hand and is not followed, and 10-aws.conflist has now otherwise: aws-cni, egress-cni", fix: "podweir install"},
 		{name: "two files", code: "PW203", node: aws, change: func(n *node) { n.files[net+"00-podweir-11.conflist"] = n.files[own] }, want: doctor.Fail, seen: "2 files", fix: "rm "},
-		{name: "original gone", code: "PW204", node: aws, change: func(n *node) { delete(n.files, net+"10-aws.conflist") }, want: doctor.Fail, seen: "has no configuration", fix: "rm /etc/cni/net.d/00-podweir-10-aws.conflist"},
+		{name: "original gone", code: "PW204", node: aws, change: without(net + "10-aws.conflist"), want: doctor.Fail, seen: "has no configuration", fix: "rm /etc/cni/net.d/00-podweir-10-aws.conflist"},
 		{name: "primary restarts", code: "PW204", node: aws, change: func(n *node) { n.sockets = []string{"/x"} }, want: doctor.OK, seen: "serves pods now: no"},
 		{name: "no binary", code: "PW205", node: aws, change: func(n *node) { delete(n.exec, "opt/cni/bin/podweir-cni") }, want: doctor.Fail, seen: "is not in /opt/cni/bin", fix: "install -m 0755"},
 		{name: "not executable", code: "PW205", node: aws, change: func(n *node) {
@@ -318,10 +325,7 @@ func chainFindings() []finding {
 		}, want: doctor.OK, seen: "accepts all"},
 		{name: "good values", code: "PW218", node: aws, change: func(n *node) { n.entry = func([]byte) error { return nil } }, want: doctor.OK, seen: "accepts all"},
 		{name: "two shapers", code: "PW206", node: aws, change: edit(own, "\n  ]", strings.TrimSuffix(bottled, "}")), want: doctor.Fail, seen: "podweir-cni → bandwidth", fix: "take bandwidth out"},
-		{name: "only bandwidth", code: "PW206", node: aws, change: func(n *node) {
-			delete(n.files, own)
-			edit(net+"10-aws.conflist", "]}", bottled)(n)
-		}, want: doctor.Warn, seen: "egress-cni → bandwidth", fix: "takes its place"},
+		{name: "only bandwidth", code: "PW206", node: aws, change: with(without(own), edit(net+"10-aws.conflist", "]}", bottled)), want: doctor.Warn, seen: "egress-cni → bandwidth", fix: "takes its place"},
 		{name: "no capability", code: "PW207", node: aws, change: edit(own, `"bandwidth":true`, `"bandwidth":false`), want: doctor.Fail, seen: "lacks the capability bandwidth", fix: "add it"},
 		{name: "misspelt capability", code: "PW207", node: aws, change: edit(own, `"bandwidth":true`, `"bandwdth":true`), want: doctor.Fail, seen: `misspelt: "bandwdth", did you mean "bandwidth"?`, fix: "correct it"},
 		{name: "another's capability", code: "PW207", node: aws, change: edit(own, `"bandwidth":true`, `"bandwidth":true,"portMappings":true`), want: doctor.OK, seen: "are passed"},
@@ -337,18 +341,14 @@ const apart = "[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.vm]\n
 const max0 = "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.cni]\n  max_conf_num = 0\n"
 
 func deliveryFindings() []finding {
-	set := func(file, content string) func(*node) { return func(n *node) { n.files[file] = content } }
 	return []finding{
 		{name: "file beside exclusive Cilium", code: "PW210", node: cilium, change: func(n *node) {
 			delete(n.files, net+"cilium/50-podweir.conf")
 			n.spliceIn("05-cilium.conflist")
 		}, want: doctor.Fail, seen: "00-podweir-05-.conflist is beside", fix: "--set cni.exclusive=false"},
-		{name: "drop-in, old runtime", code: "PW210", node: cilium, change: func(n *node) { n.opts.Runtime = "containerd://1.7.2" }, want: doctor.Fail, seen: "containerd 1.7.2 ignores drop-in directories", fix: "--set cni.configMap=podweir-cni-configuration"},
-		{name: "drop-in, unknown runtime", code: "PW210", node: cilium, change: func(n *node) {
-			n.opts.Runtime = ""
-			delete(n.files, "proc/3/comm")
-		}, want: doctor.Warn, seen: "whether unknown runtime reads drop-in directories is not known", fix: "podweir doctor --runtime NAME://VERSION"},
-		{name: "drop-in, where chain would do", code: "PW210", node: cilium, change: func(n *node) { n.settings("cni-exclusive", "false") }, want: doctor.OK, seen: "delivery drop-in: containerd 2.1.3 reads drop-ins"},
+		{name: "drop-in, old runtime", code: "PW210", node: cilium, change: runtimeIs("containerd://1.7.2"), want: doctor.Fail, seen: "containerd 1.7.2 ignores drop-in directories", fix: "--set cni.configMap=podweir-cni-configuration"},
+		{name: "drop-in, unknown runtime", code: "PW210", node: cilium, change: with(runtimeIs(""), without("proc/3/comm")), want: doctor.Warn, seen: "whether unknown runtime reads drop-in directories is not known", fix: "podweir doctor --runtime NAME://VERSION"},
+		{name: "drop-in, where chain would do", code: "PW210", node: cilium, change: settings("cni-exclusive", "false"), want: doctor.OK, seen: "delivery drop-in: containerd 2.1.3 reads drop-ins"},
 		{name: "another program undoes it", code: "PW221", node: aws, change: func(n *node) {
 			n.fight = &conflist.Fight{File: "/" + own, Change: "removes or renames it", Since: time.Unix(1, 0)}
 			delete(n.files, own)
@@ -368,72 +368,39 @@ func deliveryFindings() []finding {
 			n.spliceIn("05-cilium.conflist")
 			n.settings("cni-exclusive", "false")
 		}, want: doctor.OK, seen: "delivery chain, which works here"},
-		{name: "handed", code: "PW210", node: cilium, change: func(n *node) {
-			delete(n.files, net+"cilium/50-podweir.conf")
-			n.files[net+"05-cilium.conflist"] = strings.Replace(list, "]}", ","+conflist.DefaultEntry+"]}", 1)
-			n.opts.Runtime = "containerd://1.7.2"
-		}, want: doctor.OK, seen: "delivery handed"},
+		{name: "handed", code: "PW210", node: cilium, change: with(without(net+"cilium/50-podweir.conf"), set(net+"05-cilium.conflist", strings.Replace(list, "]}", ","+conflist.DefaultEntry+"]}", 1)), runtimeIs("containerd://1.7.2")), want: doctor.OK, seen: "delivery handed"},
 		{name: "bandwidth under a drop-in", code: "PW210", node: cilium, change: set(net+"05-cilium.conflist", strings.Replace(list, "]}", bottled, 1)), want: doctor.Warn, seen: "cannot replace", fix: "take bandwidth out"},
-		{name: "drop-in ignored", code: "PW211", node: cilium, change: func(n *node) { n.opts.Runtime = "containerd://2.0.14" }, want: doctor.Fail, seen: "containerd 2.0.14 ignores", fix: "upgrade"},
-		{name: "drop-in left over", code: "PW211", node: cilium, change: func(n *node) {
-			n.files[net+"99-x.conflist"] = `{"cniVersion":"1.0.0","name":"x","plugins":[{"type":"ptp"}]}`
-			n.files[net+"x/50-podweir.conf"] = conflist.DefaultEntry
-		}, want: doctor.Warn, seen: "left over for networks that are not in force: x", fix: "rm /etc/cni/net.d/x/50-podweir.conf"},
-		{name: "drop-in with unknown runtime", code: "PW211", node: cilium, change: func(n *node) { n.opts.Runtime = "docker://28.1.1" }, want: doctor.Unknown, seen: "docker 28.1.1"},
-		{name: "renamed", code: "PW214", node: cilium, change: func(n *node) {
-			delete(n.files, net+"cilium/50-podweir.conf")
-			set(net+"00-podweir-05-.conflist.cilium_bak", "{}")(n)
-		}, want: doctor.Fail, seen: "00-podweir-05-.conflist.cilium_bak", fix: "cni.exclusive=false"},
+		{name: "drop-in ignored", code: "PW211", node: cilium, change: runtimeIs("containerd://2.0.14"), want: doctor.Fail, seen: "containerd 2.0.14 ignores", fix: "upgrade"},
+		{name: "drop-in left over", code: "PW211", node: cilium, change: with(set(net+"99-x.conflist", `{"cniVersion":"1.0.0","name":"x","plugins":[{"type":"ptp"}]}`), set(net+"x/50-podweir.conf", conflist.DefaultEntry)), want: doctor.Warn, seen: "left over for networks that are not in force: x", fix: "rm /etc/cni/net.d/x/50-podweir.conf"},
+		{name: "drop-in with unknown runtime", code: "PW211", node: cilium, change: runtimeIs("docker://28.1.1"), want: doctor.Unknown, seen: "docker 28.1.1"},
+		{name: "renamed", code: "PW214", node: cilium, change: with(without(net+"cilium/50-podweir.conf"), set(net+"00-podweir-05-.conflist.cilium_bak", "{}")), want: doctor.Fail, seen: "00-podweir-05-.conflist.cilium_bak", fix: "cni.exclusive=false"},
 		{name: "renamed, and written again", code: "PW214", node: cilium, change: func(n *node) {
 			n.spliceIn("05-cilium.conflist")
 			set(net+"00-podweir-05-.conflist.cilium_bak", "{}")(n)
 		}, want: doctor.Fail, seen: "00-podweir-05-.conflist.cilium_bak", fix: "cni.exclusive=false"},
 		{name: "renamed before", code: "PW214", node: cilium, change: set(net+"00-podweir-05-.conflist.cilium_bak", "{}"), want: doctor.OK, seen: "left over and has no effect"},
-		{name: "renamed before, shared now", code: "PW214", node: cilium, change: func(n *node) {
-			delete(n.files, net+"cilium/50-podweir.conf")
-			n.settings("cni-exclusive", "false")
-			set(net+"00-podweir-05-.conflist.cilium_bak", "{}")(n)
-		}, want: doctor.OK, seen: "no program renames now"},
+		{name: "renamed before, shared now", code: "PW214", node: cilium, change: with(without(net+"cilium/50-podweir.conf"), settings("cni-exclusive", "false"), set(net+"00-podweir-05-.conflist.cilium_bak", "{}")), want: doctor.OK, seen: "no program renames now"},
 	}
 }
 
 func neighbourFindings() []finding {
 	return []finding{
-		{name: "policy and bandwidth", code: "PW301", node: aws, change: func(n *node) {
-			n.files[own] = strings.Replace(n.files[own], "\n  ]", strings.TrimSuffix(bottled, "}"), 1)
-		}, want: doctor.Fail, seen: "bandwidth is in the chain", fix: "ENABLE_BANDWIDTH_PLUGIN=false"},
-		{name: "no policy, bandwidth", code: "PW301", node: aws, change: func(n *node) {
-			n.files[own] = strings.Replace(n.files[own], "\n  ]", strings.TrimSuffix(bottled, "}"), 1)
-			n.files["proc/4/cmdline"] = "/controller\x00--enable-network-policy=false\x00"
-		}, want: doctor.Skip, seen: "does not enforce"},
+		{name: "policy and bandwidth", code: "PW301", node: aws, change: edit(own, "\n  ]", strings.TrimSuffix(bottled, "}")), want: doctor.Fail, seen: "bandwidth is in the chain", fix: "ENABLE_BANDWIDTH_PLUGIN=false"},
+		{name: "no policy, bandwidth", code: "PW301", node: aws, change: with(edit(own, "\n  ]", strings.TrimSuffix(bottled, "}")), set("proc/4/cmdline", "/controller\x00--enable-network-policy=false\x00")), want: doctor.Skip, seen: "does not enforce"},
 		{name: "Kata", code: "PW117", node: aws, change: sandboxed("kata-qemu", "io.containerd.kata.v2"), want: doctor.Fail, seen: "pods of kata-qemu (Kata) do not start", fix: "leave podHook at auto"},
 		{name: "urunc", code: "PW117", node: aws, change: sandboxed("unikernel", "io.containerd.urunc.v2"), want: doctor.Fail, seen: "pods of unikernel (urunc) do not start", fix: "leave podHook at auto"},
-		{name: "Kata with podHook", code: "PW117", node: aws, change: func(n *node) {
-			sandboxed("kata-qemu", "io.containerd.kata.v2")(n)
-			n.files[own] = strings.Replace(n.files[own], `"type":"podweir-cni"`, `"podHook":"tcx","type":"podweir-cni"`, 1)
-		}, want: doctor.OK, seen: "attaches where limits hold"},
+		{name: "Kata with podHook", code: "PW117", node: aws, change: with(sandboxed("kata-qemu", "io.containerd.kata.v2"), edit(own, `"type":"podweir-cni"`, `"podHook":"tcx","type":"podweir-cni"`)), want: doctor.OK, seen: "attaches where limits hold"},
 		{name: "Kata before TCX", code: "PW117", node: aws, change: func(n *node) {
 			sandboxed("kata-qemu", "io.containerd.kata.v2")(n)
 			n.live = agent{noTCX: true}
 		}, want: doctor.Fail, seen: "the kernel has no TCX", fix: "Linux 6.6 or newer"},
-		{name: "Kata by TCX", code: "PW117", node: aws, change: func(n *node) {
-			sandboxed("kata-qemu", "io.containerd.kata.v2")(n)
-			n.files[own] = strings.Replace(n.files[own], `"type":"podweir-cni"`, `"mode":"tcx-podside","type":"podweir-cni"`, 1)
-		}, want: doctor.OK, seen: "attaches where limits hold"},
+		{name: "Kata by TCX", code: "PW117", node: aws, change: with(sandboxed("kata-qemu", "io.containerd.kata.v2"), edit(own, `"type":"podweir-cni"`, `"mode":"tcx-podside","type":"podweir-cni"`)), want: doctor.OK, seen: "attaches where limits hold"},
 		{name: "gVisor", code: "PW117", node: cilium, change: sandboxed("sandbox", "io.containerd.runsc.v1"), want: doctor.Fail, seen: "pods of sandbox (gVisor) does not hold: packets go past the host side", fix: "other nodes"},
-		{name: "gVisor, a limit in the pod", code: "PW117", node: aws, change: func(n *node) {
-			sandboxed("runsc", "")(n)
-			n.files[own] = strings.Replace(n.files[own], `"type":"podweir-cni"`, `"ingressPlace":"ifb","type":"podweir-cni"`, 1)
-		}, want: doctor.Fail, seen: "does not hold: it is in the pod", fix: "to auto"},
+		{name: "gVisor, a limit in the pod", code: "PW117", node: aws, change: with(sandboxed("runsc", ""), edit(own, `"type":"podweir-cni"`, `"ingressPlace":"ifb","type":"podweir-cni"`)), want: doctor.Fail, seen: "does not hold: it is in the pod", fix: "to auto"},
 		{name: "gVisor, nothing goes past", code: "PW117", node: aws, change: sandboxed("runsc", ""), want: doctor.OK, seen: "attaches where limits hold"},
 		{name: "no sandboxed runtime", code: "PW117", node: aws, change: sandboxed("runc", "io.containerd.runc.v2"), want: doctor.OK, seen: "no handler"},
-		{name: "second interface", code: "PW307", node: aws, change: func(n *node) {
-			n.files[net+"10-aws.conflist"] = strings.Replace(n.files[net+"10-aws.conflist"], `"false"`, `"true"`, 1)
-		}, want: doctor.Warn, seen: "second interface, with the whole limit once more", fix: "interfaces=shared"},
-		{name: "second interface, shared limit", code: "PW307", node: aws, change: func(n *node) {
-			n.files[net+"10-aws.conflist"] = strings.Replace(n.files[net+"10-aws.conflist"], `"false"`, `"true"`, 1)
-			n.files[own] = strings.Replace(n.files[own], `"type":"podweir-cni"`, `"interfaces":"shared","type":"podweir-cni"`, 1)
-		}, want: doctor.OK, seen: "share its limit"},
+		{name: "second interface", code: "PW307", node: aws, change: edit(net+"10-aws.conflist", `"false"`, `"true"`), want: doctor.Warn, seen: "second interface, with the whole limit once more", fix: "interfaces=shared"},
+		{name: "second interface, shared limit", code: "PW307", node: aws, change: with(edit(net+"10-aws.conflist", `"false"`, `"true"`), edit(own, `"type":"podweir-cni"`, `"interfaces":"shared","type":"podweir-cni"`)), want: doctor.OK, seen: "share its limit"},
 		{name: "second interface, shared limit by the agent", code: "PW307", node: aws, change: func(n *node) {
 			n.files[net+"10-aws.conflist"] = strings.Replace(n.files[net+"10-aws.conflist"], `"false"`, `"true"`, 1)
 			delete(n.files, own)
@@ -451,7 +418,7 @@ func neighbourFindings() []finding {
 			n.files[net+"05-cilium.conflist"] = strings.Replace(list, `{"type":"cilium-cni"}`, `{"type":"calico"},{"type":"cilium-cni"}`, 1)
 			n.kernel.attached[0].Place = terms.PlaceHost
 		}, want: doctor.Warn, seen: "may pass by", fix: "recreate the pods"},
-		{name: "bandwidth manager idle", code: "PW404", node: cilium, change: func(n *node) { n.settings("enable-bandwidth-manager", "true") }, want: doctor.Warn, seen: "turned it off", fix: "bandwidthManager.enabled=false"},
+		{name: "bandwidth manager idle", code: "PW404", node: cilium, change: settings("enable-bandwidth-manager", "true"), want: doctor.Warn, seen: "turned it off", fix: "bandwidthManager.enabled=false"},
 		{name: "bandwidth manager of 1.15 idle", code: "PW404", node: cilium, change: func(n *node) {
 			n.settings("enable-bandwidth-manager", "true")
 			n.live = agent115
@@ -505,7 +472,7 @@ func hookFindings() []finding {
 			n.kernel, n.unwritable = healthy(), errors.New("/run/podweir cannot be written: read-only file system")
 		}, want: doctor.Warn, seen: "read-only", fix: "file system"},
 		{name: "unshaped", code: "PW601", node: aws, change: failing("no bpffs"), want: doctor.Fail, seen: "default/web: no bpffs", fix: "errors.md); then recreate the pod"},
-		{name: "unshaped, agent", code: "PW601", node: aws, change: func(n *node) { failing("no bpffs")(n); agentOn(n) }, want: doctor.Fail, seen: "default/web: no bpffs", fix: "the pod need not be recreated"},
+		{name: "unshaped, agent", code: "PW601", node: aws, change: with(failing("no bpffs"), agentOn), want: doctor.Fail, seen: "default/web: no bpffs", fix: "the pod need not be recreated"},
 		{name: "unshaped, read-only bpffs", code: "PW601", node: aws, change: failing("make pin directory: read-only file system"), want: doctor.Fail, seen: "read-only", fix: "remount,rw /sys/fs/bpf; then"},
 		{name: "unshaped, no bpffs", code: "PW601", node: aws, change: failing("pins: /x: not on a BPF file system (mount -t bpf bpf /sys/fs/bpf)"), want: doctor.Fail, seen: "not on a BPF", fix: "mount -t bpf bpf /sys/fs/bpf; then"},
 		{name: "unshaped, no memory", code: "PW601", node: aws, change: failing("egress load: make map slots: cannot allocate memory"), want: doctor.Fail, seen: "cannot allocate memory", fix: "memory limit of the cgroup"},

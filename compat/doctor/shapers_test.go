@@ -122,14 +122,10 @@ func shaperFindings() []finding {
 			n.settings("enable-bandwidth-manager", "true")
 		}, want: doctor.Unknown, seen: "podweir shapes"},
 
-		{name: "left to an absent shaper", code: "PW409", node: cilium, change: func(n *node) {
-			n.files[net+"cilium/50-podweir.conf"] = strings.TrimSuffix(conflist.DefaultEntry, "}") + both + "}"
-		}, want: doctor.Fail, seen: "50-podweir.conf leaves egress and ingress limits to Cilium's bandwidth manager, which does not enforce them", fix: "take away"},
+		{name: "left to an absent shaper", code: "PW409", node: cilium, change: set(net+"cilium/50-podweir.conf", strings.TrimSuffix(conflist.DefaultEntry, "}")+both+"}"), want: doctor.Fail, seen: "50-podweir.conf leaves egress and ingress limits to Cilium's bandwidth manager, which does not enforce them", fix: "take away"},
 		{name: "left to an agent that is too old", code: "PW409", node: cilium, change: managed("1.17.9", both), want: doctor.Fail, seen: "leaves ingress limits", fix: "take away"},
 		{name: "left to who knows", code: "PW409", node: cilium, change: managed("", both), want: doctor.Unknown, seen: "leaves ingress limits to Cilium's bandwidth manager: whether"},
-		{name: "left where there is no Cilium", code: "PW409", node: aws, change: func(n *node) {
-			n.files[own] = strings.Replace(n.files[own], `"type":"podweir-cni"`, `"type":"podweir-cni","egressShaper":"cilium"`, 1)
-		}, want: doctor.Fail, seen: "leaves egress limits", fix: "take away"},
+		{name: "left where there is no Cilium", code: "PW409", node: aws, change: edit(own, `"type":"podweir-cni"`, `"type":"podweir-cni","egressShaper":"cilium"`), want: doctor.Fail, seen: "leaves egress limits", fix: "take away"},
 		{name: "left to Cilium, and it does", code: "PW409", node: cilium, change: managed("1.20.2", both), want: doctor.OK, seen: "egress and ingress"},
 		{name: "nothing is left", code: "PW409", node: cilium, change: func(*node) {}, want: doctor.Skip, seen: "leaves no limit"},
 
@@ -167,21 +163,16 @@ func shaperFindings() []finding {
 			n.kernel.devices[0].Egress[0].BitsPerSec = 20_000_000
 		}, want: doctor.OK, seen: "egress and ingress limits to Calico"},
 		{name: "left to both", code: "PW409", node: calico, change: felix(`,"ingressShaper":"calico","egressShaper":"cilium"`, 0), want: doctor.Fail, seen: "leaves egress limits to Cilium's bandwidth manager", fix: "shaper=cilium"},
-		{name: "left to Felix, who knows", code: "PW409", node: calico, change: func(n *node) {
-			n.files[net+"00-podweir-10-calico.conflist"] = strings.Replace(n.files[net+"00-podweir-10-calico.conflist"], `"type":"podweir-cni"`, `"type":"podweir-cni","shaper":"calico"`, 1)
-		}, want: doctor.Unknown, seen: "leaves egress and ingress limits to Calico"},
+		{name: "left to Felix, who knows", code: "PW409", node: calico, change: edit(net+"00-podweir-10-calico.conflist", `"type":"podweir-cni"`, `"type":"podweir-cni","shaper":"calico"`), want: doctor.Unknown, seen: "leaves egress and ingress limits to Calico"},
 		{name: "OVN-Kubernetes", code: "PW403", node: ovn, change: limitedTwice, want: doctor.Warn, seen: "OVN-Kubernetes enforces kubernetes.io/*-bandwidth, too, and podweir shapes egress and ingress of default/early", fix: "default shaper=ovn"},
 		{name: "OVN-Kubernetes, and nothing is known of pods", code: "PW403", node: ovn, change: func(*node) {}, want: doctor.Warn, seen: "too, and podweir shapes egress and ingress", fix: "podweir.io/ingress-rate"},
-		{name: "OVN-Kubernetes, and limits that it does not read", code: "PW403", node: ovn, change: func(n *node) { n.files[results+"cilium-c1-eth0"] = cached("c1", "{}") }, want: doctor.OK, seen: "no pod that podweir shapes has them"},
+		{name: "OVN-Kubernetes, and limits that it does not read", code: "PW403", node: ovn, change: set(results+"cilium-c1-eth0", cached("c1", "{}")), want: doctor.OK, seen: "no pod that podweir shapes has them"},
 		{name: "left to OVN-Kubernetes", code: "PW403", node: ovn, change: leftTo(net+"00-podweir-10-ovn-kubernetes.conflist", "ovn"), want: doctor.OK, seen: "egress and ingress limits are left to it"},
 		{name: "left to OVN-Kubernetes, which does", code: "PW409", node: ovn, change: leftTo(net+"00-podweir-10-ovn-kubernetes.conflist", "ovn"), want: doctor.OK, seen: "egress and ingress limits to OVN-Kubernetes"},
 		{name: "OpenShift", code: "PW403", node: openShift, change: limitedTwice, want: doctor.Warn, seen: "OVN-Kubernetes enforces kubernetes.io/*-bandwidth, too, and podweir shapes egress and ingress of default/early", fix: "default shaper=ovn"},
-		{name: "Multus in front of another CNI", code: "PW403", node: openShift, change: func(n *node) { n.files["proc/9/comm"] = "flanneld\n" }, want: doctor.Skip, seen: "no other component"},
+		{name: "Multus in front of another CNI", code: "PW403", node: openShift, change: set("proc/9/comm", "flanneld\n"), want: doctor.Skip, seen: "no other component"},
 		{name: "Open vSwitch's queue", code: "PW505", node: ovn, change: ovsQueue, want: doctor.Warn, seen: "eni0123456789a has htb", fix: "default shaper=ovn"},
-		{name: "Open vSwitch's queue, left to it", code: "PW505", node: ovn, change: func(n *node) {
-			ovsQueue(n)
-			leftTo(net+"00-podweir-10-ovn-kubernetes.conflist", "ovn")(n)
-		}, want: doctor.OK, seen: "1 of OVN-Kubernetes's"},
+		{name: "Open vSwitch's queue, left to it", code: "PW505", node: ovn, change: with(ovsQueue, leftTo(net+"00-podweir-10-ovn-kubernetes.conflist", "ovn")), want: doctor.OK, seen: "1 of OVN-Kubernetes's"},
 		{name: "Felix's endless queue", code: "PW505", node: calico, change: felix("", 1_000_000_000_000_000), want: doctor.OK, seen: "1 of Calico's, which hold back nothing"},
 		{name: "Felix's queue, ahead", code: "PW505", node: calico, change: felix("", 20_000_000), want: doctor.Warn, seen: "has tbf", fix: "qos.projectcalico.org/ingressBandwidth=1P"},
 		{name: "Felix's queue on its own pod", code: "PW505", node: calico, change: idle(felix("", 20_000_000)), want: doctor.Warn, seen: "has tbf", fix: "qos.projectcalico.org/ingressBandwidth=1P"},
@@ -255,13 +246,9 @@ func besideFindings() []finding {
 		{name: "left to a manager without fq", code: "PW409", node: cilium, change: paced(`["eth0"]`, `,"shaper":"cilium"`, pfifo), want: doctor.Fail, seen: "leaves egress limits to Cilium's bandwidth manager, and eth0 (mq, pfifo_fast) has no fq", fix: "shaper=podweir"},
 		{name: "left to a manager with fq", code: "PW409", node: cilium, change: paced(`["eth1"]`, `,"shaper":"cilium"`, pfifo), want: doctor.OK, seen: "egress and ingress limits to Cilium's"},
 		{name: "ingress alone is left to it", code: "PW409", node: cilium, change: paced(`["eth0"]`, `,"ingressShaper":"cilium"`, pfifo), want: doctor.OK, seen: "ingress limits to Cilium's"},
-		{name: "a pod whose DEL failed", code: "PW605", node: aws, change: func(n *node) { result(fmt.Sprintf(interfaces, "cni-2"))(n) }, want: doctor.OK, seen: "0 of 0"},
-		{name: "a pod whose DEL failed, newer libcni", code: "PW605", node: aws, change: func(n *node) { result(`"netns":"/run/netns/cni-2"`)(n) }, want: doctor.OK, seen: "0 of 0"},
-		{name: "a pod of before the boot", code: "PW605", node: aws, change: func(n *node) {
-			result(fmt.Sprintf(interfaces, "cni-2"))(n)
-			delete(n.files, "run/netns/cni-1")
-			n.files["run/x"] = ""
-		}, want: doctor.OK, seen: "0 of 0"},
+		{name: "a pod whose DEL failed", code: "PW605", node: aws, change: result(fmt.Sprintf(interfaces, "cni-2")), want: doctor.OK, seen: "0 of 0"},
+		{name: "a pod whose DEL failed, newer libcni", code: "PW605", node: aws, change: result(`"netns":"/run/netns/cni-2"`), want: doctor.OK, seen: "0 of 0"},
+		{name: "a pod of before the boot", code: "PW605", node: aws, change: with(result(fmt.Sprintf(interfaces, "cni-2")), without("run/netns/cni-1"), set("run/x", "")), want: doctor.OK, seen: "0 of 0"},
 		{name: "a pod that asks by podweir's annotation", code: "PW605", node: aws, change: asking(doctor.Sandbox{Asks: tenM}), want: doctor.Warn, seen: "podweir has no record of default/asks", fix: "recreate these pods"},
 		{name: "a pod that misspelt it, an agent", code: "PW605", node: aws, change: func(n *node) {
 			asking(doctor.Sandbox{Misspelt: misspelt})(n)
@@ -274,10 +261,7 @@ func besideFindings() []finding {
 			n.kernel.attached = []doctor.Attachment{{Pod: "podweir-manual/netns-1", ContainerID: "netns-1", ByHandIn: "/run/netns/x", Limit: limitOf(terms.Egress, 0, terms.QueueTBF)}}
 		}, want: doctor.OK, seen: "1 of 1"},
 		{name: "a pod whose limits are left to others", code: "PW605", node: aws, change: asking(doctor.Sandbox{Asks: tenM, LeftTo: "Calico"}), want: doctor.OK, seen: "0 of 1"},
-		{name: "a pod that asks for nothing", code: "PW605", node: aws, change: func(n *node) {
-			asking(doctor.Sandbox{})(n)
-			n.files[results+"aws-cni-c1-eth0"] = cached("c1", limited)
-		}, want: doctor.OK, seen: "1 of 1"},
+		{name: "a pod that asks for nothing", code: "PW605", node: aws, change: with(asking(doctor.Sandbox{}), set(results+"aws-cni-c1-eth0", cached("c1", limited))), want: doctor.OK, seen: "1 of 1"},
 		{name: "a pod whose annotation was removed, an agent", code: "PW605", node: aws, change: func(n *node) {
 			asking(doctor.Sandbox{Asks: tenM})(n)
 			n.files[results+"aws-cni-c2-eth0"] = cached("c2", limited)
@@ -287,13 +271,10 @@ func besideFindings() []finding {
 			asking(doctor.Sandbox{Asks: tenM})(n)
 			n.kernel.agent = &doctor.Agent{NotReady: []doctor.Part{{Name: "api", Reason: "403"}}}
 		}, want: doctor.Warn, seen: "default/asks"},
-		{name: "a pod that is there", code: "PW605", node: aws, change: func(n *node) { result(fmt.Sprintf(interfaces, "cni-1"))(n) }, want: doctor.Warn, seen: "default/early", fix: "recreate these pods"},
-		{name: "a pod whose namespace nobody can see", code: "PW605", node: aws, change: func(n *node) { result(`"netns":"/elsewhere/cni-2"`)(n) }, want: doctor.Warn, seen: "default/early", fix: "recreate these pods"},
+		{name: "a pod that is there", code: "PW605", node: aws, change: result(fmt.Sprintf(interfaces, "cni-1")), want: doctor.Warn, seen: "default/early", fix: "recreate these pods"},
+		{name: "a pod whose namespace nobody can see", code: "PW605", node: aws, change: result(`"netns":"/elsewhere/cni-2"`), want: doctor.Warn, seen: "default/early", fix: "recreate these pods"},
 		{name: "bandwidth, replaced", code: "PW301", node: aws, change: withBandwidth, want: doctor.Warn, seen: "bandwidth is in 10-aws.conflist, and podweir's file replaces it: once podweir is uninstalled, pods with an egress limit do not start", fix: "ENABLE_BANDWIDTH_PLUGIN=false"},
-		{name: "bandwidth, replaced, without policy", code: "PW301", node: aws, change: func(n *node) {
-			withBandwidth(n)
-			n.files["proc/4/cmdline"] = "/controller\x00--enable-network-policy=false\x00"
-		}, want: doctor.Skip, seen: "does not enforce"},
+		{name: "bandwidth, replaced, without policy", code: "PW301", node: aws, change: with(withBandwidth, set("proc/4/cmdline", "/controller\x00--enable-network-policy=false\x00")), want: doctor.Skip, seen: "does not enforce"},
 	}...)
 }
 

@@ -60,9 +60,7 @@ func TestProfilesAreWhole(t *testing.T) {
 				}
 			}
 			for _, c := range p.Conflicts {
-				if c.With == "" || c.Effect == "" || c.Do == "" {
-					t.Errorf("conflict %+v lacks a part", c)
-				}
+				must.Be(t, fmt.Sprintf("conflict %+v has all parts", c), true, c.With != "" && c.Effect != "" && c.Do != "")
 			}
 		})
 	}
@@ -86,9 +84,7 @@ func TestPlacesAreSafe(t *testing.T) {
 		if p.Bypass == profiles.No && !felix(p) && p.Family != "ovn" {
 			want = terms.PlaceHost
 		}
-		if p.Ingress.Place.Is != want {
-			t.Errorf("%s: bypass %v, ingress queue on %s, want %s", p.Name, p.Bypass, p.Ingress.Place, want)
-		}
+		must.Be(t, fmt.Sprintf("%s, with bypass %v: place of the ingress queue", p.Name, p.Bypass), want, p.Ingress.Place.Is)
 		for name, a := range map[string]profiles.Attach{"egress": p.Egress, "ingress": p.Ingress} {
 			if a.Refused[terms.Name(terms.ModeQdisc)] != "" || name == "ingress" && a.Why == "" {
 				t.Errorf("%s %s: because %q, refused %v", p.Name, name, a.Why, a.Refused)
@@ -154,9 +150,7 @@ func holdsClsact(p *profiles.Profile, direction terms.Hook) bool {
 // names the legacy filter, too.
 func TestCiliumBeforeTCX(t *testing.T) {
 	for _, name := range []string{"cilium-legacy-tc", "cilium-legacy-routing", "cilium-endpoint-routes"} {
-		if !holdsClsact(profiles.Find(name), terms.HookIngress) {
-			t.Errorf("%s has no filter of Cilium's", name)
-		}
+		must.Be(t, name+" has a filter of Cilium's", true, holdsClsact(profiles.Find(name), terms.HookIngress))
 	}
 }
 
@@ -174,9 +168,7 @@ func TestCommandsKeepTheRelease(t *testing.T) {
 					continue
 				}
 				upgrades++
-				if !strings.Contains(command, want) {
-					t.Errorf("%s: %s, want %s in it", p.Name, command, want)
-				}
+				must.Have(t, p.Name, command, want)
 			}
 		}
 	}
@@ -198,13 +190,10 @@ func TestCommandsWithSettings(t *testing.T) {
 	plain := cilium.Conflist.HandedDo[0]
 	c := cilium.ForRelease("1.15.19").WithEntry(entry).Conflist
 	for _, commands := range [][]string{c.HandedDo, c.HandedAgainDo} {
-		if want := `{"type":"podweir-cni","maxRate":"1G","note":"it'\''s"}`; !strings.Contains(commands[0], want) || strings.Contains(commands[0], "hostHook") {
-			t.Errorf("%s, want the entry %s in place of the plain one", commands[0], want)
-		}
+		must.Have(t, "the command", commands[0], `{"type":"podweir-cni","maxRate":"1G","note":"it'\''s"}`, "!hostHook")
 	}
-	if !strings.Contains(c.HandedDo[2], "--version 1.15.19 ") || cilium.Conflist.HandedDo[0] != plain {
-		t.Errorf("%q, want the release kept; the data %s, want it as it was", c.HandedDo, cilium.Conflist.HandedDo[0])
-	}
+	must.Have(t, "the command", c.HandedDo[2], "--version 1.15.19 ")
+	must.Be(t, "the data", plain, cilium.Conflist.HandedDo[0])
 }
 
 // TestCiliumPage: the page about Cilium has the commands, with the entry as it is here.
@@ -235,13 +224,10 @@ func TestOwns(t *testing.T) {
 		{"calico-ebpf", "cali_tc_preambl", true},
 		{"ptp", "", false},
 	} {
-		if got := profiles.Find(tc.profile).Owns(terms.HookIngress, &judge.Program{Name: tc.program, FilterKind: "bpf"}); got != tc.want {
-			t.Errorf("%s owns %q = %v, want %v", tc.profile, tc.program, got, tc.want)
-		}
+		got := profiles.Find(tc.profile).Owns(terms.HookIngress, &judge.Program{Name: tc.program, FilterKind: "bpf"})
+		must.Be(t, tc.profile+" owns "+tc.program, tc.want, got)
 	}
-	if p := profiles.Find("nobody"); p != nil {
-		t.Errorf("Find(nobody) = %v", p)
-	}
+	must.Be(t, "Find(nobody)", nil, profiles.Find("nobody"))
 }
 
 const referencePage = "../../docs/reference/profiles.md"
@@ -391,8 +377,6 @@ func orUnknown(s string) string {
 
 func TestPageHasNoEmptyParts(t *testing.T) {
 	for _, pattern := range []string{"``", `: \.`, `[^(/]\.\.`, ` ;`, "%!"} {
-		if at := regexp.MustCompile(pattern).FindIndex(render()); at != nil {
-			t.Errorf("the page has %q: ...%s", pattern, render()[max(0, at[0]-80):at[1]])
-		}
+		must.Be(t, "what the page has of "+pattern, "", string(regexp.MustCompile("(?s).{0,80}"+pattern).Find(render())))
 	}
 }

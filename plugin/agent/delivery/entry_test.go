@@ -23,20 +23,12 @@ import (
 func parse(t *testing.T, raw []byte, rate int) *netconf.Config {
 	t.Helper()
 	input := map[string]any{}
-	if err := json.Unmarshal(raw, &input); err != nil {
-		t.Fatalf("%s: %v", raw, err)
-	}
+	must.OK(t, json.Unmarshal(raw, &input))
 	input["cniVersion"], input["name"] = "1.0.0", "n"
 	input["prevResult"] = map[string]any{"cniVersion": "1.0.0"}
 	input["runtimeConfig"] = map[string]any{"bandwidth": map[string]int{"ingressRate": rate, "egressRate": rate}}
-	stdin := must.Get(json.Marshal(input))(t)
-	cfg, err := netconf.Parse(netconf.Add, stdin)
-	if err != nil {
-		t.Errorf("the plugin refuses %s: %v", raw, err)
-	}
-	if len(cfg.Warnings) > 0 {
-		t.Errorf("the plugin warns of %s: %v", raw, cfg.Warnings)
-	}
+	cfg := must.Get(netconf.Parse(netconf.Add, must.Get(json.Marshal(input))(t)))(t)
+	must.Len(t, "warnings of "+string(raw), 0, cfg.Warnings)
 	return cfg
 }
 
@@ -54,17 +46,14 @@ func TestEntries(t *testing.T) {
 				want = terms.PlacePreferIFB
 			}
 			_, noFilter := p.Egress.Refused[terms.Name(terms.ModeClsactHostSide)]
-			if got := parse(t, raw, 1_000_000).Shaping.HostTCX; got != noFilter {
-				t.Errorf("%s: only TCX at the host side: %v, want %v", raw, got, noFilter)
-			}
+			must.Be(t, "only TCX at the host side by "+string(raw), noFilter, parse(t, raw, 1_000_000).Shaping.HostTCX)
 			for _, rate := range []int{1_000_000, 10_000_000_000} {
 				in := parse(t, raw, rate).Shaping.Ingress
 				if in == nil || in.Place != want {
 					t.Errorf("%s: ingress %+v, want the place %v: %s", raw, in, want, p.Ingress.Why)
 				}
 			}
-			n, err := conflist.Parse("10-x.conflist", []byte(`{"cniVersion":"1.0.0","name":"n","plugins":[{"type":"ptp"}]}`))
-			must.OK(t, err)
+			n := must.Get(conflist.Parse("10-x.conflist", []byte(`{"cniVersion":"1.0.0","name":"n","plugins":[{"type":"ptp"}]}`)))(t)
 			must.OK(t, must.Err(conflist.Join(n, raw, nil, nil)))
 		})
 	}
@@ -81,9 +70,7 @@ func TestRefusedInOneSentence(t *testing.T) {
 		}
 		for _, key := range []string{"mode", "egressMode", "ingressMode"} {
 			_, _, err := (&beside{profile: p}).entry(map[string]any{key: "clsact-hostside"})
-			if err == nil || !strings.Contains(err.Error(), sentence) {
-				t.Errorf("%s, %s: %v, want %q", p.Name, key, err, sentence)
-			}
+			must.Fail(t, p.Name+", "+key, err, sentence)
 		}
 	}
 }
@@ -116,9 +103,7 @@ func TestEntryWithDefaults(t *testing.T) {
 			raw, notes, err := (&beside{profile: tc.profile}).entry(tc.defaults)
 			must.OK(t, err)
 			must.Be(t, "what entry() adds", ","+tc.want+"}", strings.TrimPrefix(string(raw), strings.TrimSuffix(conflist.DefaultEntry, "}")))
-			if !strings.Contains(strings.Join(notes, " "), tc.note) || tc.note == "" && len(notes) > 0 {
-				t.Errorf("notes %q, want %q", notes, tc.note)
-			}
+			must.Part(t, "notes", tc.note, strings.Join(notes, " "))
 			parse(t, raw, 100_000_000)
 		})
 	}
@@ -154,10 +139,7 @@ func TestEntryBesideSandboxedRuntimes(t *testing.T) {
 		"both":                           {"calico", profiles.Runtimes{Redirects: true, GVisor: true, TCX: profiles.Yes}, nil, atHost + `,"podHook":"tcx"`},
 	} {
 		raw, _, err := (&beside{profile: profiles.Find(tc.profile), runtimes: tc.runtimes}).entry(tc.defaults)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
+		must.OK(t, err)
 		got := strings.TrimSuffix(strings.TrimPrefix(string(raw), strings.TrimSuffix(conflist.DefaultEntry, "}")), "}")
 		must.Be(t, name+": what entry() adds", tc.want, strings.TrimPrefix(got, ","))
 		parse(t, raw, 100_000_000)
@@ -214,12 +196,9 @@ func TestHandedEntry(t *testing.T) {
 		must.OK(t, err)
 		must.Be(t, p.Name+": HandedEntry(), that of "+careful.Name, string(raw), HandedEntry(&detect.Node{Profile: p}, nil))
 		commands++
-		if !strings.Contains(p.Conflist.HandedDo[0], ".plugins += ["+string(raw)+"]") || !strings.Contains(p.Conflist.HandedAgainDo[0], " = "+string(raw)+"'") {
-			t.Errorf("%s: %s; %s, want the entry %s of %s in both", p.Name, p.Conflist.HandedDo[0], p.Conflist.HandedAgainDo[0], raw, careful.Name)
-		}
-		if text := strings.Join(p.Conflist.HandedDo, "\n"); strings.Count(text, "podweir-cni-configuration") != 2 {
-			t.Errorf("%s: %s, want a ConfigMap that is made and named", p.Name, text)
-		}
+		must.Have(t, p.Name, p.Conflist.HandedDo[0], ".plugins += ["+string(raw)+"]")
+		must.Have(t, p.Name, p.Conflist.HandedAgainDo[0], " = "+string(raw)+"'")
+		must.Be(t, p.Name+": a ConfigMap is made and named", 2, strings.Count(strings.Join(p.Conflist.HandedDo, "\n"), "podweir-cni-configuration"))
 	}
 	if commands == 0 {
 		t.Error("no CNI takes a chain from others")
@@ -307,17 +286,13 @@ func TestChoose(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, err := choose(tc.asked, tc.s)
 			if tc.refused != "" {
-				if err == nil || !strings.Contains(err.Error(), tc.refused) {
-					t.Errorf("choose() = %+v, %v, want a refusal with %q", got, err, tc.refused)
-				}
+				must.Fail(t, "choose()", err, tc.refused)
 				return
 			}
 			if err != nil || got.Delivery != tc.want || !strings.Contains(got.Why, tc.why) {
 				t.Errorf("choose() = %+v, %v, want %s because %q", got, err, tc.want, tc.why)
 			}
-			if (tc.warn == "") != (got.Warning == "") || !strings.Contains(got.Warning, tc.warn) {
-				t.Errorf("warning %q, want %q", got.Warning, tc.warn)
-			}
+			must.Part(t, "warning", tc.warn, got.Warning)
 		})
 	}
 }
@@ -328,12 +303,8 @@ func entryBeside(t *testing.T, node *detect.Node, defaults map[string]any, direc
 	b := beside{profile: node.Profile, others: node.OtherShapers()}
 	raw, notes, err := b.entry(defaults)
 	must.OK(t, err)
-	if text := strings.Join(notes, "; "); !strings.Contains(text, note) || note == "" && text != "" {
-		t.Errorf("notes %q, want %q", text, note)
-	}
-	if got := b.dispute(defaults); !strings.Contains(got, warning) || warning == "" && got != "" {
-		t.Errorf("warning %q, want %q", got, warning)
-	}
+	must.Part(t, "notes", note, strings.Join(notes, "; "))
+	must.Part(t, "warning", warning, b.dispute(defaults))
 	must.Be(t, "directions that podweir shapes by "+string(raw), directions, shapedBy(t, raw))
 	return raw
 }
@@ -429,9 +400,7 @@ func shapedBy(t *testing.T, raw []byte) string {
 			shaped = append(shaped, d.String())
 		}
 	}
-	if len(shaped)+len(conf.Shaping.Deferred) != len(terms.Directions) {
-		t.Errorf("%s: shaped %v, left to others %v, want every limit in one of them", raw, shaped, conf.Shaping.Deferred)
-	}
+	must.Be(t, "limits that are shaped or left to others by "+string(raw), len(terms.Directions), len(shaped)+len(conf.Shaping.Deferred))
 	return strings.Join(shaped, " ")
 }
 
@@ -443,7 +412,6 @@ func TestOtherShapersOfThePrimary(t *testing.T) {
 		t.Errorf("OtherShapers() = %+v beside flannel, want none", others)
 	}
 	raw, _, err := (&beside{profile: node.Profile, others: node.OtherShapers()}).entry(nil)
-	if err != nil || string(raw) != conflist.DefaultEntry {
-		t.Errorf("entry() = %s, %v, want %s", raw, err, conflist.DefaultEntry)
-	}
+	must.OK(t, err)
+	must.Be(t, "entry()", conflist.DefaultEntry, string(raw))
 }

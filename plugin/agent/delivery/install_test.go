@@ -7,6 +7,7 @@ import (
 	"context"
 	encoding "encoding/base64"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -16,7 +17,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/compat/conflist"
@@ -58,18 +58,12 @@ func TestInstallChain(t *testing.T) {
 	m := h.install(t, nil)
 	must.Match(t, "chain", []string{"ptp", "portmap", conflist.Type}, h.chain())
 	must.Be(t, "the binary", "plugin, first release", h.read(plugin))
-	info, err := os.Stat(h.path(plugin))
-	if err != nil || info.Mode() != 0o755 {
-		t.Errorf("the binary has mode %v, %v", info.Mode(), err)
-	}
+	must.Be(t, "mode of the binary", 0o755, must.Get(os.Stat(h.path(plugin)))(t).Mode())
 	d := m.Decision()
 	if d.Delivery != profiles.Chain || !d.InForce || d.Problem != "" || d.Profile != "ptp" || d.BinDir != "/"+binDir {
 		t.Errorf("decision %+v", d)
 	}
-	steps, err := m.Install(t.Context())
-	if err != nil || len(steps) != 0 {
-		t.Errorf("installed again: %v, %v, want no step", steps, err)
-	}
+	must.Len(t, "steps of an installation once more", 0, must.Get(m.Install(t.Context()))(t))
 }
 
 func TestInstallDropIn(t *testing.T) {
@@ -106,9 +100,7 @@ func TestFilesThatCRIOPassesOver(t *testing.T) {
 	h := newHost(t, files)
 	want := "CRI-O takes the network b (cni_default_network), and no file in /etc/cni/net.d has it"
 	config := func(c *delivery.Config) { c.Runtime = "cri-o://1.34.0" }
-	m := h.manager(t, config)
-	_, err := m.Install(t.Context())
-	must.Fail(t, "Install()", err, want)
+	must.Fail(t, "Install()", must.Err(h.manager(t, config).Install(t.Context())), want)
 	h.write(t, confDir+"/01-broken.conflist", "{")
 	h.write(t, confDir+"/20-b.conflist", network("b", 1, "ptp"))
 	if d := h.install(t, config).Decision(); d.Network != "b" || !d.InForce {
@@ -132,9 +124,7 @@ func directoryOfDropInsIsALink(t *testing.T) {
 	m := h.manager(t, recent)
 	must.Fail(t, "Install()", must.Err(m.Install(t.Context())))
 	must.OK(t, m.Remove(t.Context()))
-	if _, err := os.Lstat(link); err != nil {
-		t.Errorf("the other party's link after the removal: %v", err)
-	}
+	must.OK(t, must.Err(os.Lstat(link))) // it is the other party's
 }
 
 // A drop-in of another program that libcni cannot load leaves the node without a network, with a file of podweir's or a
@@ -170,14 +160,10 @@ func TestInstallHanded(t *testing.T) {
 	}
 	h.write(t, confDir+"/05-cilium.conflist", network("cilium", 1, "cilium-cni", conflist.Type))
 	h.install(t, old)
-	err := m.Remove(t.Context())
-	if !errors.Is(err, delivery.ErrInUse) || !strings.Contains(err.Error(), "05-cilium.conflist") || h.read(plugin) == "" {
-		t.Errorf("Remove() = %v, want the binary to stay: Cilium's own chain names it", err)
-	}
+	must.Fail(t, "Remove()", m.Remove(t.Context()), delivery.ErrInUse.Error(), "05-cilium.conflist")
+	h.has(t, plugin) // Cilium's own chain names it
 	h.write(t, confDir+"/05-cilium.conflist", network("cilium", 1, "cilium-cni"))
-	if err := m.Remove(t.Context()); err != nil || h.read(plugin) != "" {
-		t.Errorf("Remove() = %v, want the binary gone", err)
-	}
+	h.removed(t, m)
 }
 
 // TestHandedDefaults: the commands have the node's defaults, and a chain of Cilium's whose
@@ -203,9 +189,7 @@ func TestHandedDefaults(t *testing.T) {
 		if d.Delivery != profiles.Handed || len(d.Do) == 0 || !strings.Contains(d.Do[0], tc.do) {
 			t.Errorf("%s: decision %+v, want the entry %s in the first command", tc.name, d, tc.do)
 		}
-		if !strings.Contains(d.Warning, tc.warning) || tc.warning == "" && d.Warning != "" {
-			t.Errorf("%s: warning %q, want %q", tc.name, d.Warning, tc.warning)
-		}
+		must.Part(t, tc.name+": warning", tc.warning, d.Warning)
 	}
 }
 
@@ -229,10 +213,7 @@ func TestTwoEntriesByHand(t *testing.T) {
 func TestPlanWritesNothing(t *testing.T) {
 	h := newHost(t, simple())
 	before := h.tree(t)
-	steps, err := h.manager(t, nil).Plan(t.Context())
-	if err != nil || len(steps) != 2 {
-		t.Errorf("Plan() = %v, %v, want the binary and the conflist", steps, err)
-	}
+	must.Len(t, "steps for the binary and the conflist", 2, must.Get(h.manager(t, nil).Plan(t.Context()))(t))
 	must.Match(t, "after the plan", before, h.tree(t))
 }
 
@@ -338,9 +319,7 @@ func TestBinaryOutlivesTheChain(t *testing.T) {
 				if err := <-done; !errors.Is(err, context.Canceled) || h.read(plugin) == "" {
 					t.Errorf("cut short: error %v, binary %q, want it there", err, h.read(plugin))
 				}
-				if err := h.manager(t, recent).Remove(t.Context()); err != nil || h.read(plugin) != "" {
-					t.Errorf("afterwards: error %v, binary %q, want it gone", err, h.read(plugin))
-				}
+				h.removed(t, h.manager(t, recent))
 			})
 		})
 	}
@@ -388,9 +367,7 @@ func removeWithoutRecord(t *testing.T) {
 	h.remove(t, state)
 	must.OK(t, m.Remove(t.Context()))
 	must.Match(t, "chain", []string{"ptp", "portmap"}, h.chain())
-	if h.read(plugin) == "" {
-		t.Error("a binary that nobody remembers having put there is gone")
-	}
+	h.has(t, plugin) // nobody remembers having put it there
 }
 
 // TestRemoveWhileCRIONeedsIt keeps the binary while CRI-O would call it for DEL.
@@ -402,17 +379,12 @@ func removeWhileCRIONeedsIt(t *testing.T) {
 	m := h.install(t, crio)
 	h.write(t, "var/lib/cni/results/n-abc-eth0", `{"kind":"cniCacheV1","containerId":"abc","config":"`+
 		base64(network("n", 1, "ptp", conflist.Type))+`"}`)
-	err := m.Remove(t.Context())
-	if !errors.Is(err, delivery.ErrInUse) || !strings.Contains(err.Error(), "1 containers") {
-		t.Errorf("Remove() = %v, want ErrInUse", err)
-	}
+	must.Fail(t, "Remove()", m.Remove(t.Context()), delivery.ErrInUse.Error(), "1 containers")
 	if h.shaped() || h.read(plugin) == "" {
 		t.Errorf("chain %v, binary %q: want out of the chain, and the binary there", h.chain(), h.read(plugin))
 	}
 	h.remove(t, "var/lib/cni/results/n-abc-eth0")
-	if err := m.Remove(t.Context()); err != nil || h.read(plugin) != "" {
-		t.Errorf("Remove() = %v, binary %q, want it gone", err, h.read(plugin))
-	}
+	h.removed(t, m)
 }
 
 // TestAWrongDirectoryLeavesAnInstallation: the chain that works goes on working.
@@ -452,23 +424,15 @@ func installKeepsDefaults(t *testing.T) {
 		{map[string]any{"policy": "strict", "podAnnotations": ""}, `"maxRate":"1G","policy":"strict"`, "podAnnotations"},
 		{nil, `"maxRate":"1G","policy":"strict"`, "podAnnotations"},
 	} {
-		entry := install(step.given)
-		raw := h.read(confDir + "/" + ours)
-		if !strings.Contains(entry, step.want) || !strings.Contains(raw, step.want) || strings.Contains(raw, `"`+step.wantNot+`"`) {
-			t.Errorf("installed with %v: decision %s, file %s, want %s and no %s", step.given, entry, raw, step.want, step.wantNot)
-		}
+		must.Have(t, fmt.Sprint("the decision with ", step.given), install(step.given), step.want)
+		must.Have(t, fmt.Sprint("the file with ", step.given), h.read(confDir+"/"+ours), step.want, `!"`+step.wantNot+`"`)
 	}
 	m := h.manager(t, nil)
-	steps, err := m.Install(t.Context())
-	if err != nil || len(steps) > 0 {
-		t.Errorf("installed again: %v, %v, want no step", steps, err)
-	}
-	if d := m.Decision(); !cmp.Equal(d.Defaults, map[string]any{"maxRate": "1G", "policy": "strict"}) || d.Runtime != "containerd 1.7.2" {
-		t.Errorf("decision %+v, want the defaults and the runtime of before", d)
-	}
-	if err := m.Remove(t.Context()); err != nil || h.read(state+"/installed.json") != "" {
-		t.Errorf("Remove() = %v, record %s", err, h.read(state+"/installed.json"))
-	}
+	must.Len(t, "steps of an installation once more", 0, must.Get(m.Install(t.Context()))(t))
+	must.Match(t, "defaults of before", map[string]any{"maxRate": "1G", "policy": "strict"}, m.Decision().Defaults)
+	must.Be(t, "runtime of before", "containerd 1.7.2", m.Decision().Runtime)
+	must.OK(t, m.Remove(t.Context()))
+	must.Be(t, "the record after the removal", "", h.read(state+"/installed.json"))
 	must.Have(t, "the entry after an uninstallation", install(nil), "!maxRate")
 }
 
@@ -477,9 +441,8 @@ func TestInstallOverAFileMadeByHand(t *testing.T) {
 	files := simple()
 	files[confDir+"/"+ours] = network("n", 7, "ptp", conflist.Type)
 	steps, err := newHost(t, files).manager(t, nil).Plan(t.Context())
-	if err != nil || len(steps) != 2 || !strings.Contains(steps[1].Why, "made by hand, so that changes of "+original) {
-		t.Errorf("Plan() = %v, %v, want that the file was made by hand", steps, err)
-	}
+	must.OK(t, err)
+	must.Have(t, "why", must.Len(t, "steps", 2, steps)[1].Why, "made by hand, so that changes of "+original)
 }
 
 func TestInstallRefuses(t *testing.T) {
@@ -625,9 +588,8 @@ func TestPrivilegedFullOverAnInstallation(t *testing.T) {
 		t.Errorf("Install() = %v, %v, want no space left, the new binary, and the chain of before", steps, err)
 	}
 	h.remove(t, confDir+"/full.tmp")
-	if _, err := m.Install(t.Context()); err != nil || !strings.Contains(h.read(confDir+"/"+ours), "flat") {
-		t.Errorf("Install() with room = %v, chain %s", err, h.read(confDir+"/"+ours))
-	}
+	must.OK(t, must.Err(m.Install(t.Context())))
+	must.Have(t, "the chain with room", h.read(confDir+"/"+ours), "flat")
 }
 
 func TestPrivilegedNoPermission(t *testing.T) {

@@ -4,15 +4,12 @@
 package delivery_test
 
 import (
-	"context"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -102,6 +99,16 @@ func (h *host) remove(t *testing.T, name string) {
 	must.OK(t, os.RemoveAll(h.path(name)))
 }
 
+// has fails the test unless files are there.
+func (h *host) has(t *testing.T, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		if h.read(name) == "" {
+			t.Errorf("%s is gone", name)
+		}
+	}
+}
+
 // manager makes one of this node; with changes the configuration.
 func (h *host) manager(t *testing.T, with func(*delivery.Config)) *delivery.Manager {
 	t.Helper()
@@ -126,21 +133,18 @@ func (h *host) install(t *testing.T, with func(*delivery.Config)) *delivery.Mana
 	return m
 }
 
+// removed takes podweir off the node, with its binary.
+func (h *host) removed(t *testing.T, m *delivery.Manager) {
+	t.Helper()
+	must.OK(t, m.Remove(t.Context()))
+	must.Be(t, "the binary after the removal", "", h.read(plugin))
+}
+
 // run runs an agent's part until the test ends or stop is called.
 func (h *host) run(t *testing.T, with func(*delivery.Config)) (m *delivery.Manager, stop func()) {
 	t.Helper()
 	m = h.manager(t, with)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- m.Run(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Run() = %v", err)
-		}
-	})
-	t.Cleanup(stop)
-	return m, stop
+	return m, testutil.During(t, m.Run)
 }
 
 // testLog writes to the log of a test that has not ended.
@@ -167,33 +171,5 @@ func (h *host) eventually(t *testing.T, what string, cond func() bool) {
 // when files were last written.
 func (h *host) tree(t *testing.T) map[string]string {
 	t.Helper()
-	out := map[string]string{}
-	err := filepath.WalkDir(h.root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		text := info.Mode().String()
-		switch {
-		case info.Mode()&fs.ModeSymlink != 0:
-			target, err := os.Readlink(path)
-			if err != nil {
-				return err
-			}
-			text += " to " + target
-		case info.Mode().IsRegular():
-			raw, err := os.ReadFile(path)
-			if err != nil {
-				return err
-			}
-			text += fmt.Sprintf(" of %d: %s", info.ModTime().Unix(), raw)
-		}
-		out[strings.TrimPrefix(path, h.root)] = text
-		return nil
-	})
-	must.OK(t, err)
-	return out
+	return must.Tree(t, h.root)
 }

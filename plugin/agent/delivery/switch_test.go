@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/compat/conflist"
@@ -89,9 +88,8 @@ func TestSecondNetworkGoesAtOnce(t *testing.T) {
 		stop()
 		m, _ = h.run(t, func(c *delivery.Config) { as(profiles.NRI)(c); c.Hooked = func() bool { return false } })
 		h.eventually(t, "podweir is out of the chain", func() bool { return !h.shaped() && h.read(confDir+"/00-podweir-05-.conflist") == "" })
-		if d := m.Decision(); d.Problem != "" || !strings.Contains(d.Warning, "only once they run, until the runtime calls the agent") {
-			t.Errorf("decision %+v", d)
-		}
+		must.Be(t, "problem", "", m.Decision().Problem)
+		must.Have(t, "the warning", m.Decision().Warning, "only once they run, until the runtime calls the agent")
 	})
 }
 
@@ -110,9 +108,8 @@ func TestSwitchToHanded(t *testing.T) {
 		}
 		h.write(t, confDir+"/05-cilium.conflist", network("cilium", 2, "cilium-cni", conflist.Type))
 		h.eventually(t, "the drop-in goes", func() bool { return h.read(dropIn) == "" })
-		if diff := cmp.Diff([]string{"cilium-cni", conflist.Type}, h.chain()); diff != "" || h.read(plugin) == "" {
-			t.Errorf("chain (-want +got), or the binary is gone:\n%s", diff)
-		}
+		must.Match(t, "chain", []string{"cilium-cni", conflist.Type}, h.chain())
+		h.has(t, plugin)
 		stop()
 
 		// What Cilium's own chain names has to stay.
@@ -121,9 +118,7 @@ func TestSwitchToHanded(t *testing.T) {
 			d := m.Decision()
 			return d.Problem == "" && strings.Contains(d.Warning, "05-cilium.conflist names it")
 		})
-		if h.read(plugin) == "" {
-			t.Error("the binary is gone, and Cilium's chain names it")
-		}
+		h.has(t, plugin) // Cilium's chain names it
 	})
 }
 
@@ -168,39 +163,27 @@ func TestMultusCallsPodweir(t *testing.T) {
 					h.write(t, confDir+"/"+original, network("n", 2, "ptp"))
 				}
 				pause(2 * time.Minute)
-				for _, file := range tc.stays {
-					if h.read(file) == "" {
-						t.Errorf("%s is gone, and Multus calls it", file)
-					}
-				}
-				if now := h.read(confDir + "/" + ours); len(tc.stays) > 1 && !strings.Contains(now, `"number":2`) {
-					t.Errorf("what Multus calls is not what the primary CNI has: %s", now)
+				h.has(t, tc.stays...) // Multus calls them
+				if len(tc.stays) > 1 {
+					must.Have(t, "what Multus calls", h.read(confDir+"/"+ours), `"number":2`) // as the primary CNI has it
 				}
 				stop()
 				err := h.manager(t, nil).Remove(t.Context())
-				if !errors.Is(err, delivery.ErrInUse) || !strings.Contains(err.Error(), "00-multus.conf") {
-					t.Errorf("Remove() = %v, want an error that names Multus' file", err)
-				}
+				must.Fail(t, "Remove()", err, delivery.ErrInUse.Error(), "00-multus.conf")
 				if _, planned := h.manager(t, nil).PlanRemove(t.Context()); errors.Is(err, delivery.ErrCalled) && (planned == nil || planned.Error() != err.Error() || !strings.HasSuffix(err.Error(), "then run podweir uninstall again")) {
 					t.Errorf("PlanRemove() = %v, want the error of Remove(): %v", planned, err)
 				}
-				for _, file := range tc.stays {
-					if h.read(file) == "" {
-						t.Errorf("%s is gone, and Multus calls it", file)
-					}
-				}
-				if h.read(confDir+"/00-podweir-00-multus.conflist") != "" {
-					t.Error("there is a chain of Multus' own file: at its next start Multus would call itself")
-				}
+				h.has(t, tc.stays...)
+				// With a chain of its own file Multus would call itself at its next start.
+				must.Be(t, "a chain of Multus' own file", "", h.read(confDir+"/00-podweir-00-multus.conflist"))
 				m, _ = h.run(t, config)
 				h.write(t, multus, tc.of(h, original))
 				pause(2 * time.Minute)
 				for _, file := range tc.stays {
 					must.Be(t, file+", which nobody calls", "", h.read(file))
 				}
-				if d := m.Decision(); d.Problem != "" || strings.Contains(d.Warning, "00-multus.conf") {
-					t.Errorf("decision %+v", d)
-				}
+				must.Be(t, "problem", "", m.Decision().Problem)
+				must.Have(t, "the warning", m.Decision().Warning, "!00-multus.conf")
 			})
 		})
 	}
@@ -299,9 +282,7 @@ func TestRenamedFilesGo(t *testing.T) {
 				t.Helper()
 				h.run(t, config)
 				h.eventually(t, "the renamed file goes", func() bool { return h.read(bak) == "" })
-				if h.read(byHand) == "" {
-					t.Error("a file that podweir did not make is gone")
-				}
+				h.has(t, byHand) // podweir did not make it
 			})
 		})
 	}

@@ -77,6 +77,9 @@ func (h *host) watchNetwork(t *testing.T, name string) (r *reader, stop func()) 
 	return r, sync.OnceFunc(func() {
 		close(end)
 		<-done
+		if len(r.faults) > 0 {
+			t.Errorf("%d of %d readings: %q", len(r.faults), r.readings, r.faults[:min(5, len(r.faults))])
+		}
 	})
 }
 
@@ -206,18 +209,11 @@ func TestRewrites(t *testing.T) {
 			}
 			h.eventually(t, "the last writing is followed", func() bool { return h.inForce() == times })
 			stop()
-			if len(r.faults) > 0 {
-				t.Errorf("%d of %d readings: %q", len(r.faults), r.readings, r.faults[:min(5, len(r.faults))])
-			}
 			must.Be(t, "the primary CNI's file", last, h.read(confDir+"/"+tc.file))
-			if slices.Contains(h.chain(), "bandwidth") {
-				t.Errorf("chain %v has two shapers", h.chain())
-			}
+			must.Have(t, "the chain", strings.Join(h.chain(), " "), "!bandwidth")
 			t.Logf("%d readings", r.readings)
 			stopRun()
-			if h.inForce() != times {
-				t.Error("stopping took podweir out of the chain")
-			}
+			must.Be(t, "the chain in force after the end", times, h.inForce())
 		})
 	}
 }
@@ -286,7 +282,7 @@ func TestPrimaryStartsAnew(t *testing.T) {
 		sockets(h, false)
 		h.run(t, nil)
 		h.eventually(t, "podweir is in the chain, since pods could start without it", func() bool { return h.inForce() == 1 })
-		r, stop := h.watchNetwork(t, "aws-cni")
+		_, stop := h.watchNetwork(t, "aws-cni")
 		for i := 2; i <= 4; i++ {
 			sockets(h, false)
 			// Longer than podweir waits for a file that is gone.
@@ -296,9 +292,6 @@ func TestPrimaryStartsAnew(t *testing.T) {
 			h.eventually(t, "the new file is followed", func() bool { return h.inForce() == i })
 		}
 		stop()
-		if len(r.faults) > 0 {
-			t.Errorf("%d of %d readings: %q", len(r.faults), r.readings, r.faults[:min(5, len(r.faults))])
-		}
 	})
 }
 
@@ -378,9 +371,7 @@ func TestAnotherNetworkForAMoment(t *testing.T) {
 				for range 5 {
 					h.remove(t, confDir+"/"+tc.file)
 					pause(300 * time.Millisecond)
-					if found, err := filepath.Glob(h.path(confDir + "/00-podweir-87-*")); err != nil || len(found) > 0 {
-						t.Errorf("podweir joined the other network: %v, %v", found, err)
-					}
+					must.Len(t, "files that join the other network", 0, must.Get(filepath.Glob(h.path(confDir+"/00-podweir-87-*")))(t))
 					if d := m.Decision(); d.Delivery != before.Delivery || d.Entry != before.Entry || d.Network != before.Network {
 						t.Errorf("decision %+v meanwhile, want %+v", d, before)
 					}
@@ -404,7 +395,7 @@ func TestCiliumTurnsShared(t *testing.T) {
 		t.Helper()
 		m, _ := h.run(t, recent)
 		h.eventually(t, "podweir is a drop-in", func() bool { return m.Decision().Delivery == profiles.DropIn && m.Decision().InForce })
-		r, stop := h.watchNetwork(t, "cilium")
+		_, stop := h.watchNetwork(t, "cilium")
 		h.write(t, settings+"/cni-exclusive", "false")
 		must.OK(t, renames(h.path(confDir+"/05-cilium.conflist"), network("cilium", 2, "cilium-cni", "bandwidth")))
 		began := time.Now()
@@ -415,9 +406,6 @@ func TestCiliumTurnsShared(t *testing.T) {
 			t.Errorf("the drop-in went after %v, want it to stay until the change has settled", took)
 		}
 		stop()
-		if len(r.faults) > 0 {
-			t.Errorf("%d of %d readings: %q", len(r.faults), r.readings, r.faults[:min(5, len(r.faults))])
-		}
 	})
 }
 
@@ -439,8 +427,7 @@ func TestCiliumTurnsExclusive(t *testing.T) {
 	}
 	stop()
 	must.OK(t, m.Remove(t.Context()))
-	after := h.tree(t)
-	for path := range after {
+	for path := range h.tree(t) {
 		if _, was := before[path]; !was {
 			t.Errorf("%s is there after the removal", path)
 		}
@@ -527,9 +514,8 @@ func TestBandwidthManagerKeepsItsLimits(t *testing.T) {
 		h.eventually(t, "both directions are left to Cilium", func() bool { return m.Decision().InForce && left() })
 		must.Have(t, "the drop-in", h.read(confDir+"/cilium/50-podweir.conf"), `"egressShaper":"cilium"`)
 		notes := strings.Join(m.Decision().Notes, " ")
-		if !strings.Contains(notes, "Cilium's bandwidth manager is on (version 1.20.2, host routing BPF)") || m.Decision().Warning != "" {
-			t.Errorf("notes %q and warning %q, want that the manager is on", notes, m.Decision().Warning)
-		}
+		must.Have(t, "the notes", notes, "Cilium's bandwidth manager is on (version 1.20.2, host routing BPF)")
+		must.Be(t, "warning", "", m.Decision().Warning)
 		agent.away.Store(true)
 		// Another chain makes the whole node be looked at again, and the second time
 		// what came of the first is decided.
@@ -572,12 +558,8 @@ func TestOneAtATime(t *testing.T) {
 	_, stop := h.run(t, nil)
 	h.eventually(t, "podweir is in the chain", h.shaped)
 	other := h.manager(t, nil)
-	if _, err := other.Install(t.Context()); !errors.Is(err, delivery.ErrRunning) {
-		t.Errorf("Install() = %v, want ErrRunning", err)
-	}
-	if err := other.Remove(t.Context()); !errors.Is(err, delivery.ErrRunning) {
-		t.Errorf("Remove() = %v, want ErrRunning", err)
-	}
+	must.Fail(t, "Install()", must.Err(other.Install(t.Context())), delivery.ErrRunning.Error())
+	must.Fail(t, "Remove()", other.Remove(t.Context()), delivery.ErrRunning.Error())
 	next, _ := h.run(t, func(c *delivery.Config) { c.Defaults = map[string]any{"policy": "flat"} })
 	stop()
 	h.eventually(t, "the next agent has taken over", func() bool {
@@ -613,8 +595,6 @@ func TestDecisionsAreTold(t *testing.T) {
 		pause(1500 * time.Millisecond)
 		mu.Lock()
 		defer mu.Unlock()
-		if len(told) != 1 || !told[0].InForce {
-			t.Errorf("told %+v, want one decision", told)
-		}
+		must.Be(t, "in force", true, must.Len(t, "decisions", 1, told)[0].InForce)
 	})
 }

@@ -32,6 +32,14 @@ func seen(at time.Duration, policy terms.Policy, queue terms.Queue, c view.Count
 	return cluster.New([]cluster.Node{{Name: "n1", Answer: &cluster.Answer{Status: n}}}, 0)
 }
 
+// exits fails the test unless an exit status is this, and says why with a part.
+func exits(t *testing.T, what string, exit func() (int, string), want int, part string) {
+	t.Helper()
+	status, why := exit()
+	must.Be(t, what+": exit", want, status)
+	must.Have(t, what+": why", why, part)
+}
+
 func flow(port uint16, bytes uint64) terms.Flow {
 	return terms.Flow{
 		Protocol: 6, Source: netip.AddrPortFrom(netip.MustParseAddr("10.0.0.1"), port), Dest: netip.MustParseAddrPort("10.0.0.9:443"), Bytes: bytes,
@@ -46,15 +54,10 @@ func TestStatusOfANodeThatDoubts(t *testing.T) {
 	n.Nodes[0].Answer.Status.Unread = []string{"what went past is not known: past.json"}
 	n.Nodes[0].Answer.Status.Missing = []string{"pods: /run/podweir is full"}
 	for _, text := range []string{n.Status(time.Time{}, true), n.Wide(time.Time{}, false)} {
-		for _, want := range []string{"On n1, n2: what went past is not known: past.json. Remove", "missing from this list: on n1, n2: pods: /run/podweir is full."} {
-			if !strings.Contains(strings.Join(strings.Fields(text), " "), want) {
-				t.Errorf("status has no %q:\n%s", want, text)
-			}
-		}
+		must.Have(t, "status", strings.Join(strings.Fields(text), " "),
+			"On n1, n2: what went past is not known: past.json. Remove", "missing from this list: on n1, n2: pods: /run/podweir is full.")
 	}
-	if status, why := n.StatusExit(); status != cluster.ExitUnknown || !strings.Contains(why, "On n1, n2: what went past") {
-		t.Errorf("exit %d, %s", status, why)
-	}
+	exits(t, "status", n.StatusExit, cluster.ExitUnknown, "On n1, n2: what went past")
 }
 
 // A verdict says what two looks show, and no more.
@@ -87,12 +90,8 @@ func TestVerdicts(t *testing.T) {
 		"policed":     {terms.PolicyStrict, terms.QueueNone, view.Counters{SentBytes: 5_000_000}, "there is no queue, so that what exceeds the limit is dropped"},
 	} {
 		e := cluster.Explain("ns/web", seen(0, tt.policy, tt.queue, view.Counters{}), seen(2*time.Second, tt.policy, tt.queue, tt.c))
-		if len(e.Directions) != 1 || !strings.Contains(e.Directions[0].Verdict, tt.want) {
-			t.Errorf("%s: %+v, want %q", name, e.Directions, tt.want)
-		}
-		if status, why := e.Exit(); status != 0 {
-			t.Errorf("%s: exit %d, %s", name, status, why)
-		}
+		must.Have(t, name, must.Len(t, "directions", 1, e.Directions)[0].Verdict, tt.want)
+		exits(t, name, e.Exit, 0, "")
 	}
 	for want, since := range map[string]time.Duration{
 		"has been at its limit of 20 Mbit/s since 03:00 UTC: no heavy flow": 24*time.Hour - time.Second,
@@ -104,14 +103,11 @@ func TestVerdicts(t *testing.T) {
 		must.Have(t, "the verdict", cluster.Explain("ns/web", seen(0, terms.PolicyStrict, terms.QueueTBF, view.Counters{}), now).Directions[0].Verdict, want)
 	}
 	gone := cluster.Explain("ns/web", seen(0, terms.PolicyStrict, terms.QueueTBF, view.Counters{}), cluster.New(nil, 0))
-	if status, why := gone.Exit(); status != cluster.ExitUnknown || gone.Node != "n1" || !strings.Contains(why, "not any more") {
-		t.Errorf("a pod that went: %+v, exit %d, %s", gone, status, why)
-	}
+	must.Be(t, "the node of a pod that went", "n1", gone.Node)
+	exits(t, "a pod that went", gone.Exit, cluster.ExitUnknown, "not any more")
 	down := cluster.New([]cluster.Node{{Name: "n1", Error: "no route to host"}}, 0)
 	silent := cluster.Explain("ns/web", seen(0, terms.PolicyStrict, terms.QueueTBF, view.Counters{}), down)
-	if status, why := silent.Exit(); status != cluster.ExitUnknown || !strings.Contains(why, "no route to host") {
-		t.Errorf("a pod whose node does not answer any more: %+v, exit %d, %s", silent, status, why)
-	}
+	exits(t, "a pod whose node does not answer any more", silent.Exit, cluster.ExitUnknown, "no route to host")
 }
 
 // Explain says what the pod asks for where it has another limit, and which pods are at the other ends of its flows.
@@ -168,11 +164,7 @@ func TestVerdictsInAGroup(t *testing.T) {
 			return all
 		}
 		e := cluster.Explain("ns/web", look(0, view.Counters{}), look(2*time.Second, tt.c))
-		for _, want := range tt.want {
-			if !strings.Contains(e.Directions[0].Verdict, want) {
-				t.Errorf("%s: %q, want %q", name, e.Directions[0].Verdict, want)
-			}
-		}
+		must.Have(t, name, e.Directions[0].Verdict, tt.want...)
 	}
 }
 
@@ -213,9 +205,7 @@ func TestPlanOfOneLook(t *testing.T) {
 		t.Errorf("one look: %+v", d)
 	}
 	for name, value := range map[string]any{"plan": p, "rates": cluster.Rates(down, down)} {
-		if b, err := json.Marshal(value); err != nil || !strings.Contains(string(b), `"heavyFlows":[],"flowBitsPerSecond":[]`) {
-			t.Errorf("%s without empty lists of flows: %s, %v", name, b, err)
-		}
+		must.Have(t, name, string(must.Get(json.Marshal(value))(t)), `"heavyFlows":[],"flowBitsPerSecond":[]`)
 	}
 }
 
@@ -226,16 +216,11 @@ func TestPlanOfManyPods(t *testing.T) {
 	p := cluster.MakePlan(beyond(0, 30, view.Counters{}), beyond(2*time.Second, 30, c), "ns")
 	short, wide := p.Text(false), p.Text(true)
 	must.Have(t, "status", short, "limit 30 pods", "WOULD DROP  and 20 more, see -o wide", "List the 30 pods and their limits with -o wide.")
-	if n := strings.Count(wide, "WOULD DROP  ns/web"); n != 30 || !strings.Contains(wide, "ns/web-29                   n1            20 Mbit/s") {
-		t.Errorf("-o wide lists %d directions:\n%s", n, wide)
-	}
+	must.Be(t, "directions of -o wide", 30, strings.Count(wide, "WOULD DROP  ns/web"))
+	must.Have(t, "-o wide", wide, "ns/web-29                   n1            20 Mbit/s")
 	none := cluster.MakePlan(seen(0, terms.PolicyStrict, terms.QueueTBF, c), seen(2*time.Second, terms.PolicyStrict, terms.QueueTBF, c), "")
-	if text := none.Text(false); !strings.HasPrefix(text, "No limit is observed only: to enforce limits would change nothing. Nothing\nchanges for 1 pod ") {
-		t.Errorf("a node that enforces its limit: %s", text)
-	}
-	if other := cluster.MakePlan(beyond(0, 30, c), beyond(2*time.Second, 30, c), "n"); len(other.Pods) != 0 {
-		t.Errorf("namespace n has %d pods of ns", len(other.Pods))
-	}
+	must.Have(t, "a node that enforces its limit", none.Text(false), "No limit is observed only: to enforce limits would change nothing. Nothing\nchanges for 1 pod ")
+	must.Len(t, "pods of the namespace n", 0, cluster.MakePlan(beyond(0, 30, c), beyond(2*time.Second, 30, c), "n").Pods)
 }
 
 // grouped gives the pods of a look limits that are observed, together with others of their namespace.
@@ -278,21 +263,15 @@ func TestPlanOfAGroup(t *testing.T) {
 	}}
 	must.Match(t, "groups", want, p.Groups, cmpopts.IgnoreUnexported(cluster.PlannedMember{}))
 	text := strings.Join(strings.Fields(p.Text(false)), " ")
-	if part := "TOGETHER egress of namespace batch on n1: its pods would have 200 Mbit/s together, and send 242 Mbit/s now; " +
-		"batch/etl-0 would have 82.5 Mbit/s, and sends 120 Mbit/s; batch/etl-1 would have 82.5 Mbit/s, and sends 90 Mbit/s; " +
-		"batch/etl-3 would have no share, because it has no queue, and sends 20 Mbit/s"; !strings.Contains(text, part) || strings.Contains(text, "etl-2 would") {
-		t.Errorf("no %q, or pods for which nothing changes, in:\n%s", part, text)
-	}
+	must.Have(t, "the text", text, "TOGETHER egress of namespace batch on n1: its pods would have 200 Mbit/s together, and send 242 Mbit/s now; "+
+		"batch/etl-0 would have 82.5 Mbit/s, and sends 120 Mbit/s; batch/etl-1 would have 82.5 Mbit/s, and sends 90 Mbit/s; "+
+		"batch/etl-3 would have no share, because it has no queue, and sends 20 Mbit/s", "!etl-2 would")
 	must.Have(t, "-o wide", strings.Join(strings.Fields(p.Text(true)), " "), "batch/etl-2 would have 10 Mbit/s, and sends 8 Mbit/s")
 	for i := range now.Nodes[0].Answer.Status.Pods {
 		now.Nodes[0].Answer.Status.Pods[i].Limits[0].Enforce = terms.Name(terms.EnforceLimit)
 	}
-	if p := cluster.MakePlan(before, now, ""); len(p.Groups) != 0 {
-		t.Errorf("a group that is divided already: %+v", p.Groups)
-	}
-	if p := cluster.MakePlan(before, grouped(2*time.Second, 0), "other"); len(p.Groups) != 0 {
-		t.Errorf("of another namespace: %+v", p.Groups)
-	}
+	must.Len(t, "groups that are divided already", 0, cluster.MakePlan(before, now, "").Groups)
+	must.Len(t, "groups of another namespace", 0, cluster.MakePlan(before, grouped(2*time.Second, 0), "other").Groups)
 }
 
 // Of two agents on a node the one that knows its pods is heard.

@@ -13,8 +13,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil/must"
@@ -57,6 +55,16 @@ func node(pods ...view.Pod) *view.Status {
 	return n
 }
 
+// fits fails the test if a line is wider than a screen.
+func fits(t *testing.T, lines []string, width int) {
+	t.Helper()
+	for _, l := range lines {
+		if utf8.RuneCountInString(l) > width {
+			t.Errorf("a line has more than %d columns: %q", width, l)
+		}
+	}
+}
+
 // The state of 110 pods of which 5 are broken fits a screen of 80 columns and 24 lines, and
 // names all five.
 func TestSummaryFitsAScreen(t *testing.T) {
@@ -69,11 +77,7 @@ func TestSummaryFitsAScreen(t *testing.T) {
 	if len(lines) > 23 { // one is the prompt's
 		t.Errorf("the summary has %d lines:\n%s", len(lines), text)
 	}
-	for _, l := range lines {
-		if utf8.RuneCountInString(l) > view.Width {
-			t.Errorf("a line has more than %d columns: %q", view.Width, l)
-		}
-	}
+	fits(t, lines, view.Width)
 	for _, p := range five() {
 		must.Have(t, "the summary", text, p.Pod)
 	}
@@ -93,9 +97,7 @@ func TestSummaryNamesRoughLimits(t *testing.T) {
 		pods = append(pods, p)
 	}
 	want := "\nLimits that a single second may exceed, as -o wide explains: ns/p0 ingress,\nns/p1 ingress, ns/p2 ingress and 2 more.\n"
-	if text := node(pods...).Summary("this node", false); !strings.HasSuffix(text, want) {
-		t.Errorf("five policed pods:\n%s", text)
-	}
+	must.Have(t, "five policed pods", node(pods...).Summary("this node", false), want)
 }
 
 // Pods that are observed only are said not to be limited, and are no fault.
@@ -116,12 +118,9 @@ default/web                               10 Mbit/s      20 Mbit/s      observed
 default/db                                10 Mbit/s      20 Mbit/s      strict
 `
 	n := node(pods...)
-	if diff := cmp.Diff(want, n.Summary("this node", false)); diff != "" || len(n.Broken()) != 0 {
-		t.Errorf("%d broken, two pods observed and one limited (-want +got):\n%s", len(n.Broken()), diff)
-	}
-	if text := node(pods[0]).Summary("this node", false); !strings.HasPrefix(text, "1 pod is observed only: what exceeds its limits") || strings.Contains(text, "limited as") {
-		t.Errorf("one pod observed:\n%s", text)
-	}
+	must.Match(t, "two pods observed and one limited", want, n.Summary("this node", false))
+	must.Len(t, "broken", 0, n.Broken())
+	must.Have(t, "one pod observed", node(pods[0]).Summary("this node", false), "1 pod is observed only: what exceeds its limits", "!limited as")
 	for range 12 {
 		pods = append(pods, pods[0])
 		pods[len(pods)-1].Pod = fmt.Sprintf("ns/p%d", len(pods))
@@ -140,9 +139,8 @@ func TestProblemsAreGrouped(t *testing.T) {
 		pods = append(pods, view.Pod{Pod: fmt.Sprintf("ns/p%02d", i), State: view.NotLimited, Cause: "no bpf file system", Cure: "podweir doctor"})
 	}
 	text := node(pods...).Summary("this node", false)
-	if strings.Count(text, "no bpf file system") != 1 || !strings.Contains(text, "NOT LIMITED 40 pods: ns/p00, ns/p01") || !strings.Contains(text, "ns/p39") {
-		t.Errorf("40 pods with one cause:\n%s", text)
-	}
+	must.Have(t, "40 pods with one cause", text, "NOT LIMITED 40 pods: ns/p00, ns/p01", "ns/p39")
+	must.Be(t, "times that the cause is named", 1, strings.Count(text, "no bpf file system"))
 }
 
 // A pod is one, whatever is found out about it; its worst state counts.
@@ -238,10 +236,9 @@ func TestStatusLinesOfManyPods(t *testing.T) {
 	carried := make([]uint64, 30)
 	carried[7], carried[9] = 625_000, 200_000
 	text := looks(func(int, *view.Limit) {}, carried, carried).Summary("this node", false)
-	if !strings.Contains(text, "ns/pod-07                egress     10M    10M    10M      0      0  at limit\n") ||
-		strings.Count(text, "ns/pod-") != 1 || !strings.Contains(text, "30 pods as they should be: limits 30 egress (30 by tbf).") {
-		t.Errorf("status of 30 pods, one of them at its limit:\n%s", text)
-	}
+	must.Have(t, "status of 30 pods, one of them at its limit", text,
+		"ns/pod-07                egress     10M    10M    10M      0      0  at limit\n", "30 pods as they should be: limits 30 egress (30 by tbf).")
+	must.Be(t, "pods with a line", 1, strings.Count(text, "ns/pod-"))
 }
 
 // Where no limit is at work it is said since when, and where to look next.
@@ -361,9 +358,7 @@ func TestRates(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got := view.Rates(tt.before, tt.now)
-			if len(got) != 1 {
-				t.Fatalf("%d rates, want one", len(got))
-			}
+			must.Len(t, "rates", 1, got)
 			tt.want.Pod, tt.want.Interface, tt.want.Limit = "ns/web", "eth0", limitOf(terms.Egress, 1000)
 			got[0].HeavyFlows = nil
 			must.Match(t, "Rates", tt.want, got[0])
@@ -408,9 +403,7 @@ func TestVerdict(t *testing.T) {
 		"none":     {9.9e6, nil, "the limit is too low"},
 	} {
 		r := view.PodRate{Limit: limitOf(terms.Egress, 10e6), SentBitsPerSecond: tc.sent, FlowBitsPerSecond: tc.flows}
-		if got := r.Verdict(); (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
-			t.Errorf("%s: %q, want %q", name, got, tc.want)
-		}
+		must.Part(t, name, tc.want, r.Verdict())
 	}
 }
 
@@ -442,20 +435,15 @@ func TestTopTable(t *testing.T) {
 		"no rates of net/c4: its record cannot be read\n",
 		"default/differs            egress     10M      0 DIFFERS        0 %\n",
 	)
-	if strings.Index(got, "x2x4q") > strings.Index(got, "default/half") || strings.Contains(got, "default/idle") || strings.ContainsRune(got, '\x1b') {
-		t.Errorf("order, idle pods or control codes are wrong:\n%s", got)
+	must.Have(t, "the text", got, "!default/idle", "!\x1b")
+	if strings.Index(got, "x2x4q") > strings.Index(got, "default/half") {
+		t.Errorf("the order is wrong:\n%s", got)
 	}
 	top.Flows = true
-	if got = top.Plain(); !strings.Contains(got, "  tcp 10.0.0.1:4242 > 10.0.0.9:443 ") || !strings.Contains(got, " offers  9.57M  97 %\n") {
-		t.Errorf("no heavy flow:\n%s", got)
-	}
-	if !strings.Contains(got, "\n    10.0.0.9 is default/db\n") || strings.Contains(got, "10.0.0.1 is") {
-		t.Errorf("the pods at the other ends of flows are not named, or a pod is told its own name:\n%s", got)
-	}
+	// The pod at the other end of a flow is named, and no pod is told its own name.
+	must.Have(t, "with flows", top.Plain(), "  tcp 10.0.0.1:4242 > 10.0.0.9:443 ", " offers  9.57M  97 %\n", "\n    10.0.0.9 is default/db\n", "!10.0.0.1 is")
 	top.Filter = "t/half"
-	if got = top.Plain(); !strings.Contains(got, "default/half") || strings.Contains(got, "differs") || strings.Contains(got, "net/c4") || strings.Contains(got, "x2x4q") {
-		t.Errorf("with a filter of one pod:\n%s", got)
-	}
+	must.Have(t, "with a filter of one pod", top.Plain(), "default/half", "!differs", "!net/c4", "!x2x4q")
 }
 
 // A narrow screen has shorter names and no bars, and still who drops, who is not limited, and how much each carries.
@@ -470,11 +458,7 @@ func TestTopOnANarrowScreen(t *testing.T) {
 	} {
 		screen := strings.Join(top.Screen(width, 24), "\n")
 		must.Have(t, "the screen", screen, parts...)
-		for l := range strings.SplitSeq(screen, "\n") {
-			if utf8.RuneCountInString(l) > width {
-				t.Errorf("a line of %d columns on %d: %q", utf8.RuneCountInString(l), width, l)
-			}
-		}
+		fits(t, strings.Split(screen, "\n"), width)
 	}
 }
 
@@ -485,9 +469,7 @@ func TestTopFlowsOfIPv6(t *testing.T) {
 	const from, to = "[2600:1f14:aaaa:bbbb:cccc:dddd:eeee:2]:54321", "[2600:1f14:aaaa:bbbb:cccc::1]:9999"
 	r.HeavyFlows[0].Source, r.HeavyFlows[0].Dest = netip.MustParseAddrPort(from), netip.MustParseAddrPort(to)
 	top.Observe([]view.PodRate{r}, now)
-	if got, want := strings.Join(top.Screen(80, 24), "\n"), "  tcp "+from+"\n  > "+to; !strings.Contains(got, want) {
-		t.Errorf("the table has no %q:\n%s", want, got)
-	}
+	must.Have(t, "the table", strings.Join(top.Screen(80, 24), "\n"), "  tcp "+from+"\n  > "+to)
 }
 
 // Five pods that are broken, each in its own way, come before 105 busy ones, on
@@ -518,14 +500,8 @@ func TestTopShowsWhatIsBrokenFirst(t *testing.T) {
 	}
 	top.Observe(rates, now)
 	lines := top.Screen(80, 24)
-	if len(lines) != 24 || !strings.Contains(lines[0], "problems: 5") {
-		t.Errorf("%d lines, the first is %q", len(lines), lines[0])
-	}
-	for _, l := range lines {
-		if utf8.RuneCountInString(l) > 80 {
-			t.Errorf("a line of %d columns: %q", utf8.RuneCountInString(l), l)
-		}
-	}
+	must.Have(t, "the first line", must.Len(t, "lines", 24, lines)[0], "problems: 5")
+	fits(t, lines, 80)
 	for _, pod := range []string{"017", "031", "044", "090", "108"} {
 		must.Have(t, "the screen", strings.Join(lines, "\n"), "default/pod-"+pod)
 	}
@@ -566,20 +542,13 @@ func TestGroups(t *testing.T) {
 	one, other := carried("batch/etl-3", 200e6, 140e6, 0), carried("batch/etl-4", 200e6, 58e6, 3)
 	one.Group, other.Group = 200e6, 200e6
 	top.Observe([]view.PodRate{one, other, carried("team/web", 10e6, 5e6, 0)}, now)
-	if table, want := top.Plain(), "batch/*                    egress    200M   198M [██████████]  99 %     3"; !strings.Contains(table, want) || strings.Contains(table, "team/*") {
-		t.Errorf("the table has no %q, or a group of nobody:\n%s", want, table)
-	}
+	must.Have(t, "the table", top.Plain(), "batch/*                    egress    200M   198M [██████████]  99 %     3", "!team/*")
 	many := terms.Group{Namespace: "batch", Direction: terms.Name(terms.Egress), Limit: 200e6, Pods: 20}
-	if got, want := view.GroupText(&many), "; 10 Mbit/s for each of 20 pods: one packet of each is up to 7 % of the limit in 100 ms."; !strings.HasSuffix(got, want) {
-		t.Errorf("many pods at a small limit: %q, want at the end %q", got, want)
-	}
-	if many.Limit = 1e9; strings.Contains(view.GroupText(&many), "each") {
-		t.Errorf("%q, want nothing of packets that are small", view.GroupText(&many))
-	}
+	must.Have(t, "many pods at a small limit", view.GroupText(&many), "; 10 Mbit/s for each of 20 pods: one packet of each is up to 7 % of the limit in 100 ms.")
+	many.Limit = 1e9
+	must.Have(t, "many pods at a large limit", view.GroupText(&many), "!each")
 	n.Groups[0].AtLimitSince, n.Groups[0].Node = time.Time{}, "n7"
-	if got, want := view.GroupText(&n.Groups[0]), "egress of namespace batch has 199 Mbit/s of its 200 Mbit/s on n7, among 2 pods;"; !strings.HasPrefix(got, want) {
-		t.Errorf("below the limit: %q, want %q", got, want)
-	}
+	must.Have(t, "below the limit", view.GroupText(&n.Groups[0]), "egress of namespace batch has 199 Mbit/s of its 200 Mbit/s on n7, among 2 pods;")
 }
 
 // On a busy node the list of all queues is read long before the device of the last pod. What the device carried in between
@@ -610,9 +579,7 @@ func TestNothingGoesPastAQueueThatIsMadeAgain(t *testing.T) {
 		"made again": {look(5_000_000, 3_900_000, 5_000_000), false},
 		"past both":  {look(5_000_000, 1_100_000, 1_100_000), true},
 	} {
-		if got := view.Rates(before, tt.now)[0].PastBitsPerSecond; got > 0 != tt.past {
-			t.Errorf("%s: %.0f bit/s went past, want any: %v", name, got, tt.past)
-		}
+		must.Be(t, name+": something went past", tt.past, view.Rates(before, tt.now)[0].PastBitsPerSecond > 0)
 	}
 }
 
@@ -622,22 +589,17 @@ func TestSummaryOfHostNetwork(t *testing.T) {
 	n := node(limited("a/web"), host)
 	const want = "The only pod with a limit is limited as it should be.\n" +
 		"Asks for a limit and has none, as every pod with hostNetwork: a/host. The\nannotation does nothing there.\n"
-	if text := n.Summary("this node", true); text != want || len(n.Broken()) != 0 {
-		t.Errorf("the summary is\n%s\nwith %v broken, want\n%s", text, n.Broken(), want)
-	}
+	must.Match(t, "the summary", want, n.Summary("this node", true))
+	must.Len(t, "broken", 0, n.Broken())
 	must.Be(t, "how often a/host is named", 1, strings.Count(n.Summary("this node", false), "a/host"))
-	if text := node(host).Head("this node"); !strings.HasPrefix(text, "No pod of this node has a bandwidth limit") || !strings.Contains(text, "a/host") {
-		t.Errorf("alone on its node: %s", text)
-	}
+	must.Have(t, "alone on its node", node(host).Head("this node"), "No pod of this node has a bandwidth limit", "a/host")
 }
 
 // What an agent that was killed knew is told with its age.
 func TestSummaryOfAnAgentThatEnded(t *testing.T) {
-	for looked, want := range map[time.Time]bool{{}: false, now: false, now.Add(-3 * time.Second): false, now.Add(-9 * time.Second): true} {
+	for looked, want := range map[time.Time]string{{}: "!The agent", now: "!The agent", now.Add(-3 * time.Second): "!The agent", now.Add(-9 * time.Second): "The agent looked 9 s ago"} {
 		n := node(limited("a/web"))
 		n.AgentLooked = looked
-		if text := n.Summary("this node", false); strings.Contains(text, "The agent looked 9 s ago") != want {
-			t.Errorf("the agent looked at %v, now is %v:\n%s", looked, now, text)
-		}
+		must.Have(t, "an agent that looked at "+looked.String(), n.Summary("this node", false), want)
 	}
 }

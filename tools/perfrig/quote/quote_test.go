@@ -19,13 +19,7 @@ import (
 // checkout writes files below a new root.
 func checkout(t *testing.T, files map[string]string) string {
 	t.Helper()
-	root := t.TempDir()
-	for name, text := range files {
-		file := filepath.Join(root, name)
-		must.OK(t, os.MkdirAll(filepath.Dir(file), 0o755))
-		must.OK(t, os.WriteFile(file, []byte(text), 0o644))
-	}
-	return root
+	return must.Files(t, t.TempDir(), files)
 }
 
 // campaign adds results to a checkout, in which connections took so long.

@@ -18,13 +18,7 @@ import (
 // write makes a tree of files and returns its root.
 func write(t *testing.T, files map[string]string) string {
 	t.Helper()
-	root := t.TempDir()
-	for name, text := range files {
-		path := filepath.Join(root, name)
-		must.OK(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		must.OK(t, os.WriteFile(path, []byte(text), 0o600))
-	}
-	return root
+	return must.Files(t, t.TempDir(), files)
 }
 
 func TestSelection(t *testing.T) {
