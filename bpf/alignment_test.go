@@ -17,6 +17,7 @@ import (
 	"github.com/podweir/podweir/bpf"
 	"github.com/podweir/podweir/bpf/bpftest"
 	"github.com/podweir/podweir/bpf/image"
+	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil/mark"
@@ -66,7 +67,7 @@ func TestPrivilegedConcurrentCharges(t *testing.T) {
 	m := newDirection(1e9, terms.PolicyFlat)
 	m.Config.TotalRate = shaping.FixedRate{Mult: 3} // 3/64 ns for a byte
 	m.Config.TotalHorizon = meterTime(time.Hour)
-	d.WriteConfig(bpftest.Config(&m.Config), m.Keys)
+	d.WriteConfig(datapath.Config(&m.Config, 0), m.Keys)
 	// Far ahead of now, or an idle meter would forget what it never owed.
 	start := (monotonicNS(t) + uint64(10*time.Minute)) << 6
 	d.WriteState(&image.State{TotalTat: start})

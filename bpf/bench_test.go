@@ -17,6 +17,7 @@ import (
 	"github.com/podweir/podweir/bpf"
 	"github.com/podweir/podweir/bpf/bpftest"
 	"github.com/podweir/podweir/bpf/image"
+	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil/mark"
@@ -136,7 +137,7 @@ func prepare(tb testing.TB, path *benchPath, loads int) *benchRun {
 	if path.ahead {
 		m.Config.FairLeast, m.Config.FairMost = m.Config.TotalHorizon, m.Config.TotalHorizon
 	}
-	d.WriteConfig(bpftest.Config(&m.Config), m.Keys)
+	d.WriteConfig(datapath.Config(&m.Config, 0), m.Keys)
 	if path.ahead {
 		d.WriteState(&image.State{TotalTat: (monotonicNS(tb) + uint64(10*time.Minute)) << 6})
 	}

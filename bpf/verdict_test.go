@@ -12,6 +12,7 @@ import (
 
 	"github.com/podweir/podweir/bpf/bpftest"
 	"github.com/podweir/podweir/bpf/image"
+	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil/must"
@@ -86,7 +87,7 @@ func degenerateConfigs() map[string]image.Config {
 
 func validConfig(p terms.Policy) image.Config {
 	m := newDirection(1e6, p)
-	return bpftest.Config(&m.Config)
+	return datapath.Config(&m.Config, 0)
 }
 
 // No program ever answers what would end another party's chain: every packet

@@ -14,6 +14,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/podweir/podweir/bpf/image"
+	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/shaping"
 )
 
@@ -108,14 +109,9 @@ type Direction struct {
 // Configure writes the configuration and the subnets of a direction.
 func (d *Dataplane) Configure(m *Direction) {
 	d.tb.Helper()
-	d.WriteConfig(Config(&m.Config), m.Keys)
+	d.WriteConfig(datapath.Config(&m.Config, 0), m.Keys)
 	for _, s := range m.Subnets {
-		bits := 64 + s.Bits() // behind the slot and its epoch
-		if s.Addr().Is4() {
-			bits += 96
-		}
-		key := image.Subnet{PrefixBits: uint32(bits), Slot: FirstSlot, Addr: s.Addr().As16()}
-		d.must(d.Map("pw_subnets").Put(key, uint8(1)))
+		d.must(d.Map("pw_subnets").Put(datapath.SubnetKey(FirstSlot, 0, s), uint8(1)))
 	}
 }
 
@@ -143,40 +139,6 @@ func (d *Dataplane) change(by func(s *image.Slot)) {
 func (d *Dataplane) RemoveSlot() {
 	d.tb.Helper()
 	d.must(d.Map("pw_slab").Delete(uint32(FirstSlot / chunkSlots)))
-}
-
-// Config is what the slot has of a configuration.
-func Config(dp *shaping.Datapath) image.Config {
-	rate := func(r shaping.FixedRate) image.Rate {
-		return image.Rate{Mult: r.Mult, Shift: r.Shift}
-	}
-	cfg := image.Config{
-		AbiVersion: 12,
-		Policy:     uint8(dp.Policy), Direction: uint8(dp.Direction), SubnetsMode: uint8(dp.SubnetsMode),
-		LightRate: rate(dp.LightRate), LightTolerance: uint64(dp.LightTolerance),
-		TotalRate: rate(dp.TotalRate), TotalBurst: uint64(dp.TotalBurst),
-		TotalHorizon: uint64(dp.TotalHorizon), SketchRate: rate(dp.SketchRate),
-		FairRate: rate(dp.FairRate), FairHalfLifeShift: uint8(dp.FairHalfLifeShift), FairFrameEst: dp.FairFrameEstimate,
-		FairEach: uint64(dp.FairEach), FairLeast: uint64(dp.FairLeast), FairMost: uint64(dp.FairMost),
-		FairSpare:  uint64(dp.FairSpare),
-		LightLeast: dp.LightLeast, LightMost: dp.LightMost, FrameEst: dp.FrameEstimate,
-		HalfLifeShift: uint8(dp.HalfLifeShift), HoldTicks: dp.HoldTicks,
-		CeilingRate: rate(dp.CeilingRate), CeilingBurst: uint64(dp.CeilingBurst),
-		Group: dp.Group, GroupRate: rate(dp.GroupRate), GroupBurst: uint64(dp.GroupBurst),
-		LightPriority: dp.LightPriority, HeavyPriority: dp.HeavyPriority,
-		ExemptPriority: dp.ExemptPriority, LightClass: dp.LightClass, HeavyClass: dp.HeavyClass,
-		ExemptClass: dp.ExemptClass, DropClass: dp.DropClass,
-	}
-	if dp.L3Only {
-		cfg.L3Only = 1
-	}
-	if dp.Observe {
-		cfg.Observe = 1
-	}
-	if dp.Group != 0 {
-		cfg.InGroup = 1
-	}
-	return cfg
 }
 
 // SetClock sets what the next packets see of time and chance.

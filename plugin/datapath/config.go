@@ -38,7 +38,7 @@ func (n *Slab) Configure(dir string, p *shaping.Params, subnets []netip.Prefix, 
 		}
 	}
 	s.describe(p)
-	before, now := *s.config(), toConfig(&p.Datapath, redirectIndex)
+	before, now := *s.config(), Config(&p.Datapath, redirectIndex)
 	if fresh && p.Program == shaping.ProgramPolice {
 		if _, replaces, err := slotNumber(formerPin, dir, p.Direction); err == nil && replaces {
 			// What a policer lets through at once, those before it have used.
@@ -120,13 +120,14 @@ func (n *Slab) HasLeft(dir string, d terms.Direction) (bool, error) {
 	return left, err
 }
 
-func subnetKey(s slot, subnet netip.Prefix) image.Subnet {
+// SubnetKey is the key of a subnet of the slot with that number and epoch.
+func SubnetKey(slot, epoch uint32, subnet netip.Prefix) image.Subnet {
 	const slotBits = 64 // PW_SUBNET_SLOT_BITS
 	bits := slotBits + subnet.Bits()
 	if subnet.Addr().Is4() {
 		bits += 96
 	}
-	return image.Subnet{PrefixBits: uint32(bits), Slot: s.number, Epoch: s.Epoch, Addr: subnet.Addr().As16()}
+	return image.Subnet{PrefixBits: uint32(bits), Slot: slot, Epoch: epoch, Addr: subnet.Addr().As16()}
 }
 
 func (n *Slab) putSubnets(s slot, subnets []netip.Prefix) error {
@@ -135,7 +136,7 @@ func (n *Slab) putSubnets(s slot, subnets []netip.Prefix) error {
 		return err
 	}
 	for _, subnet := range subnets {
-		key := subnetKey(s, subnet)
+		key := SubnetKey(s.number, s.Epoch, subnet)
 		if err := m.Update(bytesOf(&key), []byte{1}); err != nil {
 			return fmt.Errorf("put subnet %v, the node has room for %d: %w", subnet, m.MaxEntries(), err)
 		}
@@ -152,7 +153,7 @@ func (n *Slab) removeSubnets(s slot, subnets []netip.Prefix) error {
 		return err
 	}
 	for _, subnet := range subnets {
-		key := subnetKey(s, subnet)
+		key := SubnetKey(s.number, s.Epoch, subnet)
 		if err := m.Delete(bytesOf(&key)); err != nil && !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("remove subnet %v: %w", subnet, err)
 		}
@@ -191,8 +192,8 @@ func bytesOf[T any](v *T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v))
 }
 
-// toConfig is what a slot has of the parameters.
-func toConfig(dp *shaping.Datapath, redirectIndex int) image.Config {
+// Config is what a slot has of the parameters.
+func Config(dp *shaping.Datapath, redirectIndex int) image.Config {
 	return image.Config{
 		AbiVersion: ABIVersion, Policy: uint8(dp.Policy), Direction: uint8(dp.Direction),
 		L3Only: flag[uint8](dp.L3Only), SubnetsMode: uint8(dp.SubnetsMode),
@@ -213,7 +214,7 @@ func toConfig(dp *shaping.Datapath, redirectIndex int) image.Config {
 	}
 }
 
-// fromConfig is the inverse of toConfig.
+// fromConfig is the inverse of Config.
 func fromConfig(c *image.Config) shaping.Datapath {
 	return shaping.Datapath{
 		Policy: terms.Policy(c.Policy), Direction: terms.Direction(c.Direction),

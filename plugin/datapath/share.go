@@ -54,7 +54,7 @@ func (s *Share) Changed() bool { return atomic.LoadUint32(&s.Active) != s.wrote 
 // It is for one writer at a time, who holds the lock of the attachment.
 func (s *Share) Set(dp *shaping.Datapath) {
 	before := *s.config()
-	to := toConfig(dp, int(before.RedirectIfindex))
+	to := Config(dp, int(before.RedirectIfindex))
 	s.configure(&to)
 	s.scale(speedUp(before.TotalRate, to.TotalRate), speedUp(before.LightRate, to.LightRate))
 	s.wrote = atomic.LoadUint32(&s.Active)
