@@ -152,7 +152,7 @@ func (i *Interface) attachRedirect() error {
 	if err != nil {
 		return err
 	}
-	if _, err := queue.DetachClsact(dev.Handle, dev.Index, h.place(), false); err != nil {
+	if err := queue.DetachClsact(dev.Handle, dev.Index, h.place(), false); err != nil {
 		return err
 	}
 	made, err := queue.AttachMirred(dev.Handle, dev.Index, h.place(), index)
@@ -165,6 +165,5 @@ func (i *Interface) attachRedirect() error {
 // detachFilter removes a filter of ours, and the clsact qdisc that podweir made if
 // nothing is left on it.
 func (i *Interface) detachFilter(dev *Device, at queue.Place) error {
-	_, err := queue.DetachClsact(dev.Handle, dev.Index, at, i.Record.MadeClsact(dev.Side))
-	return err
+	return queue.DetachClsact(dev.Handle, dev.Index, at, i.Record.MadeClsact(dev.Side))
 }

@@ -87,7 +87,7 @@ func (i *Interface) detachFilters(d terms.Direction, dev *Device, have *queue.De
 		if !queue.Ours(f) || terms.DirectionAt(dev.Side, f.Hook) != d {
 			continue
 		}
-		if err := i.detachFilter(dev, queue.Place{Hook: f.Hook, Pref: f.Pref, Handle: f.Handle}); err != nil {
+		if err := i.detachFilter(dev, queue.Place{Hook: f.Hook, Pref: f.Pref, Handle: f.FilterHandle}); err != nil {
 			return err
 		}
 	}

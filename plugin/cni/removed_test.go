@@ -147,7 +147,7 @@ func TestPrivilegedFiltersKeepOffHandle1(t *testing.T) {
 			for ns, index := range map[*testutil.NetNS]int{p.node.NetNS: p.host.Index, p.ns: p.dev.Index} {
 				d := must.Get(queue.Observe(ns.Handle, index))(t)
 				for i := range d.HookFilters {
-					if f := &d.HookFilters[i]; f.Handle == 1 {
+					if f := &d.HookFilters[i]; f.FilterHandle == 1 {
 						t.Errorf("the filter %s has handle 1", f.Name)
 					}
 				}

@@ -382,7 +382,7 @@ func (k *kernel) observeDevice(p *place, slots map[terms.Direction]*attach.Datap
 	}
 	for i := range q.HookFilters {
 		f := &q.HookFilters[i]
-		if i > 0 && f.Kind != "bpf" && f.Kind == q.HookFilters[i-1].Kind && f.Pref == q.HookFilters[i-1].Pref && f.Hook == q.HookFilters[i-1].Hook {
+		if i > 0 && f.FilterKind != "bpf" && f.FilterKind == q.HookFilters[i-1].FilterKind && f.Pref == q.HookFilters[i-1].Pref && f.Hook == q.HookFilters[i-1].Hook {
 			// u32 and others list their tables and keys as filters, too, and have the
 			// actions with the keys.
 			last := &dev.Hooks[len(dev.Hooks)-1]
@@ -451,19 +451,13 @@ func (k *kernel) identify(h *attach.HookProgram, p *place, slots map[terms.Direc
 	return err
 }
 
-// hookProgram is a filter of any party.
+// hookProgram is the program of a filter of any party, with whose it is.
 func (k *kernel) hookProgram(f *queue.Filter) *attach.HookProgram {
 	current := datapath.Current(f.Name, f.Tag, datapath.ByClassID)
-	h := &attach.HookProgram{
-		Kind: terms.HookKindClsact, Hook: f.Hook, ProgramID: f.ProgramID, Name: f.Name, FilterKind: f.Kind, Tag: f.Tag,
-		Direct: f.DirectAction, Pref: f.Pref, FilterHandle: f.Handle, RedirectIndex: f.RedirectIndex,
-		Match: f.Match, Answer: f.Answer,
-		Ours: current || queue.Ours(f) || datapath.Ours(f.ProgramID, f.Name, f.Tag),
-	}
-	if h.Ours {
+	if f.Ours = current || queue.Ours(f) || datapath.Ours(f.ProgramID, f.Name, f.Tag); f.Ours {
 		const minor = 0xffff
-		h.Current = current && k.slab.Serves(f.ProgramID, f.Name)
-		h.Slot = uint32(f.ClassID) & minor
+		f.Current = current && k.slab.Serves(f.ProgramID, f.Name)
+		f.Slot = uint32(f.ClassID) & minor
 	}
-	return h
+	return &f.Program
 }

@@ -43,7 +43,7 @@ type Place struct {
 	Hook terms.Hook
 	// Pref is 1 to 65535; the kernel asks filters in this order.
 	Pref uint16
-	// Handle tells filters at one pref apart; it must not be 0.
+	// Handle tells filters at one pref apart.
 	Handle uint32
 }
 
@@ -56,18 +56,7 @@ func (p Place) parent() shaping.TCHandle {
 
 // holds says that a filter is at the place.
 func (p Place) holds(f *Filter) bool {
-	return f.Hook == p.Hook && f.Pref == p.Pref && f.Handle == p.Handle
-}
-
-func (p Place) String() string {
-	return fmt.Sprintf("pref %d handle %#x of the %s hook", p.Pref, p.Handle, p.Hook)
-}
-
-func (p Place) check() error {
-	if (p.Hook != terms.HookIngress && p.Hook != terms.HookEgress) || p.Pref == 0 || p.Handle == 0 {
-		return fmt.Errorf("%s is not a position", p)
-	}
-	return nil
+	return f.Hook == p.Hook && f.Pref == p.Pref && f.FilterHandle == p.Handle
 }
 
 // bpfFilter is a direct-action filter on any parent.
@@ -146,9 +135,6 @@ func AttachClsact(h *hostif.Handle, ifindex int, at Place, program Classifier) (
 
 // AddToClsact is [AttachClsact] for whoever knows that the clsact qdisc is there.
 func AddToClsact(h *hostif.Handle, ifindex int, at Place, program Classifier) error {
-	if err := at.check(); err != nil {
-		return err
-	}
 	if err := filterAt(at, program).add(h, ifindex); err != nil {
 		return fmt.Errorf("attach to ifindex %d in %s: %w", ifindex, h.Where(), err)
 	}
@@ -162,9 +148,6 @@ func filterAt(at Place, program Classifier) *bpfFilter {
 // ReplaceClsact gives the filter of podweir's at a place on a clsact hook
 // another program in one step. It says whether there was one.
 func ReplaceClsact(h *hostif.Handle, ifindex int, at Place, program Classifier) (replaced bool, err error) {
-	if err := at.check(); err != nil {
-		return false, err
-	}
 	d, err := Observe(h, ifindex)
 	if err != nil {
 		return false, err
@@ -181,9 +164,6 @@ func ReplaceClsact(h *hostif.Handle, ifindex int, at Place, program Classifier) 
 // onHook makes sure of the clsact qdisc, runs add and takes the qdisc away
 // again if that fails.
 func onHook(h *hostif.Handle, ifindex int, at Place, add func() error) (made bool, err error) {
-	if err := at.check(); err != nil {
-		return false, err
-	}
 	if made, err = ensureClsact(h, ifindex, at.Hook); err == nil {
 		err = add()
 	}
@@ -222,39 +202,27 @@ func ensureClsact(h *hostif.Handle, ifindex int, hook terms.Hook) (made bool, er
 // DetachClsact removes the filter at a place if it is ours, that is a program
 // whose name begins with [ProgramPrefix], or a redirect by [AttachMirred]. If
 // made says that podweir made the clsact qdisc, that goes too, unless other
-// filters hang on it, or one of its hooks has a block: then it is another's. It returns the filters of others that are on the device's
-// hooks. That there is nothing, or no device, is not an error.
-func DetachClsact(h *hostif.Handle, ifindex int, at Place, made bool) (foreign []Filter, err error) {
-	if err := at.check(); err != nil {
-		return nil, err
-	}
+// filters hang on it, or one of its hooks has a block: then it is another's. That there is
+// nothing, or no device, is not an error.
+func DetachClsact(h *hostif.Handle, ifindex int, at Place, made bool) error {
 	d, err := observeHooks(h, ifindex)
 	if errors.Is(err, hostif.ErrNoDevice) {
-		return nil, nil
+		return nil
 	}
 	if err != nil {
-		return nil, err
-	}
-	if d.HookQdisc == "" {
-		return nil, nil
+		return err
 	}
 	for i := range d.HookFilters {
-		f := &d.HookFilters[i]
-		mine := named(f)
-		if mine && at.holds(f) {
+		if f := &d.HookFilters[i]; named(f) && at.holds(f) {
 			if err := deleteFilter(h, ifindex, f); err != nil {
-				return nil, err
+				return err
 			}
-			continue
-		}
-		if !mine {
-			foreign = append(foreign, *f)
 		}
 	}
 	if made && d.HookQdisc == "clsact" && d.Blocks == (judge.Blocks{}) {
 		err = removeUnusedClsact(h, ifindex)
 	}
-	return foreign, err
+	return err
 }
 
 // Ours says whether podweir made a filter, of whatever build: it stands in a place of
@@ -262,7 +230,7 @@ func DetachClsact(h *hostif.Handle, ifindex int, at Place, made bool) (foreign [
 func Ours(f *Filter) bool {
 	switch f.Pref {
 	case HookPref, GuardPref, CeilingPref, RedirectPref:
-		return f.Handle == FilterHandle && named(f)
+		return f.FilterHandle == FilterHandle && named(f)
 	default:
 		return false
 	}
@@ -270,14 +238,14 @@ func Ours(f *Filter) bool {
 
 // named says that a filter has a name as podweir's have, for whoever knows its place.
 func named(f *Filter) bool {
-	return f.Kind == "bpf" && strings.HasPrefix(f.Name, ProgramPrefix)
+	return f.FilterKind == "bpf" && strings.HasPrefix(f.Name, ProgramPrefix)
 }
 
 func deleteFilter(h *hostif.Handle, ifindex int, f *Filter) error {
-	req := filterRequest(unix.RTM_DELTFILTER, 0, ifindex, f.Parent, f.Pref, f.Handle)
+	req := filterRequest(unix.RTM_DELTFILTER, 0, ifindex, f.Parent, f.Pref, f.FilterHandle)
 	if _, err := h.Execute(req, 0); err != nil && !gone(err) {
 		return fmt.Errorf("remove filter %q at pref %d handle %#x of ifindex %d in %s: %w",
-			f.Name, f.Pref, f.Handle, ifindex, h.Where(), err)
+			f.Name, f.Pref, f.FilterHandle, ifindex, h.Where(), err)
 	}
 	return nil
 }

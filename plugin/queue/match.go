@@ -65,18 +65,18 @@ var harmless = map[string][]uint16{
 // answer says what a filter that is no BPF program does with every packet, if it does the
 // same with each. Its actions have been read.
 func (f *Filter) answer(m *message) (judge.Answer, error) {
-	known := harmless[f.Kind]
+	known := harmless[f.FilterKind]
 	if known == nil || f.Protocol != unix.ETH_P_ALL || m.chain != 0 {
 		return judge.AnswerUnknown, nil
 	}
-	all, table := true, f.Kind == "u32"
+	all, table := true, f.FilterKind == "u32"
 	err := eachAttr(m.options, func(t uint16, v []byte) {
 		all = all && slices.Contains(known, t)
 		switch {
-		case f.Kind == "u32" && t == tcaU32Sel:
+		case f.FilterKind == "u32" && t == tcaU32Sel:
 			table = false
 			all = all && m.Handle >= u32RootHash && u32All(v)
-		case f.Kind == "basic" && t == tcaBasicEmatches:
+		case f.FilterKind == "basic" && t == tcaBasicEmatches:
 			all = all && noEmatches(v)
 		}
 	})

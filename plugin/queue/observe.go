@@ -124,20 +124,18 @@ func askQdiscs(h *hostif.Handle, ifindex int, below ...shaping.TCHandle) ([]Qdis
 		// Kernels before 6.7 answer who asks only if it wants what all watches get.
 		req := nl.NewNetlinkRequest(unix.RTM_GETQDISC, unix.NLM_F_ACK|unix.NLM_F_ECHO)
 		req.AddData(&nl.TcMsg{Family: unix.AF_UNSPEC, Ifindex: int32(ifindex), Parent: uint32(parent)})
-		msgs, err := dumpFor(h, req, unix.RTM_NEWQDISC, func([]byte) bool { return true })
+		msgs, err := dumpFor(h, req, unix.RTM_NEWQDISC, everything)
 		if errors.Is(err, unix.ENOENT) {
 			continue // there is none, or it has gone
 		}
 		if err != nil {
 			return nil, unread(h, ifindex, err)
 		}
-		for j := range msgs {
-			q, err := parseQdisc(&msgs[j])
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, q)
+		found, err := parseQdiscs(msgs)
+		if err != nil {
+			return nil, err
 		}
+		out = append(out, found...)
 	}
 	return out, nil
 }
@@ -163,22 +161,17 @@ type Listing struct {
 
 // List reads all qdiscs in the handle's namespace.
 func List(h *hostif.Handle) (*Listing, error) {
-	req := nl.NewNetlinkRequest(unix.RTM_GETQDISC, unix.NLM_F_DUMP)
-	req.AddData(&nl.TcMsg{Family: unix.AF_UNSPEC})
-	msgs, err := dumpFor(h, req, unix.RTM_NEWQDISC, func([]byte) bool { return true })
+	msgs, err := listAll(h, everything)
 	if err != nil {
-		return nil, fmt.Errorf("list qdiscs in %s: %w", h.Where(), err)
+		return nil, err
 	}
+	qdiscs, err := parseQdiscs(msgs)
 	l := &Listing{handle: h, byDevice: make(map[int][]Qdisc)}
-	for i := range msgs {
-		q, err := parseQdisc(&msgs[i])
-		if err != nil {
-			return nil, err
-		}
+	for i := range qdiscs {
 		at := int(msgs[i].Ifindex)
-		l.byDevice[at] = append(l.byDevice[at], q)
+		l.byDevice[at] = append(l.byDevice[at], qdiscs[i])
 	}
-	return l, nil
+	return l, err
 }
 
 // Kinds are the kinds of all qdiscs of a device, the kernel's defaults too, each once.
@@ -235,11 +228,9 @@ func observe(h *hostif.Handle, ifindex int, qdiscs []Qdisc) (*Device, error) {
 // the index of their device; the kernel's defaults have none. Where many devices
 // are requested, one list of all takes as long as [Observe] of one of them.
 func RootStats(h *hostif.Handle) (map[int]Stats, error) {
-	req := nl.NewNetlinkRequest(unix.RTM_GETQDISC, unix.NLM_F_DUMP)
-	req.AddData(&nl.TcMsg{Family: unix.AF_UNSPEC})
-	msgs, err := dumpFor(h, req, unix.RTM_NEWQDISC, isRoot)
+	msgs, err := listAll(h, isRoot)
 	if err != nil {
-		return nil, fmt.Errorf("list qdiscs in %s: %w", h.Where(), err)
+		return nil, err
 	}
 	all := make(map[int]Stats, len(msgs))
 	for i := range msgs {
@@ -283,56 +274,65 @@ func (d *Device) observeClasses(h *hostif.Handle) error {
 		return err
 	}
 	for i := range msgs {
+		if msgs[i].kind != string(shaping.KindHTB) {
+			continue
+		}
 		c, err := parseClass(&msgs[i])
 		if err != nil {
 			return err
 		}
-		d.Classes = append(d.Classes, c)
+		d.Tree.Classes = append(d.Tree.Classes, c)
 	}
-	slices.SortFunc(d.Classes, func(a, b Class) int { return int(int64(a.Handle) - int64(b.Handle)) })
-	for _, c := range d.Classes {
-		if c.Kind == string(shaping.KindHTB) {
-			d.Tree.Classes = append(d.Tree.Classes, c.Class)
-		}
-	}
+	slices.SortFunc(d.Tree.Classes, func(a, b shaping.Class) int { return int(int64(a.Handle) - int64(b.Handle)) })
 	for _, q := range d.Qdiscs {
 		if q.Kind != shaping.KindPrio && q.Kind != shaping.KindHTB {
 			continue
 		}
-		fs, err := listFilters(h, d.Index, q.Handle)
+		filters, err := listFilters(h, d.Index, q.Handle)
 		if err != nil {
 			return err
 		}
-		d.Filters = append(d.Filters, fs...)
-	}
-	for i := range d.Filters {
-		if f := &d.Filters[i]; f.DirectAction {
+		for i := range filters {
+			f := &filters[i]
+			if !f.Direct || d.Classifier != nil {
+				d.Tree.Others = append(d.Tree.Others, fmt.Sprintf("%s filter at preference %d", f.FilterKind, f.Pref))
+				continue
+			}
 			// The minor number is a slot's, see Classifier.
 			d.Tree.Filter = &shaping.Filter{Parent: f.Parent, ClassID: f.ClassID & majorMask}
 			d.Classifier = f
-			break
-		}
-	}
-	for i := range d.Filters {
-		if f := &d.Filters[i]; f != d.Classifier {
-			d.Tree.Others = append(d.Tree.Others, fmt.Sprintf("%s filter at preference %d", f.Kind, f.Pref))
 		}
 	}
 	return nil
 }
 
 func listQdiscs(h *hostif.Handle, ifindex int) ([]Qdisc, error) {
-	msgs, err := dump(h, unix.RTM_GETQDISC, unix.RTM_NEWQDISC, ifindex, 0)
+	msgs, err := listAll(h, func(msg []byte) bool { return ofDevice(msg, ifindex) })
 	if err != nil {
 		return nil, err
 	}
-	out := make([]Qdisc, 0, len(msgs))
+	return parseQdiscs(msgs)
+}
+
+// listAll lists the qdiscs that are wanted. The kernel has no list of those of one
+// device, only of all: of more than a thousand, on a node full of pods.
+func listAll(h *hostif.Handle, wanted func(msg []byte) bool) ([]message, error) {
+	req := nl.NewNetlinkRequest(unix.RTM_GETQDISC, unix.NLM_F_DUMP)
+	req.AddData(&nl.TcMsg{Family: unix.AF_UNSPEC})
+	msgs, err := dumpFor(h, req, unix.RTM_NEWQDISC, wanted)
+	if err != nil {
+		return nil, fmt.Errorf("list qdiscs in %s: %w", h.Where(), err)
+	}
+	return msgs, nil
+}
+
+func parseQdiscs(msgs []message) ([]Qdisc, error) {
+	out := make([]Qdisc, len(msgs))
 	for i := range msgs {
-		q, err := parseQdisc(&msgs[i])
-		if err != nil {
+		var err error
+		if out[i], err = parseQdisc(&msgs[i]); err != nil {
 			return nil, err
 		}
-		out = append(out, q)
 	}
 	return out, nil
 }
@@ -378,9 +378,7 @@ func listFilters(h *hostif.Handle, ifindex int, parent shaping.TCHandle) ([]Filt
 func dump(h *hostif.Handle, get, answer uint16, ifindex int, parent shaping.TCHandle) ([]message, error) {
 	req := nl.NewNetlinkRequest(int(get), unix.NLM_F_DUMP)
 	req.AddData(&nl.TcMsg{Family: unix.AF_UNSPEC, Ifindex: int32(ifindex), Parent: uint32(parent)})
-	// The kernel has no list of the qdiscs of one device, only of all: of more
-	// than a thousand, on a node full of pods.
-	msgs, err := dumpFor(h, req, answer, func(msg []byte) bool { return get != unix.RTM_GETQDISC || ofDevice(msg, ifindex) })
+	msgs, err := dumpFor(h, req, answer, everything)
 	if err != nil {
 		return nil, unread(h, ifindex, err)
 	}
@@ -393,6 +391,8 @@ func unread(h *hostif.Handle, ifindex int, err error) error {
 	}
 	return fmt.Errorf("read tc objects of ifindex %d in %s: %w", ifindex, h.Where(), err)
 }
+
+func everything([]byte) bool { return true }
 
 func dumpFor(h *hostif.Handle, req *nl.NetlinkRequest, answer uint16, wanted func(msg []byte) bool) ([]message, error) {
 	msgs, err := h.ExecuteFor(req, answer, wanted)

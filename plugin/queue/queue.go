@@ -12,7 +12,6 @@ import (
 
 	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/shaping"
-	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/units"
 )
 
@@ -61,38 +60,16 @@ type Classifier struct {
 	Slot uint16
 }
 
-// Class is a class as it is; parameters are read for HTB only.
-type Class struct {
-	shaping.Class
-	Kind string
-}
-
-// Filter is a tc filter as it is.
+// Filter is a tc filter as the kernel tells of it: whose it is, is not known.
 type Filter struct {
+	// Program has a hook if Parent is one. The redirect of [AttachMirred], whose
+	// program the kernel keeps no name of, is called [MirredName].
+	judge.Program
 	// Parent is the qdisc that the filter is on.
 	Parent shaping.TCHandle
-	// Hook is set if Parent is a clsact hook.
-	Hook   terms.Hook
-	Pref   uint16
-	Handle uint32
 	// Protocol is an EtherType in host order, 3 (ETH_P_ALL) for all.
 	Protocol uint16
-	// Kind is the kernel's name of the classifier.
-	Kind string
-	// Name, Tag and ProgramID are those of the program of a bpf filter. The
-	// redirect of [AttachMirred], whose program the kernel keeps no name of, is
-	// called [MirredName].
-	Name         string
-	Tag          [8]byte
-	ProgramID    uint32
-	DirectAction bool
-	ClassID      shaping.TCHandle
-	// RedirectIndex is the ifindex that the filter's mirred action sends to,
-	// 0 if it has none.
-	RedirectIndex int
-	// Match is what becomes of a packet that the filter matches, by its actions; Answer of
-	// every packet, unless a BPF program decides. See [judge.Program].
-	Match, Answer judge.Answer
+	ClassID  shaping.TCHandle
 	// Cookie of the filter's action.
 	Cookie string
 }
@@ -109,10 +86,6 @@ type Device struct {
 	Classifier *Filter
 	// Qdiscs are those of Tree, with their counters.
 	Qdiscs []Qdisc
-	// Classes are the classes of all kinds, with their counters.
-	Classes []Class
-	// Filters are those on the qdiscs of Tree.
-	Filters []Filter
 	// HookQdisc is "clsact", "ingress" or empty.
 	HookQdisc string
 	// Blocks are those of its hooks.

@@ -201,8 +201,8 @@ func TestPrivilegedBuildObserveRemove(t *testing.T) {
 				t.Errorf("Observe after Build differs (-want +got):\n%s", diff)
 			}
 			if c.tree.Filter != nil && (got.Classifier == nil || got.Classifier.ProgramID != prog.ID ||
-				got.Filters[0].Name != "pw_test" || got.Classifier.ClassID != c.tree.Filter.ClassID|testSlot) {
-				t.Errorf("filter = %+v, want program %d pw_test with slot %#x", got.Filters, prog.ID, testSlot)
+				got.Classifier.Name != "pw_test" || got.Classifier.ClassID != c.tree.Filter.ClassID|testSlot) {
+				t.Errorf("filter = %+v, want program %d pw_test with slot %#x", got.Classifier, prog.ID, testSlot)
 			}
 			// Packets pass, and are counted.
 			d.Run(t, "ping", "-c1", "-W2", "10.9.0.2")

@@ -54,8 +54,7 @@ func ProbeRedirect(progFD int) (bool, error) {
 	defer h.Close()
 	ok := false
 	err = ns.Do(func() error {
-		var err error
-		ok, err = probeRedirect(h, progFD)
+		ok, err = probeRedirect(h, progFD, func(hostif.Interface) error { return nil })
 		return err
 	})
 	if err != nil {
@@ -64,15 +63,16 @@ func ProbeRedirect(progFD int) (bool, error) {
 	return ok, nil
 }
 
-func probeRedirect(h *hostif.Handle, progFD int) (bool, error) {
+// probeRedirect is [ProbeRedirect] in the namespace of a handle, which the calling thread is in,
+// with a change to the device that sends.
+func probeRedirect(h *hostif.Handle, progFD int, change func(near hostif.Interface) error) (bool, error) {
 	near, far, err := probePair(h)
+	if err == nil {
+		err = change(near)
+	}
 	if err != nil {
 		return false, err
 	}
-	return probeBetween(h, near, far, progFD)
-}
-
-func probeBetween(h *hostif.Handle, near, far hostif.Interface, progFD int) (bool, error) {
 	ifb, err := h.EnsureIFBAt("probe2", ProbeIFBIndex, far)
 	if err != nil {
 		return false, err
@@ -155,128 +155,82 @@ func probePair(h *hostif.Handle) (near, far hostif.Interface, err error) {
 }
 
 // deliver sends datagrams into near and says whether the stack hands out a whole
-// round of them at far. The calling thread is in the namespace of both.
+// round of them at far. The calling thread is in the namespace of both, which have no addresses.
+//
+// They are broadcasts from 0.0.0.0, as of a DHCP client: these need no address, no
+// neighbour, and no CAP_NET_RAW, which the agent has not, and the kernel does not
+// refuse them for coming from itself. What it loops back of a broadcast arrives at near,
+// so the receiver, bound to far, sees only what came over the wire and past the hooks there.
 func deliver(near, far hostif.Interface) (bool, error) {
-	p, err := openPath(near, far)
+	in, err := datagramSocket(far)
 	if err != nil {
 		return false, err
 	}
-	defer p.close()
+	defer func() { _ = unix.Close(in) }()
+	out, err := datagramSocket(near)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = unix.Close(out) }()
+	local, err := unix.Getsockname(in)
+	if err != nil {
+		return false, fmt.Errorf("read the probe socket's port: %w", err)
+	}
+	to := &unix.SockaddrInet4{Port: local.(*unix.SockaddrInet4).Port, Addr: [4]byte{255, 255, 255, 255}}
 	for range probeRounds {
 		for range probePackets {
-			if err := p.send(nil); err != nil && !errors.Is(err, unix.ENOBUFS) {
-				return false, err
+			if err := unix.Sendto(out, []byte(probeText), 0, to); err != nil && !errors.Is(err, unix.ENOBUFS) {
+				return false, fmt.Errorf("send on %s: %w", near.Name, err)
 			}
 		}
 		for n := 1; ; n++ {
-			if err := p.receive(probeWait); errors.Is(err, ErrLost) {
+			came, err := receive(in)
+			if err != nil || came && n == probePackets {
+				return came, err
+			}
+			if !came {
 				break
-			} else if err != nil || n == probePackets {
-				return err == nil, err
 			}
 		}
 	}
 	return false, nil
 }
 
-// ErrLost means that a packet did not arrive that should have.
-var ErrLost = errors.New("the packet got lost")
-
 // probeText is what a datagram of a probe holds.
 const probeText = "podweir"
 
-// probePath takes datagrams from one end of a pair of devices to the other, both
-// in the namespace of the calling thread and without addresses. They are
-// broadcasts from 0.0.0.0, as of a DHCP client: these need no address, no
-// neighbour, and no CAP_NET_RAW, which the agent has not, and the kernel does not
-// refuse them for coming from itself.
-type probePath struct {
-	in, out  int
-	near     string
-	to       unix.SockaddrInet4
-	received []byte
-}
-
-// openPath opens the sockets. What the kernel loops back of a broadcast arrives
-// at near, so the receiver, bound to far, sees only what came over the wire and
-// past the hooks there.
-func openPath(near, far hostif.Interface) (*probePath, error) {
-	p := &probePath{in: -1, out: -1, near: near.Name, received: make([]byte, 64)}
-	p.to.Addr = [4]byte{255, 255, 255, 255}
-	if err := p.open(near.Name, far.Name); err != nil {
-		p.close()
-		return nil, err
-	}
-	return p, nil
-}
-
-func (p *probePath) open(near, far string) (err error) {
-	if p.in, err = datagramSocket(far); err != nil {
-		return err
-	}
-	if err := unix.Bind(p.in, &unix.SockaddrInet4{}); err != nil {
-		return fmt.Errorf("bind probe socket: %w", err)
-	}
-	local, err := unix.Getsockname(p.in)
-	if err != nil {
-		return fmt.Errorf("read the probe socket's port: %w", err)
-	}
-	p.to.Port = local.(*unix.SockaddrInet4).Port
-	if p.out, err = datagramSocket(near); err != nil {
-		return err
-	}
-	if err := unix.SetsockoptInt(p.out, unix.SOL_SOCKET, unix.SO_BROADCAST, 1); err != nil {
-		return fmt.Errorf("allow broadcasts on probe socket: %w", err)
-	}
-	return nil
-}
-
-// datagramSocket is a UDP socket on one device. SO_BINDTODEVICE needs no
-// capability from Linux 5.7 on.
-func datagramSocket(device string) (int, error) {
+// datagramSocket is a UDP socket with a port on one device, that may send broadcasts and waits
+// for [probeWait]. SO_BINDTODEVICE needs no capability from Linux 5.7 on.
+func datagramSocket(device hostif.Interface) (int, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return -1, fmt.Errorf("open probe socket: %w", err)
 	}
-	if err := unix.BindToDevice(fd, device); err != nil {
+	within := unix.NsecToTimeval(probeWait.Nanoseconds())
+	err = errors.Join(
+		unix.BindToDevice(fd, device.Name), unix.Bind(fd, &unix.SockaddrInet4{}),
+		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_BROADCAST, 1),
+		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &within),
+	)
+	if err != nil {
 		_ = unix.Close(fd)
-		return -1, fmt.Errorf("bind probe socket to %s: %w", device, err)
+		return -1, fmt.Errorf("set up probe socket on %s: %w", device.Name, err)
 	}
 	return fd, nil
 }
 
-func (p *probePath) close() {
-	for _, fd := range []int{p.in, p.out} {
-		if fd >= 0 {
-			_ = unix.Close(fd)
-		}
-	}
-}
-
-// send sends one datagram with a control message, which may be nil.
-func (p *probePath) send(control []byte) error {
-	if err := unix.Sendmsg(p.out, []byte(probeText), control, &p.to, 0); err != nil {
-		return fmt.Errorf("send on %s: %w", p.near, err)
-	}
-	return nil
-}
-
-// receive waits for one datagram. It returns [ErrLost] if none came in time.
-func (p *probePath) receive(within time.Duration) error {
-	tv := unix.NsecToTimeval(within.Nanoseconds())
-	if err := unix.SetsockoptTimeval(p.in, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
-		return fmt.Errorf("set receive timeout: %w", err)
-	}
+// receive waits for one datagram and says whether it came in time.
+func receive(fd int) (bool, error) {
 	for {
-		switch _, _, err := unix.Recvfrom(p.in, p.received, 0); {
+		switch _, _, err := unix.Recvfrom(fd, make([]byte, len(probeText)), 0); {
 		case errors.Is(err, unix.EAGAIN):
-			return ErrLost
+			return false, nil
 		case errors.Is(err, unix.EINTR):
 			// The runtime's signals; a receive with a timeout is not restarted.
 		case err != nil:
-			return fmt.Errorf("receive probe packet: %w", err)
+			return false, fmt.Errorf("receive probe packet: %w", err)
 		default:
-			return nil
+			return true, nil
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/rtnl"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/units"
 )
 
@@ -312,12 +313,9 @@ func charge(x *shaping.Extras, spec []byte) {
 	}
 }
 
-func parseClass(m *message) (Class, error) {
-	c := Class{Kind: m.kind}
-	c.Handle, c.Parent = shaping.TCHandle(m.Handle), shaping.TCHandle(m.Parent)
-	if shaping.QdiscKind(m.kind) != shaping.KindHTB {
-		return c, nil
-	}
+// parseClass parses an HTB class.
+func parseClass(m *message) (shaping.Class, error) {
+	c := shaping.Class{Handle: shaping.TCHandle(m.Handle), Parent: shaping.TCHandle(m.Parent)}
 	var ticks, ceilTicks uint32
 	var rate64, ceil64 uint64
 	err := eachAttr(m.options, func(t uint16, v []byte) {
@@ -364,10 +362,8 @@ func parseFilter(m *message) (Filter, bool, error) {
 	if m.Handle == 0 && !m.hasOpts {
 		return Filter{}, false, nil
 	}
-	f := Filter{
-		Parent: shaping.TCHandle(m.Parent), Handle: m.Handle, Kind: m.kind,
-		Pref: uint16(m.Info >> 16), Protocol: bits.ReverseBytes16(uint16(m.Info)),
-	}
+	f := Filter{Parent: shaping.TCHandle(m.Parent), Protocol: bits.ReverseBytes16(uint16(m.Info))}
+	f.Kind, f.FilterKind, f.Pref, f.FilterHandle = terms.HookKindClsact, m.kind, uint16(m.Info>>16), m.Handle
 	f.Match = judge.AnswerEnds // without actions a match is accepted
 	if m.kind != "bpf" {
 		err := othersActions(&f, m.options)
@@ -385,7 +381,7 @@ func parseFilter(m *message) (Filter, bool, error) {
 		case nl.TCA_BPF_CLASSID:
 			f.ClassID = shaping.TCHandle(u32at(v, 0))
 		case nl.TCA_BPF_FLAGS:
-			f.DirectAction = u32at(v, 0)&nl.TCA_BPF_FLAG_ACT_DIRECT != 0
+			f.Direct = u32at(v, 0)&nl.TCA_BPF_FLAG_ACT_DIRECT != 0
 		case tcaBPFTag:
 			copy(f.Tag[:], v)
 		case tcaBPFID:
@@ -419,7 +415,7 @@ var actionsOf = map[string]uint16{"u32": 7, "matchall": 2, "flower": 3, "basic":
 
 // othersActions reads where a filter that is no program redirects to.
 func othersActions(f *Filter, options []byte) error {
-	of, known := actionsOf[f.Kind]
+	of, known := actionsOf[f.FilterKind]
 	if !known {
 		return nil
 	}

@@ -90,7 +90,7 @@ func replaceFilters(tb testing.TB, node string, ns *testutil.NetNS) {
 			if !queue.Ours(f) || f.Name == queue.MirredName {
 				continue
 			}
-			at := queue.Place{Hook: f.Hook, Pref: f.Pref, Handle: f.Handle}
+			at := queue.Place{Hook: f.Hook, Pref: f.Pref, Handle: f.FilterHandle}
 			if ok, err := queue.ReplaceClsact(ns.Handle, index, at, other(f)); err != nil || !ok {
 				tb.Fatalf("ReplaceClsact of %s = %v, %v, want it replaced", f.Name, ok, err)
 			}
