@@ -71,7 +71,7 @@ func TestDecideCeiling(t *testing.T) {
 		"no host side":          {func(w *world, _ *shaping.Limit) { delete(w.devices, terms.SideHost) }, 0, "no other end on the host"},
 		"it is switched off":    {func(_ *world, l *shaping.Limit) { l.NoCeiling = true }, 0, ""},
 		"light flows are free":  {func(_ *world, l *shaping.Limit) { l.Policy = terms.PolicyElephants }, 0, "under elephants"},
-		"netkit":                {func(w *world, _ *shaping.Limit) { w.facts.EgressPastHost = true }, 0, "may go past the host side"},
+		"netkit":                {func(w *world, _ *shaping.Limit) { w.facts.PastHost = true }, 0, "may go past the host side"},
 		"the limit is up there": {func(_ *world, l *shaping.Limit) { l.Mode = terms.ModeTCXHostSide }, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

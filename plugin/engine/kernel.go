@@ -100,11 +100,10 @@ func (k *kernel) Facts(i attach.Interface) (shaping.Facts, bool, error) {
 	if err != nil {
 		return shaping.Facts{}, false, err
 	}
-	past := pastHost(&i)
 	return shaping.Facts{
 		Prio: f.Prio, HTB: f.HTB, TBF: f.TBF, IFB: f.IFB && f.Redirect != "", NoIFB: f.noIFB(),
 		MTU: i.MTU, L3Only: i.L3Only, ClockTick: tick,
-		IngressPastHost: past, EgressPastHost: past,
+		PastHost: pastHost(&i),
 	}, f.TCX, nil
 }
 

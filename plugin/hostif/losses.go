@@ -5,10 +5,8 @@ package hostif
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/plugin/rtnl"
@@ -64,46 +62,23 @@ var nftFamilies = map[byte]string{
 
 // dropping are the rules and the policies of chains that drop or reject, and lost packets or do not count them. A
 // kernel without nf_tables has none.
-func dropping(ns *rtnl.NetNS) ([]terms.Loss, error) {
-	h, err := rtnl.Dial(ns, unix.NETLINK_NETFILTER)
-	if errors.Is(err, unix.EPROTONOSUPPORT) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer h.Close()
-	var all []terms.Loss
-	for _, dump := range []struct {
-		get, is int
-		parse   func([]byte) (nftRule, error)
-	}{{unix.NFT_MSG_GETRULE, unix.NFT_MSG_NEWRULE, parseRule}, {unix.NFT_MSG_GETCHAIN, unix.NFT_MSG_NEWCHAIN, parseChain}} {
-		req := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_NFTABLES<<8|dump.get, unix.NLM_F_DUMP)
-		req.AddRawData([]byte{unix.NFPROTO_UNSPEC, unix.NFNETLINK_V0, 0, 0})
-		msgs, err := h.Execute(req, uint16(unix.NFNL_SUBSYS_NFTABLES<<8|dump.is))
-		if errors.Is(err, unix.EINVAL) {
-			return nil, nil // nfnetlink knows no such subsystem
-		}
-		if err != nil {
-			return nil, fmt.Errorf("list nftables rules and chains in %s: %w", h.Where(), err)
-		}
-		for _, m := range msgs {
-			if len(m) < nfgenmsgLen {
-				return nil, fmt.Errorf("parse nftables in %s: message of %d bytes is too short", h.Where(), len(m))
-			}
-			rule, err := dump.parse(m[nfgenmsgLen:])
-			if err != nil {
-				return nil, fmt.Errorf("parse nftables in %s: %w", h.Where(), err)
-			}
+func dropping(ns *rtnl.NetNS) (all []terms.Loss, err error) {
+	with := func(parse func([]byte) (nftRule, error)) func(byte, []byte) error {
+		return func(family byte, attrs []byte) error {
+			rule, err := parse(attrs)
 			if rule.drops && (rule.packets > 0 || !rule.counts) {
 				all = append(all, terms.Loss{
-					Where:   fmt.Sprintf("nftables %s of chain %s in table %s %s", rule.what, rule.chain, nftFamilies[m[0]], rule.table),
+					Where:   fmt.Sprintf("nftables %s of chain %s in table %s %s", rule.what, rule.chain, nftFamilies[family], rule.table),
 					Packets: rule.packets, Uncounted: !rule.counts,
 				})
 			}
+			return err
 		}
 	}
-	return all, nil
+	if err = nftables(ns, unix.NFT_MSG_GETRULE, unix.NFT_MSG_NEWRULE, with(parseRule)); err == nil {
+		err = nftables(ns, unix.NFT_MSG_GETCHAIN, unix.NFT_MSG_NEWCHAIN, with(parseChain))
+	}
+	return all, err
 }
 
 // nftRule is a rule, or the policy of a chain.

@@ -8,7 +8,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -37,45 +36,51 @@ const nfgenmsgLen = 4
 // An error means that it could not be found out, which is not the same as no:
 // it wraps [rtnl.ErrPermission] if CAP_NET_ADMIN is missing. A kernel without
 // nf_tables has no such chains.
-func HasNetfilterIngress(ns *rtnl.NetNS, ifname string) (bool, error) {
-	h, err := rtnl.Dial(ns, unix.NETLINK_NETFILTER)
-	if errors.Is(err, unix.EPROTONOSUPPORT) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	defer h.Close()
-	req := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETCHAIN, unix.NLM_F_DUMP)
-	req.AddRawData([]byte{unix.NFPROTO_UNSPEC, unix.NFNETLINK_V0, 0, 0})
-	msgs, err := h.Execute(req, unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWCHAIN)
-	if errors.Is(err, unix.EINVAL) {
-		// nfnetlink knows no such subsystem, and no module could be loaded.
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("list nftables chains in %s: %w", h.Where(), err)
-	}
-	for _, m := range msgs {
-		bound, err := isIngressChain(m, ifname)
-		if err != nil {
-			return false, fmt.Errorf("parse nftables chain in %s: %w", h.Where(), err)
-		}
-		if bound {
-			return true, nil
-		}
-	}
-	return false, nil
+func HasNetfilterIngress(ns *rtnl.NetNS, ifname string) (found bool, err error) {
+	err = nftables(ns, unix.NFT_MSG_GETCHAIN, unix.NFT_MSG_NEWCHAIN, func(family byte, attrs []byte) error {
+		bound, err := isIngressChain(family, attrs, ifname)
+		found = found || bound
+		return err
+	})
+	return found, err
 }
 
-// isIngressChain parses a chain message. Chains at ingress exist in the
-// families netdev and, since 5.10, inet.
-func isIngressChain(m []byte, ifname string) (bool, error) {
-	if len(m) < nfgenmsgLen {
-		return false, fmt.Errorf("message of %d bytes is too short", len(m))
+// nftables calls do with the family and the attributes of each chain or rule of a
+// namespace. A kernel without nf_tables has none. It needs CAP_NET_ADMIN.
+func nftables(ns *rtnl.NetNS, get, answer uint16, do func(family byte, attrs []byte) error) error {
+	h, err := rtnl.Dial(ns, unix.NETLINK_NETFILTER)
+	if errors.Is(err, unix.EPROTONOSUPPORT) {
+		return nil
 	}
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	req := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_NFTABLES<<8|int(get), unix.NLM_F_DUMP)
+	req.AddRawData([]byte{unix.NFPROTO_UNSPEC, unix.NFNETLINK_V0, 0, 0})
+	msgs, err := h.Execute(req, unix.NFNL_SUBSYS_NFTABLES<<8|answer)
+	if errors.Is(err, unix.EINVAL) {
+		return nil // nfnetlink knows no such subsystem, and no module could be loaded
+	}
+	if err != nil {
+		return fmt.Errorf("list nftables in %s: %w", h.Where(), err)
+	}
+	for _, m := range msgs {
+		if len(m) < nfgenmsgLen {
+			return fmt.Errorf("parse nftables in %s: message of %d bytes is too short", h.Where(), len(m))
+		}
+		if err := do(m[0], m[nfgenmsgLen:]); err != nil {
+			return fmt.Errorf("parse nftables in %s: %w", h.Where(), err)
+		}
+	}
+	return nil
+}
+
+// isIngressChain parses a chain's attributes. Chains at ingress exist in the
+// families netdev and, since 5.10, inet.
+func isIngressChain(family byte, attrs []byte, ifname string) (bool, error) {
 	hook := uint32(0)
-	switch m[0] {
+	switch family {
 	case unix.NFPROTO_NETDEV:
 		hook = unix.NF_NETDEV_INGRESS
 	case unix.NFPROTO_INET:
@@ -84,11 +89,8 @@ func isIngressChain(m []byte, ifname string) (bool, error) {
 		return false, nil
 	}
 	bound := false
-	err := rtnl.EachAttr(m[nfgenmsgLen:], func(kind uint16, v []byte) error {
-		var err error
-		if kind == unix.NFTA_CHAIN_HOOK {
-			bound, err = hookMatches(v, hook, ifname)
-		}
+	err := within(attrs, unix.NFTA_CHAIN_HOOK, func(v []byte) (err error) {
+		bound, err = hookMatches(v, hook, ifname)
 		return err
 	})
 	return bound, err
@@ -133,7 +135,7 @@ func hookMatches(b []byte, want uint32, ifname string) (bool, error) {
 // without nfnetlink, where no chain can come. It holds one socket and no thread
 // while it waits.
 func WaitNetfilterIngress(ctx context.Context, ns *rtnl.NetNS, ifname string) error {
-	events, err := nftablesEvents(ns)
+	events, err := rtnl.Subscribe(ns, unix.NETLINK_NETFILTER, 1<<(unix.NFNLGRP_NFTABLES-1), "nftables events")
 	if err != nil {
 		return fmt.Errorf("watch nftables in netns %s: %w", ns.Path(), err)
 	}
@@ -157,9 +159,4 @@ func WaitNetfilterIngress(ctx context.Context, ns *rtnl.NetNS, ifname string) er
 			return fmt.Errorf("watch nftables in netns %s: %w", ns.Path(), err)
 		}
 	}
-}
-
-// nftablesEvents opens a socket in ns that tells of every change of nftables.
-func nftablesEvents(ns *rtnl.NetNS) (*os.File, error) {
-	return rtnl.Subscribe(ns, unix.NETLINK_NETFILTER, 1<<(unix.NFNLGRP_NFTABLES-1), "nftables events")
 }

@@ -36,7 +36,7 @@ func (b *builder) ceiling() {
 	case l.Policy == terms.PolicyElephants:
 		b.note("no egress ceiling: under elephants light flows have no limit")
 		return
-	case b.facts.pastHost(terms.Egress):
+	case b.facts.PastHost:
 		p.leaveOwnCeiling("packets of this device may go past the host side")
 		return
 	}

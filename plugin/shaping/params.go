@@ -28,10 +28,10 @@ type Facts struct {
 	ClockTick time.Duration
 	// L3Only says that the device's packets have no Ethernet header.
 	L3Only bool
-	// IngressPastHost and EgressPastHost say that packets of the direction may
-	// go past the hooks and the qdisc of the device's host side. Then the queue
-	// for ingress is in the pod's namespace, unless a place is requested by name.
-	IngressPastHost, EgressPastHost bool
+	// PastHost says that packets may go past the hooks and the qdisc of the device's
+	// host side. Then the queue for ingress is in the pod's namespace, unless a place
+	// is requested by name.
+	PastHost bool
 	// Pacing says that the pod's network namespace has the sysctls of [Pacing].
 	Pacing bool
 	// Namespace is that of the pod in Kubernetes, whose pods are a group; "" if it is not known.
@@ -44,14 +44,6 @@ func (f *Facts) noIFB() string {
 		return "this kernel has no ifb (CONFIG_IFB)"
 	}
 	return f.NoIFB
-}
-
-// pastHost is the fact for one direction.
-func (f *Facts) pastHost(d terms.Direction) bool {
-	if d == terms.Ingress {
-		return f.IngressPastHost
-	}
-	return f.EgressPastHost
 }
 
 // Program is the dataplane program of a direction.

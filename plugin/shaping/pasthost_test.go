@@ -19,7 +19,7 @@ import (
 // hold.
 func TestComputePastTheHostSide(t *testing.T) {
 	t.Parallel()
-	past := func(f shaping.Facts) shaping.Facts { f.IngressPastHost, f.EgressPastHost = true, true; return f }
+	past := func(f shaping.Facts) shaping.Facts { f.PastHost = true; return f }
 	noIFB := full
 	noIFB.IFB = false
 	for name, tc := range map[string]struct {
@@ -101,7 +101,7 @@ func TestComputePastTheHostSide(t *testing.T) {
 func TestComputeObserved(t *testing.T) {
 	t.Parallel()
 	past := full
-	past.IngressPastHost = true
+	past.PastHost = true
 	for name, tc := range map[string]struct {
 		limit *shaping.Limit
 		dir   terms.Direction

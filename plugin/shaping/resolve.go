@@ -82,7 +82,7 @@ func (b *builder) resolve() error {
 	if bad != nil {
 		return bad
 	}
-	if p.Direction == terms.Ingress && b.facts.IngressPastHost && chosen.mode == terms.ModeQdisc && l.Place == terms.PlaceAuto {
+	if p.Direction == terms.Ingress && b.facts.PastHost && chosen.mode == terms.ModeQdisc && l.Place == terms.PlaceAuto {
 		chosen.side = terms.SideIFB
 		b.note("ingress may go past the host side of this device")
 	}
@@ -101,7 +101,7 @@ func (b *builder) resolve() error {
 	if p.Side == terms.SideIFB {
 		if !b.facts.IFB {
 			why := b.facts.noIFB()
-			if !b.facts.IngressPastHost { // else that place would not see all packets
+			if !b.facts.PastHost { // else that place would not see all packets
 				why += "; the place host needs no ifb"
 			}
 			return errors.New(why)

@@ -308,7 +308,7 @@ func holdTicks(d time.Duration) uint32 {
 // explain adds the notes that status shows.
 func (b *builder) explain() {
 	p, l := b.params, b.limit
-	if p.Side == terms.SideHost && b.facts.pastHost(p.Direction) {
+	if p.Side == terms.SideHost && b.facts.PastHost {
 		p.CapHolds = false
 		b.note("on the host side, which packets of this device may go past: those are not shaped")
 	}
