@@ -90,14 +90,10 @@ func (p *pod) count(t *testing.T, verb string) counts {
 	out, err := os.Create(stdout)
 	must.OK(t, err)
 	defer func() { _ = out.Close() }()
-	env := []string{
-		"PATH=" + os.Getenv("PATH"), envPins + "=" + p.node.paths.Pins, envRun + "=" + p.node.paths.Run,
-		"CNI_COMMAND=" + verb, "CNI_CONTAINERID=" + p.container, "CNI_NETNS=" + p.netns, "CNI_IFNAME=eth0", "CNI_PATH=/nowhere",
-	}
 	c := counts{by: make(map[uint64]int)}
 	err = p.node.Do(func() error { // on the one thread that may trace
 		pid, err := syscall.ForkExec("/proc/self/exe", []string{"podweir-cni"}, &syscall.ProcAttr{
-			Env: env, Files: []uintptr{in.Fd(), out.Fd(), out.Fd()}, Sys: &syscall.SysProcAttr{Ptrace: true},
+			Env: p.env(verb), Files: []uintptr{in.Fd(), out.Fd(), out.Fd()}, Sys: &syscall.SysProcAttr{Ptrace: true},
 		})
 		if err != nil {
 			return err

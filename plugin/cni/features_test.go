@@ -29,7 +29,25 @@ func TestPrivilegedFallsBackFromAnIFB(t *testing.T) {
 	p := newNode(t).newPod(t)
 	const why = "packets get lost on the way through an ifb"
 	for _, place := range []string{"ifb", "prefer-ifb"} {
-		t.Run(place, func(t *testing.T) { fallsBackFromAnIFB(t, p, place, why) })
+		p.node.rewrite(t, map[string]any{"redirect": ""})
+		c := p.conf(inIFB(conf{"ingressPlace": place}))
+		a := p.must(t, "ADD", c)
+		a.tells(t, "level=WARN", why)
+		d := p.ingress(t)
+		if d.Queue.Is != terms.QueueNone || d.CapHolds || !strings.Contains(strings.Join(d.Notes, "; "), why) {
+			t.Errorf("%s: ingress is %+v, want policing with the reason", place, d)
+		}
+		p.must(t, "CHECK", c)
+		p.crosses(t)
+
+		must.OK(t, os.Remove(filepath.Join(p.node.paths.Run, "features.json")))
+		p.repair(t)
+		if d := p.ingress(t); d.Side.Is != terms.SideIFB || d.Queue.Is != terms.QueueTBF {
+			t.Errorf("%s: after the repair ingress is %s on the %s side, want tbf on the ifb", place, d.Queue, d.Side)
+		}
+		p.must(t, "CHECK", c)
+		p.crosses(t)
+		p.must(t, "DEL", c)
 	}
 }
 
@@ -45,29 +63,6 @@ func TestPrivilegedChangedQueueGoesWithAMove(t *testing.T) {
 	must.Have(t, "the host side", queues(t, p.node.NetNS, p.host.Name), "!tbf")
 	p.must(t, "CHECK", c)
 	p.crosses(t)
-}
-
-func fallsBackFromAnIFB(t *testing.T, p *pod, place, why string) {
-	t.Helper()
-	p.node.rewrite(t, map[string]any{"redirect": ""})
-	c := p.conf(inIFB(conf{"ingressPlace": place}))
-	a := p.must(t, "ADD", c)
-	a.tells(t, "level=WARN", why)
-	d := p.ingress(t)
-	if d.Queue.Is != terms.QueueNone || d.CapHolds || !strings.Contains(strings.Join(d.Notes, "; "), why) {
-		t.Errorf("ingress is %+v, want policing with the reason", d)
-	}
-	p.must(t, "CHECK", c)
-	p.crosses(t)
-
-	must.OK(t, os.Remove(filepath.Join(p.node.paths.Run, "features.json")))
-	p.repair(t)
-	if d := p.ingress(t); d.Side.Is != terms.SideIFB || d.Queue.Is != terms.QueueTBF {
-		t.Errorf("after the repair ingress is %s on the %s side, want tbf on the ifb", d.Queue, d.Side)
-	}
-	p.must(t, "CHECK", c)
-	p.crosses(t)
-	p.must(t, "DEL", c)
 }
 
 // Where hostHook is tcx and the kernel has no TCX, no program of podweir's stands on the

@@ -76,16 +76,22 @@ func TestPrivilegedForeignClsactDuringADD(t *testing.T) {
 	testutil.RequireQdisc(t, "tbf", "pfifo_fast", "clsact")
 	p := newNode(t).newPod(t)
 	c := p.conf(both(nil))
-	p.step = func(name string) {
-		if name == "record" {
-			p.node.Run(t, "tc", "qdisc", "add", "dev", p.host.Name, "clsact")
-		}
-	}
-	p.must(t, "ADD", c)
-	p.step = nil
+	must.OK(t, p.whileAdded(t, c, "clsact"))
 	p.must(t, "CHECK DEL", c)
 	must.Have(t, "after DEL the host side", queues(t, p.node.NetNS, p.host.Name), "clsact")
 	must.Have(t, "after DEL the pod side", queues(t, p.ns, "eth0"), "!clsact") // ADD made it
+}
+
+// whileAdded is the error of an ADD during which another party adds a qdisc to the host side.
+func (p *pod) whileAdded(t *testing.T, c conf, qdisc ...string) error {
+	t.Helper()
+	p.step = func(name string) {
+		if name == "record" {
+			p.node.Run(t, "tc", append([]string{"qdisc", "add", "dev", p.host.Name}, qdisc...)...)
+		}
+	}
+	defer func() { p.step = nil }()
+	return p.call(t, "ADD", c).err
 }
 
 // The hooks of a device have the filters of a tc block, which the kernel does not change by the device: the
@@ -156,13 +162,7 @@ func TestPrivilegedSharedBlock(t *testing.T) {
 func TestPrivilegedForeignQueueDuringADD(t *testing.T) {
 	testutil.RequireQdisc(t, "tbf", "pfifo_fast")
 	p := newNode(t).newPod(t)
-	p.step = func(name string) {
-		if name == "record" {
-			p.node.Run(t, "tc", "qdisc", "add", "dev", p.host.Name, "root", "handle", "7:", "pfifo_fast")
-		}
-	}
-	err := p.call(t, "ADD", p.conf(both(nil))).err
-	p.step = nil
+	err := p.whileAdded(t, p.conf(both(nil)), "root", "handle", "7:", "pfifo_fast")
 	wantCode(t, "ADD", err, 102, "pfifo_fast 7:0")
 	must.Have(t, "after ADD failed the host side", queues(t, p.node.NetNS, p.host.Name), "pfifo_fast 7: root", "!clsact")
 	must.Have(t, "after ADD failed the pod side", queues(t, p.ns, "eth0"), "!tbf", "!clsact")
@@ -264,7 +264,7 @@ func (p *pod) gates(drops *counter, pin string) []gate {
 			if testutil.HaveTCX() {
 				all = append(all, gate{
 					name: fmt.Sprintf("TCX program at %s %s", d.side, hook), kind: "tcx", side: d.side, hook: hook, toPod: toPod, drops: drops,
-					close: func(t *testing.T) func() { t.Helper(); return drops.onTCX(t, d.ns, d.dev.Index, hook) },
+					close: func(t *testing.T) func() { t.Helper(); return drops.onTCX(t, d.ns, d.dev.Index, hook, link.Tail()) },
 					clean: func(*testing.T) {},
 				})
 			}
@@ -296,7 +296,7 @@ func TestPrivilegedNamesakeIsSomebodyElses(t *testing.T) {
 	pin := namesake.pinned(t)
 	p.node.Run(t, "tc", "qdisc", "add", "dev", p.host.Name, "clsact")
 	p.node.Run(t, "tc", "filter", "add", "dev", p.host.Name, "ingress", "pref", "1", "handle", "1", "bpf", "da", "pinned", pin)
-	t.Cleanup(namesake.onTCX(t, p.ns, p.dev.Index, "egress")) // a link that nobody holds is collected
+	t.Cleanup(namesake.onTCX(t, p.ns, p.dev.Index, "egress", link.Tail())) // a link that nobody holds is collected
 	there := func(after string) {
 		t.Helper()
 		must.Have(t, "after "+after+" the host side", p.node.Run(t, "tc", "filter", "show", "dev", p.host.Name, "ingress", "pref", "1"), "pw_ceiling")
@@ -381,9 +381,9 @@ func (c *counter) pinned(t *testing.T) (path string) {
 	return path
 }
 
-// onTCX hangs the program behind all others of a TCX hook, which is called
-// ingress or egress.
-func (c *counter) onTCX(t *testing.T, ns *testutil.NetNS, index int, hook string) (remove func()) {
+// onTCX hangs the program on a TCX hook, which is called ingress or egress, behind all others or ahead
+// of them.
+func (c *counter) onTCX(t *testing.T, ns *testutil.NetNS, index int, hook string, where link.Anchor) (remove func()) {
 	t.Helper()
 	at := ebpf.AttachTCXIngress
 	if hook == "egress" {
@@ -391,7 +391,7 @@ func (c *counter) onTCX(t *testing.T, ns *testutil.NetNS, index int, hook string
 	}
 	var l link.Link
 	must.OK(t, ns.Do(func() (err error) {
-		l, err = link.AttachTCX(link.TCXOptions{Interface: index, Program: c.prog, Attach: at, Anchor: link.Tail()})
+		l, err = link.AttachTCX(link.TCXOptions{Interface: index, Program: c.prog, Attach: at, Anchor: where})
 		return err
 	}))
 	return func() {
@@ -404,7 +404,7 @@ func (c *counter) onTCX(t *testing.T, ns *testutil.NetNS, index int, hook string
 func (c *counter) onPod(t *testing.T, p *pod, pref string) (remove func()) {
 	t.Helper()
 	if pref == "" {
-		return c.onTCX(t, p.ns, p.dev.Index, "ingress")
+		return c.onTCX(t, p.ns, p.dev.Index, "ingress", link.Tail())
 	}
 	p.ns.Run(t, "tc", "filter", "add", "dev", "eth0", "ingress", "pref", pref, "bpf", "da", "pinned", c.pinned(t))
 	return func() { p.ns.Run(t, "tc", "filter", "del", "dev", "eth0", "ingress", "pref", pref) }

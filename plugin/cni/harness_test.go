@@ -284,16 +284,21 @@ func wantCode(t *testing.T, what string, err error, code uint, parts ...string) 
 	must.Have(t, what, e.Details, parts...)
 }
 
+// env is the environment of a verb that is a process of its own.
+func (p *pod) env(verb string) []string {
+	return []string{
+		"PATH=" + os.Getenv("PATH"), envPins + "=" + p.node.paths.Pins, envRun + "=" + p.node.paths.Run,
+		"CNI_COMMAND=" + verb, "CNI_CONTAINERID=" + p.container, "CNI_NETNS=" + p.netns, "CNI_IFNAME=eth0",
+		"CNI_PATH=/nowhere", "CNI_ARGS=",
+	}
+}
+
 // exec runs a verb as a runtime does, as a process of its own. kill is the step
 // before which it is killed, 0 for none; killed says whether it was.
 func (p *pod) exec(t *testing.T, verb string, stdin []byte, kill int) (a answer, killed bool) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe")
-	cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), envPins + "=" + p.node.paths.Pins, envRun + "=" + p.node.paths.Run,
-		"CNI_COMMAND=" + verb, "CNI_CONTAINERID=" + p.container, "CNI_NETNS=" + p.netns, "CNI_IFNAME=eth0",
-		"CNI_PATH=/nowhere", "CNI_ARGS=",
-	}
+	cmd.Env = p.env(verb)
 	if kill > 0 {
 		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%d", envKill, kill))
 	}
@@ -316,7 +321,6 @@ func (p *pod) exec(t *testing.T, verb string, stdin []byte, kill int) (a answer,
 	return a, false
 }
 
-// pins lists what is in the pin directory, without its path.
 // pinned are the pins of attachments, not those that all share.
 func (n *node) pinned(t *testing.T) []string {
 	t.Helper()

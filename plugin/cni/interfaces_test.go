@@ -170,11 +170,8 @@ func TestPrivilegedNamesOfNothingToLimit(t *testing.T) {
 		if warns != slices.Contains(names, "gone0") || strings.Contains(a.log, "unshaped") {
 			t.Errorf("%q: ADD logs %q, want a warning if gone0 was skipped", names, a.log)
 		}
-		if f, err := p.node.paths.Mail().Failures(); err != nil || len(f) != 0 {
-			t.Errorf("%q: failure records %v, %v, want none", names, f, err)
-		}
-		p.must(t, "CHECK", c)
-		p.must(t, "DEL", c)
+		p.node.wantFailures(t, fmt.Sprint(names))
+		p.must(t, "CHECK DEL", c)
 		wantClean(t, p, "DEL")
 	}
 }

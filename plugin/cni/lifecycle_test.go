@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/plugin/apply"
@@ -97,9 +96,7 @@ func TestPrivilegedLifecycle(t *testing.T) {
 	must.Be(t, "slots taken", 2, p.node.slots(t))
 	p.must(t, "ADD", c)
 	wantState(t, p, "after ADD twice", shapedBoth(t))
-	if again := p.node.programs(t); !cmp.Equal(ids, again) {
-		t.Errorf("ADD twice: programs %v, want %v", again, ids)
-	}
+	must.Match(t, "ADD twice: programs", ids, p.node.programs(t))
 	p.must(t, "CHECK", c)
 	for _, what := range []string{"after DEL", "after DEL twice"} {
 		p.must(t, "DEL", c)
@@ -108,9 +105,7 @@ func TestPrivilegedLifecycle(t *testing.T) {
 	// The programs stay for the next pod.
 	other := p.node.newPod(t)
 	other.must(t, "ADD", other.conf(both(nil)))
-	if again := p.node.programs(t); !cmp.Equal(ids, again) {
-		t.Errorf("the next pod: programs %v, want %v", again, ids)
-	}
+	must.Match(t, "the next pod: programs", ids, p.node.programs(t))
 	other.must(t, "DEL", other.conf(both(nil)))
 }
 
@@ -164,9 +159,7 @@ func TestPrivilegedTwiceInAChain(t *testing.T) {
 	}
 	p.must(t, "ADD", p.conf(conf{"onError": "open", "egressRate": "fast"}))
 	p.must(t, "ADD", p.conf(conf{"onError": "open", "capabilities": nil}))
-	if failed, err := p.node.paths.Mail().Failures(); err != nil || len(failed) != 1 {
-		t.Errorf("after the ADD of the other entry %d failures are recorded, %v, want the one of the first entry", len(failed), err)
-	}
+	p.node.wantFailures(t, "after the ADD of the other entry", "fast")
 }
 
 // wantRates compares the rates that eth0 has, egress first.

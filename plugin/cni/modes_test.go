@@ -4,19 +4,14 @@
 package cni_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 
 	"github.com/podweir/podweir/plugin/apply"
@@ -143,9 +138,7 @@ func TestPrivilegedModes(t *testing.T) {
 			add("ADD")
 			ids := p.node.programs(t)
 			add("ADD twice")
-			for pin, id := range p.node.programs(t) {
-				must.Be(t, "a second ADD: program "+pin, id, ids[pin])
-			}
+			must.Match(t, "a second ADD: programs", ids, p.node.programs(t))
 			if queue := func(s string) bool { return strings.HasPrefix(s, "pod qdisc ") && s != "pod qdisc clsact" }; slices.ContainsFunc(m.want, queue) {
 				p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
 				wantCode(t, "CHECK without the root qdisc", p.call(t, "CHECK", c).err, 101, "egress build-queue")
@@ -179,21 +172,7 @@ func TestPrivilegedHeadOfTheHostSide(t *testing.T) {
 	p := newNode(t).newPod(t)
 	c := p.conf(conf{"ingressRate": "10M", "ingressMode": "tcx-hostside"})
 	p.must(t, "ADD", c)
-	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Name: "cil_to_pod", Type: ebpf.SchedCLS, License: "GPL",
-		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, -1), asm.Return()}, // TCX_NEXT
-	})
-	must.OK(t, err)
-	defer func() { _ = prog.Close() }()
-	must.OK(t, p.node.Do(func() error {
-		l, err := link.AttachTCX(link.TCXOptions{
-			Interface: p.host.Index, Program: prog, Attach: ebpf.AttachTCXEgress, Anchor: link.Head(),
-		})
-		if err == nil {
-			t.Cleanup(func() { _ = l.Close() })
-		}
-		return err
-	}))
+	t.Cleanup(newCounter(t, "cil_to_pod", tcxNext).onTCX(t, p.node.NetNS, p.host.Index, "egress", link.Head()))
 	wantCode(t, "CHECK behind another program", p.call(t, "CHECK", c).err, 101,
 		"cil_to_pod (program ", "is ahead of pw_band on the egress hook of "+p.host.Name)
 	p.must(t, "ADD CHECK", c)
@@ -252,12 +231,11 @@ func TestPrivilegedDefaultsThatCannotBeHad(t *testing.T) {
 // setClock has the record of a pod say what it would if the node's clock had been set forwards since it was written.
 func (p *pod) setClock(t *testing.T, by time.Duration) {
 	t.Helper()
-	dir := filepath.Join(p.node.paths.Pins, "net", p.container+",eth0", "eth0")
-	b := must.Get(datapath.ReadRecord(dir))(t)
+	b := must.Get(datapath.ReadRecord(p.dir()))(t)
 	r := must.Get(apply.UnmarshalRecord(b))(t)
 	r.Booted = r.Booted.Add(-by)
 	b = must.Get(r.Marshal())(t)
-	must.OK(t, datapath.WriteRecord(dir, b))
+	must.OK(t, datapath.WriteRecord(p.dir(), b))
 }
 
 // trees says how the kernel that runs the tests has the queues of a limit: with
@@ -385,13 +363,7 @@ func onThisKernel(t *testing.T, n *node, want []string) []string {
 	t.Helper()
 	const byProgram = "pod clsact ingress pw_redirect"
 	if at := slices.Index(want, byProgram); at >= 0 {
-		var found struct{ Redirect string }
-		b, err := os.ReadFile(filepath.Join(n.paths.Run, "features.json"))
-		if err == nil {
-			err = json.Unmarshal(b, &found)
-		}
-		must.OK(t, err)
-		if found.Redirect == "mirred" {
+		if n.kept(t)["redirect"] == "mirred" {
 			want = join(slices.Delete(slices.Clone(want), at, at+1), []string{"pod clsact ingress mirred"})
 		}
 	}

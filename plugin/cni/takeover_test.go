@@ -32,6 +32,16 @@ func (p *pod) successor() *pod {
 	return &other
 }
 
+// neverLess returns a step that fails the test if less than this is on the devices.
+func (p *pod) neverLess(t *testing.T, shaped []string) func(step string) {
+	t.Helper()
+	return func(step string) {
+		if got := p.state(t); len(got) < len(shaped) {
+			t.Errorf("before %s on the devices: %v, want no less than %v", step, got, shaped)
+		}
+	}
+}
+
 // pinnedBy is how many pins a container has.
 func (p *pod) pinnedBy(t *testing.T) (count int) {
 	t.Helper()
@@ -68,18 +78,12 @@ func TestPrivilegedTakenOver(t *testing.T) {
 				}
 			}
 			other := p.successor()
-			other.step = func(step string) {
-				if len(p.state(t)) < len(shaped) {
-					t.Errorf("before %s on the devices: %v, want no less than %v", step, p.state(t), shaped)
-				}
-			}
+			other.step = p.neverLess(t, shaped)
 			c := other.conf(second)
 			other.must(t, "ADD", c)
 			other.step = nil
 			must.Be(t, "pins of the first container after the second ADD", 0, p.pinnedBy(t))
-			for _, verb := range []string{"CHECK", "ADD", "CHECK"} {
-				other.must(t, verb, c)
-			}
+			other.must(t, "CHECK ADD CHECK", c)
 			p.must(t, "DEL", p.conf(first))
 			wantSeen(t, p, "DEL of the first", shaped)
 			other.must(t, "CHECK DEL", c)
@@ -150,14 +154,12 @@ func TestPrivilegedTakenOverInVain(t *testing.T) {
 			p.must(t, "ADD", first)
 			shaped := p.state(t)
 			other := p.successor()
+			neverLess := p.neverLess(t, shaped)
 			other.step = func(step string) {
-				if len(p.state(t)) < len(shaped) {
-					t.Errorf("before %s on the devices: %v, want no less than %v", step, p.state(t), shaped)
-				}
-				dir := filepath.Join(p.node.paths.Pins, "net", other.container+",eth0", "eth0")
-				_ = os.Remove(filepath.Join(dir, "egress-link-next"))
+				neverLess(step)
+				_ = os.Remove(filepath.Join(other.dir(), "egress-link-next"))
 				if step == c.at {
-					must.OK(t, c.fail(dir))
+					must.OK(t, c.fail(other.dir()))
 				}
 			}
 			second := other.conf(both(c.with))
