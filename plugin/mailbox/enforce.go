@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/podweir/podweir/plugin/attach"
@@ -57,24 +56,20 @@ type Past struct {
 	terms.Past
 }
 
-func (d Dir) pastPath() string { return filepath.Join(string(d), "past.json") }
-
 // RecordPast leaves what the agent saw go past, in place of what it left before. It stays
 // when the agent ends: it is about what was.
-func (d Dir) RecordPast(all []Past) error { return Write(d.pastPath(), all) }
+func (d Dir) RecordPast(all []Past) error { return Write(d.path(pastFile), all) }
 
 // Past returns what an agent saw go past, none if it saw nothing.
-func (d Dir) Past() ([]Past, error) { return readJSON[Past](d.pastPath()) }
+func (d Dir) Past() ([]Past, error) { return readJSON[Past](d.path(pastFile)) }
 
 // reachedFresh is how long ago the agent may have looked: one that was killed, or cannot
 // look any more, leaves records of another minute than the last.
 const reachedFresh = 15 * time.Second
 
-func (d Dir) reachedPath() string { return filepath.Join(string(d), "reached.json") }
-
 // RecordReached leaves what the agent sees now, in place of what it saw before.
 func (d Dir) RecordReached(all []Reached) error {
-	if err := Write(d.reachedPath(), all); err != nil {
+	if err := Write(d.path(reachedFile), all); err != nil {
 		return err
 	}
 	return d.TouchReached()
@@ -83,14 +78,11 @@ func (d Dir) RecordReached(all []Reached) error {
 // TouchReached says that the agent looked and sees what it saw before.
 func (d Dir) TouchReached() error {
 	now := time.Now()
-	return os.Chtimes(d.reachedPath(), now, now)
+	return os.Chtimes(d.path(reachedFile), now, now)
 }
 
 // ForgetReached removes the record of an agent that no longer looks.
-func (d Dir) ForgetReached() { _ = os.Remove(d.reachedPath()) }
-
-// fresh says whether the agent has just looked.
-func fresh(reached os.FileInfo) bool { return time.Since(reached.ModTime()).Abs() <= reachedFresh }
+func (d Dir) ForgetReached() { _ = os.Remove(d.path(reachedFile)) }
 
 // Watched says whether an agent watches the limits of the node.
 func (d Dir) Watched() (bool, error) {
@@ -99,21 +91,22 @@ func (d Dir) Watched() (bool, error) {
 }
 
 // Looked is when an agent that watches the limits of the node looked at them last, zero if none does.
-func (d Dir) Looked() (time.Time, error) {
-	st, err := os.Stat(d.reachedPath())
+func (d Dir) Looked() (time.Time, error) { return writtenNow(d.path(reachedFile)) }
+
+// writtenNow is when the agent wrote or touched a record, zero if that is not just now.
+func writtenNow(path string) (time.Time, error) {
+	st, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return time.Time{}, nil
 	}
-	if err != nil || !fresh(st) {
+	if err != nil || time.Since(st.ModTime()).Abs() > reachedFresh {
 		return time.Time{}, err
 	}
 	return st.ModTime(), nil
 }
 
 // Reached returns the directions that the agent watches, none if no agent does.
-func (d Dir) Reached() ([]Reached, error) {
-	return readFresh[Reached](d.reachedPath())
-}
+func (d Dir) Reached() ([]Reached, error) { return readFresh[Reached](d.path(reachedFile)) }
 
 // Unenforced tells of a limit that the agent saw exceeded, or taken away again and
 // again.
@@ -217,8 +210,6 @@ func TakenAway(d terms.Direction, by Taker) string {
 	return fmt.Sprintf("the %v limit is taken away again and again, by %v", d, by)
 }
 
-func (d Dir) unenforcedPath() string { return filepath.Join(string(d), "unenforced.json") }
-
 // RecordUnenforced leaves a record for status and the doctor, in place of the one
 // before. That it cannot be written is logged: the pods' Events say the same.
 func (d Dir) RecordUnenforced(log *slog.Logger, all []Unenforced) {
@@ -226,7 +217,7 @@ func (d Dir) RecordUnenforced(log *slog.Logger, all []Unenforced) {
 		d.ForgetUnenforced()
 		return
 	}
-	path := d.unenforcedPath()
+	path := d.path(unenforcedFile)
 	if err := Write(path, all); err != nil {
 		log.Error("record of unenforced limits not written", "path", path, "error", err)
 	}
@@ -234,7 +225,7 @@ func (d Dir) RecordUnenforced(log *slog.Logger, all []Unenforced) {
 
 // ForgetUnenforced removes the record: an agent that starts has seen nothing yet, and
 // after one that ends nobody looks.
-func (d Dir) ForgetUnenforced() { _ = os.Remove(d.unenforcedPath()) }
+func (d Dir) ForgetUnenforced() { _ = os.Remove(d.path(unenforcedFile)) }
 
 // Unenforced returns what the agent recorded last, none if no agent watches: a record
 // that one left when it was killed says nothing of now.
@@ -242,5 +233,5 @@ func (d Dir) Unenforced() ([]Unenforced, error) {
 	if watched, err := d.Watched(); err != nil || !watched {
 		return nil, err
 	}
-	return readJSON[Unenforced](d.unenforcedPath())
+	return readJSON[Unenforced](d.path(unenforcedFile))
 }

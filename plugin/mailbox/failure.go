@@ -42,7 +42,7 @@ func (f *Failure) Ended() bool {
 
 // failurePath leaves out the network: its name may change.
 func (d Dir) failurePath(id attach.ID) string {
-	return filepath.Join(string(d), "failures", url.QueryEscape(id.ContainerID)+","+url.QueryEscape(id.IfName)+".json")
+	return d.path("failures", url.QueryEscape(id.ContainerID)+","+url.QueryEscape(id.IfName)+".json")
 }
 
 // RecordFailure leaves a record for status and the agent. That it cannot be
@@ -64,7 +64,7 @@ func (d Dir) ClearFailure(id attach.ID) { _ = os.Remove(d.failurePath(id)) }
 // Failures returns the attachments that could not be shaped. One whose record cannot be
 // decoded has no network, and the reason as its error.
 func (d Dir) Failures() ([]Failure, error) {
-	all, err := readRecords(filepath.Join(string(d), "failures"), func(name, why string) Failure {
+	all, err := readRecords(d.path("failures"), func(name, why string) Failure {
 		container, ifName, _ := strings.Cut(name, ",")
 		f := Failure{Error: why}
 		f.ID.ContainerID, _ = url.QueryUnescape(container) // an error leaves what is not known
@@ -101,10 +101,8 @@ type Unshaped struct {
 	Error string `json:"error"`
 }
 
-func (d Dir) unshapedDir() string { return filepath.Join(string(d), "unshaped") }
-
 func (d Dir) unshapedPath(uid string) string {
-	return filepath.Join(d.unshapedDir(), url.QueryEscape(uid)+".json")
+	return d.path(unshapedDir, url.QueryEscape(uid)+".json")
 }
 
 // RecordUnshaped leaves a record for status and the doctor. That it cannot be written
@@ -122,12 +120,12 @@ func (d Dir) ClearUnshaped(uid string) { _ = os.Remove(d.unshapedPath(uid)) }
 
 // ForgetUnshaped removes all such records: an agent that starts looks at every pod
 // itself.
-func (d Dir) ForgetUnshaped() { _ = os.RemoveAll(d.unshapedDir()) }
+func (d Dir) ForgetUnshaped() { _ = os.RemoveAll(d.path(unshapedDir)) }
 
 // Unshaped returns the pods that run without a limit as the agent knows it, in the
 // order of their UIDs.
 func (d Dir) Unshaped() ([]Unshaped, error) {
-	all, err := readRecords(d.unshapedDir(), func(uid, why string) Unshaped { return Unshaped{Pod: "pod " + uid, UID: uid, Error: why} })
+	all, err := readRecords(d.path(unshapedDir), func(uid, why string) Unshaped { return Unshaped{Pod: "pod " + uid, UID: uid, Error: why} })
 	for i := range all {
 		all[i].Since = all[i].shown(all[i].Since)
 		all[i].moment = moment{}

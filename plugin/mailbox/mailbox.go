@@ -19,6 +19,19 @@ import (
 // Dir is the directory.
 type Dir string
 
+// Names in it.
+const (
+	pastFile       = "past.json"
+	reachedFile    = "reached.json"
+	unenforcedFile = "unenforced.json"
+	groupsFile     = "groups.json"
+	unshapedDir    = "unshaped"
+)
+
+func (d Dir) path(parts ...string) string {
+	return filepath.Join(string(d), filepath.Join(parts...))
+}
+
 // Unwritable says why nothing can be left in the directory, nil if something can. If nobody needed it yet, whoever does
 // makes it: what it is in counts then.
 func (d Dir) Unwritable() error {
@@ -105,11 +118,7 @@ func readRecords[T any](dir string, damaged func(name, why string) T) ([]T, erro
 
 // readFresh reads what an agent writes again and again, nothing if it is too old.
 func readFresh[T any](path string) ([]T, error) {
-	st, err := os.Stat(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil || !fresh(st) {
+	if at, err := writtenNow(path); at.IsZero() || err != nil {
 		return nil, err
 	}
 	return readJSON[T](path)

@@ -19,10 +19,8 @@ import (
 	"github.com/podweir/podweir/plugin/units"
 )
 
-func (d Dir) namespaceDir() string { return filepath.Join(string(d), "namespaces") }
-
 func (d Dir) namespacePath(name string) string {
-	return filepath.Join(d.namespaceDir(), url.QueryEscape(name)+".json")
+	return d.path("namespaces", url.QueryEscape(name)+".json")
 }
 
 // Namespace returns what the agent recorded of a Namespace. It is nil where nothing
@@ -64,7 +62,7 @@ func (d Dir) RecordNamespace(name string, ns netconf.Namespace) error {
 
 // RecordedNamespaces returns the names of all namespaces that have a record.
 func (d Dir) RecordedNamespaces() ([]string, error) {
-	files, err := filepath.Glob(filepath.Join(d.namespaceDir(), "*.json"))
+	files, err := filepath.Glob(d.path("namespaces", "*.json"))
 	if err != nil {
 		return nil, err
 	}
@@ -88,16 +86,12 @@ type Group struct {
 	DroppedBytes   uint64 `json:"droppedBytes,omitempty"`
 }
 
-func (d Dir) groupsPath() string { return filepath.Join(string(d), "groups.json") }
-
 // RecordGroups replaces the record of the groups that the agent divides.
-func (d Dir) RecordGroups(all []Group) error { return Write(d.groupsPath(), all) }
+func (d Dir) RecordGroups(all []Group) error { return Write(d.path(groupsFile), all) }
 
 // ForgetGroups removes that record: no agent divides any more.
-func (d Dir) ForgetGroups() { _ = os.Remove(d.groupsPath()) }
+func (d Dir) ForgetGroups() { _ = os.Remove(d.path(groupsFile)) }
 
 // Groups returns the limits that an agent divides now, none without one: the agent writes them
 // every second.
-func (d Dir) Groups() ([]Group, error) {
-	return readFresh[Group](d.groupsPath())
-}
+func (d Dir) Groups() ([]Group, error) { return readFresh[Group](d.path(groupsFile)) }
