@@ -22,8 +22,8 @@ import (
 	"github.com/podweir/podweir/plugin/terms"
 )
 
-// Interfaces finds what podweir attaches to.
-type Interfaces interface {
+// Kernel finds what podweir attaches to, and shows and changes it.
+type Kernel interface {
 	// Find returns the interface of this name in the namespace at a path. The
 	// error wraps [ErrNoNetNS] or [ErrGone] if the one or the other is not there, and
 	// [ErrLoopback] or [ErrStandIn] if it is nothing to limit.
@@ -39,6 +39,12 @@ type Interfaces interface {
 	Outward(netnsPath string) ([]attach.Interface, error)
 	// Facts returns what the kernel offers for it, and whether it has TCX.
 	Facts(i attach.Interface) (facts shaping.Facts, tcx bool, err error)
+	// Observe shows the interface of a record.
+	Observe(r *Record) (*attach.Observed, error)
+	// SetDeadline ends requests to the kernel at t; zero takes the deadline back.
+	SetDeadline(t time.Time)
+	// Do takes one step.
+	Do(r *Record, a attach.Action) error
 }
 
 // Store keeps the records, one for each interface of an attachment.
@@ -63,22 +69,12 @@ type Store interface {
 	Remove(id attach.ID, i *attach.Interface) error
 }
 
-// Kernel shows and changes one interface.
-type Kernel interface {
-	Observe(r *Record) (*attach.Observed, error)
-	// SetDeadline ends requests to the kernel at t; zero takes the deadline back.
-	SetDeadline(t time.Time)
-	// Do takes one step.
-	Do(r *Record, a attach.Action) error
-}
-
 // Executor runs observe, plan and apply. Its fields are for whoever wants to be told or asked;
 // set them before the first call.
 type Executor struct {
-	interfaces Interfaces
-	store      Store
-	kernel     Kernel
-	random     func() uint16
+	store  Store
+	kernel Kernel
+	random func() uint16
 	// began is when the lock was taken that is held, deadline when the work under it
 	// has to be done.
 	began, deadline time.Time
@@ -99,8 +95,8 @@ type Executor struct {
 }
 
 // New returns an executor; random draws a handle major, 1 to 0xffef.
-func New(i Interfaces, s Store, k Kernel, random func() uint16) *Executor {
-	return &Executor{interfaces: i, store: s, kernel: k, random: random}
+func New(k Kernel, s Store, random func() uint16) *Executor {
+	return &Executor{store: s, kernel: k, random: random}
 }
 
 // Records returns the records of an attachment; none is not an error. One that cannot be
@@ -192,16 +188,12 @@ func (e *DriftError) Error() string {
 // none that leads out of the pod. If the attachment was made for a network of another name,
 // Ensure writes that ID into w.
 func (e *Executor) Ensure(ctx context.Context, w *Want) ([]*attach.Desired, error) {
-	id, err := e.Kept(w.ID)
-	if err != nil {
-		return nil, err
-	}
-	w.ID = id
-	unlock, err := e.Lock(ctx, w.ID)
+	id, unlock, err := e.lockKept(ctx, w.ID)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
+	w.ID = id
 	priors, err := e.priors(w.ID)
 	if err != nil {
 		return nil, err
@@ -415,11 +407,7 @@ func (e *Executor) step(name string) {
 // Check returns nil if every interface is what the request asks for, and a
 // [*DriftError] naming the differences if one is not.
 func (e *Executor) Check(ctx context.Context, w *Want) error {
-	id, err := e.Kept(w.ID)
-	if err != nil {
-		return err
-	}
-	unlock, err := e.Lock(ctx, id)
+	id, unlock, err := e.lockKept(ctx, w.ID)
 	if err != nil {
 		return err
 	}
@@ -469,11 +457,7 @@ func (e *Executor) check(cfg *shaping.Config, iface attach.Interface, prior *Rec
 // Remove removes everything of an attachment. That something is gone already
 // is not an error.
 func (e *Executor) Remove(ctx context.Context, id attach.ID) error {
-	id, err := e.Kept(id) // without one it is perhaps just being made
-	if err != nil {
-		return err
-	}
-	unlock, err := e.Lock(ctx, id)
+	id, unlock, err := e.lockKept(ctx, id) // without one it is perhaps just being made
 	if err != nil {
 		return err
 	}

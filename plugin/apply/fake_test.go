@@ -82,12 +82,12 @@ func newWorld() *world {
 }
 
 func (w *world) executor() *apply.Executor {
-	e := apply.New(w, w, w, func() uint16 { w.lastMajor++; return w.lastMajor })
+	e := apply.New(w, w, func() uint16 { w.lastMajor++; return w.lastMajor })
 	e.Step = func(name string) { w.log = append(w.log, name) }
 	return e
 }
 
-// Find implements apply.Interfaces.
+// Find implements apply.Kernel.
 func (w *world) Find(path, name string) (attach.Interface, error) {
 	if path != netnsPath || name != "eth0" {
 		return attach.Interface{}, fmt.Errorf("no interface %q in %s: %w", name, path, cmp.Or(w.holdersErr, apply.ErrGone))
@@ -98,7 +98,7 @@ func (w *world) Find(path, name string) (attach.Interface, error) {
 	return w.iface, nil
 }
 
-// Again implements apply.Interfaces.
+// Again implements apply.Kernel.
 func (w *world) Again(i *attach.Interface) (attach.Interface, error) {
 	if i.NetNSPath != netnsPath || !i.Same(&w.iface) {
 		return attach.Interface{}, fmt.Errorf("%s in %s: %w", i.PodName, i.NetNSPath, apply.ErrGone)
@@ -108,16 +108,16 @@ func (w *world) Again(i *attach.Interface) (attach.Interface, error) {
 	return now, nil
 }
 
-// Left implements apply.Interfaces.
+// Left implements apply.Kernel.
 func (w *world) Left(*attach.Interface) (string, error) { return "", nil }
 
-// Outward implements apply.Interfaces.
+// Outward implements apply.Kernel.
 func (w *world) Outward(path string) ([]attach.Interface, error) {
 	iface, err := w.Find(path, "eth0")
 	return []attach.Interface{iface}, err
 }
 
-// Facts implements apply.Interfaces.
+// Facts implements apply.Kernel.
 func (w *world) Facts(attach.Interface) (shaping.Facts, bool, error) { return w.facts, w.tcx, nil }
 
 // Kept implements apply.Store.

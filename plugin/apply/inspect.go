@@ -35,7 +35,7 @@ func (e *Executor) look(cfg *shaping.Config, iface attach.Interface, prior *Reco
 // taken over from. Beside an error about what is wanted it
 // returns what was observed.
 func (e *Executor) inspect(rec, prior, former *Record) (*attach.Inspection, error) {
-	facts, tcx, err := e.interfaces.Facts(rec.Interface)
+	facts, tcx, err := e.kernel.Facts(rec.Interface)
 	if err != nil {
 		return nil, err
 	}

@@ -36,6 +36,14 @@ func (e *Executor) Lock(ctx context.Context, id attach.ID) (unlock func(), err e
 	}, nil
 }
 
+// lockKept is Lock under the name by which an attachment is kept, and returns that.
+func (e *Executor) lockKept(ctx context.Context, id attach.ID) (kept attach.ID, unlock func(), err error) {
+	if kept, err = e.Kept(id); err == nil {
+		unlock, err = e.Lock(ctx, kept)
+	}
+	return kept, unlock, err
+}
+
 // begin gives the work a deadline from now on.
 func (e *Executor) begin() {
 	e.began = e.now()

@@ -71,11 +71,7 @@ func (e *Executor) Repair(ctx context.Context, id attach.ID) ([]*attach.Desired,
 func (e *Executor) reshape(ctx context.Context, id attach.ID,
 	choose func(*Record) (cfg, original *shaping.Config, err error),
 ) ([]*attach.Desired, error) {
-	id, err := e.Kept(id)
-	if err != nil {
-		return nil, err
-	}
-	unlock, err := e.Lock(ctx, id)
+	id, unlock, err := e.lockKept(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +108,7 @@ func (e *Executor) reshape(ctx context.Context, id attach.ID,
 		targets = append(targets, target{iface: iface})
 	}
 	for r, why := range gone {
-		if left, err := e.interfaces.Left(&r.Interface); left != "" || err != nil || len(targets) == 0 {
+		if left, err := e.kernel.Left(&r.Interface); left != "" || err != nil || len(targets) == 0 {
 			failed = errors.Join(failed, why)
 			continue
 		}
@@ -157,7 +153,7 @@ func (e *Executor) Released(records []*Record) (released []attach.Interface, hel
 			continue
 		}
 		for _, name := range r.Held {
-			i, err := e.interfaces.Find(r.Interface.NetNSPath, name)
+			i, err := e.kernel.Find(r.Interface.NetNSPath, name)
 			if errors.Is(err, ErrGone) || errors.Is(err, ErrStandIn) || errors.Is(err, ErrLoopback) ||
 				err == nil && (slices.ContainsFunc(seen, func(o attach.Interface) bool { return o.Same(&i) }) ||
 					slices.ContainsFunc(records, func(o *Record) bool { return o.Interface.Same(&i) })) {
@@ -179,7 +175,7 @@ func (e *Executor) Released(records []*Record) (released []attach.Interface, hel
 // Refind returns the interface of a record as it is now. The error wraps
 // [ErrGone] if it is gone, another one is in its place, or another attachment has it.
 func (e *Executor) Refind(r *Record) (attach.Interface, error) {
-	i, err := e.interfaces.Again(&r.Interface)
+	i, err := e.kernel.Again(&r.Interface)
 	if err != nil {
 		return i, err
 	}
@@ -197,12 +193,12 @@ func (e *Executor) find(netnsPath, name string, prior *Record) (attach.Interface
 	if prior != nil {
 		was := prior.Interface
 		was.NetNSPath = netnsPath // the same namespace may have several paths
-		iface, err := e.interfaces.Again(&was)
+		iface, err := e.kernel.Again(&was)
 		if !errors.Is(err, ErrGone) {
 			return iface, err
 		}
 	}
-	return e.interfaces.Find(netnsPath, name)
+	return e.kernel.Find(netnsPath, name)
 }
 
 // RemoveGone removes what is left of an attachment whose interfaces are all

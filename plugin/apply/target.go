@@ -169,7 +169,7 @@ func (e *Executor) search(w *Want, priors map[string]*Record) *search {
 
 // pairNames are the names of the interfaces with an end on the host.
 func (s *search) pairNames() []string {
-	all, err := s.executor.interfaces.Outward(s.want.NetNSPath)
+	all, err := s.executor.kernel.Outward(s.want.NetNSPath)
 	if err != nil && !errors.Is(err, ErrGone) { // that one is told of the name
 		s.failed = err
 	}
@@ -216,7 +216,7 @@ func (s *search) take(name string) []skipped {
 // is elsewhere.
 func (s *search) miss(name string, prior *Record) {
 	if prior != nil {
-		left, err := s.executor.interfaces.Left(&prior.Interface)
+		left, err := s.executor.kernel.Left(&prior.Interface)
 		if left != "" || err != nil {
 			return
 		}
@@ -247,7 +247,7 @@ func (s *search) replace(standIns []skipped) {
 	if len(standIns) == 0 {
 		return
 	}
-	all, err := s.executor.interfaces.Outward(s.want.NetNSPath)
+	all, err := s.executor.kernel.Outward(s.want.NetNSPath)
 	if err != nil {
 		s.failed = errors.Join(s.failed, err)
 	}

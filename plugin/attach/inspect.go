@@ -198,14 +198,12 @@ func (in *Inspection) degraded(prior *Prior, now time.Time) {
 		for _, why := range reasons {
 			in.Degraded = append(in.Degraded, Degradation{Direction: d, Reason: why, Since: choice.Since})
 		}
-		if why := ds.Params.NoCeiling; why != "" {
-			in.Degraded = append(in.Degraded, Degradation{Direction: d, Reason: "no egress ceiling: " + why})
-		}
-		if why := ds.Params.NoGroupCeiling; why != "" {
-			in.Degraded = append(in.Degraded, Degradation{Direction: d, Reason: "no ceiling of the group: " + why})
-		}
-		if why := ds.Params.NoGuard; why != "" {
-			in.Degraded = append(in.Degraded, Degradation{Direction: d, Reason: "no guard: " + why})
+		for _, left := range []struct{ what, why string }{
+			{"egress ceiling", ds.Params.NoCeiling}, {"ceiling of the group", ds.Params.NoGroupCeiling}, {"guard", ds.Params.NoGuard},
+		} {
+			if left.why != "" {
+				in.Degraded = append(in.Degraded, Degradation{Direction: d, Reason: "no " + left.what + ": " + left.why})
+			}
 		}
 	}
 }
@@ -222,10 +220,10 @@ func TreeDiff(want, got *shaping.Tree) (diff string, inPlace bool) {
 		w := &want.Qdiscs[i]
 		g := findQdisc(got, w)
 		if g == nil {
-			return fmt.Sprintf("no %s under %s", describe(w), handle(w.Parent)), false
+			return fmt.Sprintf("no %s under %s", describe(w), w.Parent), false
 		}
 		if w.Kind != g.Kind {
-			return fmt.Sprintf("%s is %s, want %s", handle(w.Parent), g.Kind, w.Kind), false
+			return fmt.Sprintf("%s is %s, want %s", w.Parent, g.Kind, w.Kind), false
 		}
 		if d := qdiscDiff(w, g); d != "" && diff == "" {
 			diff = d
@@ -320,27 +318,21 @@ func closeTo(want, got units.Bytes) bool {
 func classesDiff(want, got *shaping.Tree) string {
 	for i := range want.Classes {
 		w := &want.Classes[i]
-		found := false
-		for j := range got.Classes {
-			g := &got.Classes[j]
-			if g.Handle != w.Handle {
-				continue
-			}
-			found = true
-			if g.Rate != w.Rate || g.Ceil != w.Ceil || g.Prio != w.Prio {
-				return fmt.Sprintf("class %s has rate %v ceil %v prio %d, want %v, %v, %d",
-					handle(w.Handle), g.Rate.BitRate(), g.Ceil.BitRate(), g.Prio, w.Rate.BitRate(), w.Ceil.BitRate(), w.Prio)
-			}
-			if !closeTo(w.Burst, g.Burst) || !closeTo(w.CeilBurst, g.CeilBurst) {
-				return fmt.Sprintf("class %s has burst %v and %v at its ceil, want %v and %v",
-					handle(w.Handle), g.Burst, g.CeilBurst, w.Burst, w.CeilBurst)
-			}
-			if d := extrasDiff("class "+handle(w.Handle), &w.Extras, &g.Extras); d != "" {
-				return d
-			}
+		at := slices.IndexFunc(got.Classes, func(g shaping.Class) bool { return g.Handle == w.Handle })
+		if at < 0 {
+			return fmt.Sprintf("no class %v", w.Handle)
 		}
-		if !found {
-			return fmt.Sprintf("no class %s", handle(w.Handle))
+		g := &got.Classes[at]
+		if g.Rate != w.Rate || g.Ceil != w.Ceil || g.Prio != w.Prio {
+			return fmt.Sprintf("class %v has rate %v ceil %v prio %d, want %v, %v, %d",
+				w.Handle, g.Rate.BitRate(), g.Ceil.BitRate(), g.Prio, w.Rate.BitRate(), w.Ceil.BitRate(), w.Prio)
+		}
+		if !closeTo(w.Burst, g.Burst) || !closeTo(w.CeilBurst, g.CeilBurst) {
+			return fmt.Sprintf("class %v has burst %v and %v at its ceil, want %v and %v",
+				w.Handle, g.Burst, g.CeilBurst, w.Burst, w.CeilBurst)
+		}
+		if d := extrasDiff("class "+w.Handle.String(), &w.Extras, &g.Extras); d != "" {
+			return d
 		}
 	}
 	return ""
@@ -378,14 +370,7 @@ func datapathDiff(want, got *shaping.Datapath) string {
 
 func describe(q *shaping.Qdisc) string {
 	if q.Rate != 0 {
-		return fmt.Sprintf("%s %s at %v", q.Kind, handle(q.Handle), q.Rate.BitRate())
+		return fmt.Sprintf("%s %s at %v", q.Kind, q.Handle, q.Rate.BitRate())
 	}
-	return fmt.Sprintf("%s %s", q.Kind, handle(q.Handle))
-}
-
-func handle(h shaping.TCHandle) string {
-	if h == shaping.RootParent {
-		return "root"
-	}
-	return fmt.Sprintf("%x:%x", uint32(h)>>16, uint32(h)&0xffff)
+	return fmt.Sprintf("%s %s", q.Kind, q.Handle)
 }

@@ -58,7 +58,7 @@ func (n *Node) Namesake(r *apply.Record) (int, error) {
 	return other.PodIndex, nil
 }
 
-// Left implements [apply.Interfaces]: the namespace has another path, or the host end may still be there.
+// Left implements [apply.Kernel]: the namespace has another path, or the host end may still be there.
 func (k *kernel) Left(i *attach.Interface) (string, error) {
 	path, err := k.movedTo(i)
 	if err != nil {

@@ -28,7 +28,7 @@ func (k *kernel) ownNetNS(netnsPath string) (*podNS, error) {
 	return p, err
 }
 
-// Find implements [apply.Interfaces].
+// Find implements [apply.Kernel].
 func (k *kernel) Find(netnsPath, name string) (attach.Interface, error) {
 	p, err := k.ownNetNS(netnsPath)
 	if err != nil {
@@ -38,7 +38,7 @@ func (k *kernel) Find(netnsPath, name string) (attach.Interface, error) {
 	return k.interfaceOf(p, netnsPath, &pair, err)
 }
 
-// Outward implements [apply.Interfaces].
+// Outward implements [apply.Kernel].
 func (k *kernel) Outward(netnsPath string) ([]attach.Interface, error) {
 	p, err := k.ownNetNS(netnsPath)
 	if err != nil {
@@ -92,7 +92,7 @@ func (k *kernel) interfaceOf(p *podNS, path string, pair *hostif.Pair, err error
 	}, nil
 }
 
-// Again implements [apply.Interfaces].
+// Again implements [apply.Kernel].
 func (k *kernel) Again(i *attach.Interface) (attach.Interface, error) {
 	p, err := k.pod(i.NetNSPath)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/podweir/podweir/plugin/units"
 )
 
-// kernel implements apply.Kernel and apply.Interfaces over netlink and
+// kernel implements apply.Kernel over netlink and
 // bpf(2). It keeps sockets and programs open between the steps of one command.
 type kernel struct {
 	paths  Paths
@@ -90,7 +90,7 @@ func (k *kernel) features() (*features, error) {
 	return k.known, nil
 }
 
-// Facts implements [apply.Interfaces].
+// Facts implements [apply.Kernel].
 func (k *kernel) Facts(i attach.Interface) (shaping.Facts, bool, error) {
 	f, err := k.features()
 	if err != nil {

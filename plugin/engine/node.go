@@ -56,7 +56,7 @@ func Open(paths Paths) (*Node, error) {
 		return nil, fmt.Errorf("open the kernel's interfaces: %w", err)
 	}
 	return &Node{
-		Executor: apply.New(k, s, k, shaping.RandomMajor),
+		Executor: apply.New(k, s, shaping.RandomMajor),
 		Paths:    paths, store: s, kernel: k,
 	}, nil
 }
@@ -71,7 +71,7 @@ func (n *Node) Survey() (*Node, error) {
 	}
 	k := *n.kernel
 	k.listed, k.found, k.seen = listed, make(map[device]hostif.Interface), make(map[device]*act.Seen)
-	return &Node{Executor: apply.New(&k, n.store, &k, shaping.RandomMajor), Paths: n.Paths, store: n.store, kernel: &k}, nil
+	return &Node{Executor: apply.New(&k, n.store, shaping.RandomMajor), Paths: n.Paths, store: n.store, kernel: &k}, nil
 }
 
 // Writable returns an error if no limit can be made, as nothing can be pinned.

@@ -102,7 +102,7 @@ func clearRoot(h *hostif.Handle, ifindex int, want *shaping.Qdisc) error {
 			continue
 		}
 		if q.Kind != hostif.NoQueue && (q.Kind != want.Kind || q.Handle != want.Handle) {
-			return fmt.Errorf("%w: %s %s", ErrForeignRoot, q.Kind, handleString(q.Handle))
+			return fmt.Errorf("%w: %s %s", ErrForeignRoot, q.Kind, q.Handle)
 		}
 		return Remove(h, ifindex, q.Kind, q.Handle)
 	}
@@ -164,7 +164,7 @@ func setQdisc(h *hostif.Handle, ifindex int, q *shaping.Qdisc, tbfLimit units.By
 		req.AddData(opts)
 	}
 	if _, err := h.Execute(req, 0); err != nil {
-		return fmt.Errorf("%s %s under %s: %w", q.Kind, handleString(q.Handle), handleString(q.Parent), err)
+		return fmt.Errorf("%s %s under %s: %w", q.Kind, q.Handle, q.Parent, err)
 	}
 	return nil
 }
@@ -177,7 +177,7 @@ func setClass(h *hostif.Handle, ifindex int, c *shaping.Class, flags int) error 
 	req := newRequest(unix.RTM_NEWTCLASS, flags, ifindex, c.Handle, c.Parent, string(shaping.KindHTB))
 	req.AddData(opts)
 	if _, err := h.Execute(req, 0); err != nil {
-		return fmt.Errorf("htb class %s under %s: %w", handleString(c.Handle), handleString(c.Parent), err)
+		return fmt.Errorf("htb class %s under %s: %w", c.Handle, c.Parent, err)
 	}
 	return nil
 }
@@ -202,7 +202,7 @@ func Remove(h *hostif.Handle, ifindex int, kind shaping.QdiscKind, handle shapin
 	if err == nil || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) {
 		return nil
 	}
-	return fmt.Errorf("remove root %s %s of ifindex %d in %s: %w", kind, handleString(handle), ifindex, h.Where(), err)
+	return fmt.Errorf("remove root %s %s of ifindex %d in %s: %w", kind, handle, ifindex, h.Where(), err)
 }
 
 // Change brings a running tree from one set of parameters to another without
@@ -244,7 +244,7 @@ func changes(from, to *shaping.Tree) (qdiscs []shaping.Qdisc, classes []shaping.
 		})
 		if i < 0 {
 			return nil, nil, fmt.Errorf("no %s %s under %s: %w",
-				want.Kind, handleString(want.Handle), handleString(want.Parent), ErrRebuild)
+				want.Kind, want.Handle, want.Parent, ErrRebuild)
 		}
 		want.Handle = from.Qdiscs[i].Handle
 		switch {
@@ -257,7 +257,7 @@ func changes(from, to *shaping.Tree) (qdiscs []shaping.Qdisc, classes []shaping.
 			// HTB's default is fixed, and prio would drop what is in a band that
 			// goes.
 			return nil, nil, fmt.Errorf("%s %s has other parameters: %w",
-				want.Kind, handleString(want.Handle), ErrRebuild)
+				want.Kind, want.Handle, ErrRebuild)
 		}
 	}
 	for _, want := range to.Classes {
@@ -265,7 +265,7 @@ func changes(from, to *shaping.Tree) (qdiscs []shaping.Qdisc, classes []shaping.
 			return c.Handle == want.Handle && c.Parent == want.Parent
 		})
 		if i < 0 {
-			return nil, nil, fmt.Errorf("no class %s: %w", handleString(want.Handle), ErrRebuild)
+			return nil, nil, fmt.Errorf("no class %s: %w", want.Handle, ErrRebuild)
 		}
 		if want != from.Classes[i] {
 			classes = append(classes, want)

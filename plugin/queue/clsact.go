@@ -103,10 +103,10 @@ func setFilter(h *hostif.Handle, ifindex, flags int, parent shaping.TCHandle, pr
 	req.AddData(o)
 	_, err := h.Execute(req, 0)
 	if errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("bpf filter at pref %d handle %#x of %s: %w", pref, handle, handleString(parent), ErrFilterExists)
+		return fmt.Errorf("bpf filter at pref %d handle %#x of %s: %w", pref, handle, parent, ErrFilterExists)
 	}
 	if err != nil {
-		return fmt.Errorf("bpf filter at pref %d handle %#x of %s: %w", pref, handle, handleString(parent), err)
+		return fmt.Errorf("bpf filter at pref %d handle %#x of %s: %w", pref, handle, parent, err)
 	}
 	return nil
 }

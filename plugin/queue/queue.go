@@ -7,7 +7,6 @@ package queue
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/podweir/podweir/plugin/judge"
@@ -134,11 +133,4 @@ func (d *Device) Made() bool {
 		}
 	}
 	return false
-}
-
-func handleString(h shaping.TCHandle) string {
-	if h == shaping.RootParent {
-		return "root"
-	}
-	return fmt.Sprintf("%x:%x", uint32(h)>>16, uint32(h)&0xffff)
 }

@@ -56,7 +56,7 @@ func (s *Share) Stats() (Stats, error) {
 		err = ErrNoQdisc // the kernel's default is none, and another one's handle differs
 	}
 	if err != nil {
-		return Stats{}, fmt.Errorf("queue of class %s of ifindex %d in %s: %w", handleString(s.class), s.ifindex, s.handle.Where(), err)
+		return Stats{}, fmt.Errorf("queue of class %s of ifindex %d in %s: %w", s.class, s.ifindex, s.handle.Where(), err)
 	}
 	return s.stats, nil
 }

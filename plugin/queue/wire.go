@@ -121,7 +121,7 @@ func htbOptions(q *shaping.Qdisc) *nl.RtAttr {
 func classOptions(c *shaping.Class) (*nl.RtAttr, error) {
 	if c.Rate == 0 || c.Ceil == 0 {
 		return nil, fmt.Errorf("htb class %s has rate %d and ceil %d bytes/s; neither may be 0",
-			handleString(c.Handle), c.Rate, c.Ceil)
+			c.Handle, c.Rate, c.Ceil)
 	}
 	b := make([]byte, classParmsLen)
 	putClass(b, c)
@@ -269,7 +269,7 @@ func parseQdisc(m *message) (Qdisc, error) {
 	case shaping.KindPfifoFast:
 	}
 	if err != nil {
-		return q, fmt.Errorf("parse %s %s: %w", q.Kind, handleString(q.Handle), err)
+		return q, fmt.Errorf("parse %s %s: %w", q.Kind, q.Handle, err)
 	}
 	return q, nil
 }
@@ -333,7 +333,7 @@ func parseClass(m *message) (shaping.Class, error) {
 		}
 	})
 	if err != nil {
-		return c, fmt.Errorf("parse class %s: %w", handleString(c.Handle), err)
+		return c, fmt.Errorf("parse class %s: %w", c.Handle, err)
 	}
 	if rate64 != 0 {
 		c.Rate = units.ByteRate(rate64)

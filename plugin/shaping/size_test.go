@@ -243,7 +243,7 @@ func checkTree(t *testing.T, what string, l *shaping.Limit, p *shaping.Params) {
 	for _, c := range p.Tree.Classes {
 		parents[c.Handle] = true
 		if c.Parent != p.Tree.Qdiscs[0].Handle && !parents[c.Parent] {
-			t.Errorf("%s: class %x has no parent", what, c.Handle)
+			t.Errorf("%s: class %v has no parent", what, c.Handle)
 		}
 		if c.Ceil < c.Rate {
 			t.Errorf("%s: class %+v exceeds the cap", what, c)
@@ -251,7 +251,7 @@ func checkTree(t *testing.T, what string, l *shaping.Limit, p *shaping.Params) {
 	}
 	for _, q := range p.Tree.Qdiscs {
 		if !parents[q.Parent] {
-			t.Errorf("%s: %s %x has no parent before it", what, q.Kind, q.Handle)
+			t.Errorf("%s: %s %v has no parent before it", what, q.Kind, q.Handle)
 		}
 		for minor := shaping.TCHandle(1); minor <= shaping.TCHandle(q.Bands); minor++ {
 			parents[q.Handle|minor] = true

@@ -4,6 +4,7 @@
 package shaping
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/podweir/podweir/plugin/units"
@@ -38,6 +39,13 @@ type TCHandle uint32
 
 // RootParent is the parent of a root qdisc (TC_H_ROOT).
 const RootParent TCHandle = 0xFFFFFFFF
+
+func (h TCHandle) String() string {
+	if h == RootParent {
+		return "root"
+	}
+	return fmt.Sprintf("%x:%x", uint32(h)>>16, uint32(h)&0xffff)
+}
 
 // Qdisc is one queueing discipline with its parameters; a field that its kind
 // does not have is zero.
