@@ -4,6 +4,7 @@
 package datapath
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -103,15 +104,7 @@ func (n *Slab) HeavyFlows(dir string, d terms.Direction) ([]terms.Flow, error) {
 		}
 		out = append(out, heavyFlow(h, now))
 	}
-	slices.SortFunc(out, func(a, b terms.Flow) int {
-		switch {
-		case a.Bytes > b.Bytes:
-			return -1
-		case a.Bytes < b.Bytes:
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(out, func(a, b terms.Flow) int { return cmp.Compare(b.Bytes, a.Bytes) })
 	return out, nil
 }
 

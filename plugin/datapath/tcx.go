@@ -307,16 +307,9 @@ func DetachTCXNow(dir string, d terms.Direction, name Link) error {
 // network namespace, those that keep says yes to excepted. It needs no pins of them.
 // Each takes 11 to 16 ms on Linux 6.18.
 func DetachLost(ifindex int, h terms.Hook, keep func(p *attach.HookProgram) bool) error {
-	at, err := tcxType(h)
+	list, err := queryTCX(ifindex, h)
 	if err != nil {
 		return err
-	}
-	list, err := bpfcall.QueryTCX(ifindex, at)
-	if errors.Is(err, unix.EINVAL) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("query tcx %v of ifindex %d: %w", h, ifindex, err)
 	}
 	for i, id := range list.Programs {
 		p := tcxProgram(h, id)
@@ -341,21 +334,29 @@ func detachLink(id uint32) error {
 	return errors.Join(l.Detach(), l.Close())
 }
 
+// queryTCX lists what is on a TCX hook: nothing on a kernel without TCX.
+func queryTCX(ifindex int, h terms.Hook) (list bpfcall.TCXList, err error) {
+	at, err := tcxType(h)
+	if err == nil {
+		list, err = bpfcall.QueryTCX(ifindex, at)
+	}
+	if errors.Is(err, unix.EINVAL) {
+		return bpfcall.TCXList{}, nil
+	}
+	if err != nil {
+		err = fmt.Errorf("query tcx %v of ifindex %d: %w", h, ifindex, err)
+	}
+	return list, err
+}
+
 // QueryTCX lists the programs on both TCX hooks of a device in the caller's
 // network namespace, in the order they run. A kernel without TCX has none.
 func QueryTCX(ifindex int) ([]attach.HookProgram, error) {
 	var all []attach.HookProgram
 	for _, h := range []terms.Hook{terms.HookIngress, terms.HookEgress} {
-		at, err := tcxType(h)
+		list, err := queryTCX(ifindex, h)
 		if err != nil {
 			return nil, err
-		}
-		list, err := bpfcall.QueryTCX(ifindex, at)
-		if errors.Is(err, unix.EINVAL) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("query tcx %v of ifindex %d: %w", h, ifindex, err)
 		}
 		for _, id := range list.Programs {
 			all = append(all, tcxProgram(h, id))

@@ -70,20 +70,25 @@ type search struct {
 // namespace looks at the interfaces of one namespace.
 func (s *search) namespace(path string) error {
 	k := s.node.kernel
-	if k.pods[path] == nil {
-		defer k.release(path)
-	}
-	pairs, err := s.node.pairs(path)
-	if err != nil {
-		return err
-	}
-	for i := range pairs {
-		s.hostEnds[pairs[i].HostIndex] = true
-		if err := s.look(&pairs[i]); err != nil {
+	return k.visit(path, func(p *podNS) error {
+		if p.ns.Same(k.hostNS) {
+			return nil
+		}
+		all, err := k.Outward(path)
+		if err != nil {
 			return err
 		}
-	}
-	return nil
+		for i := range all {
+			if all[i].HostIndex == 0 {
+				continue
+			}
+			s.hostEnds[all[i].HostIndex] = true
+			if err := s.look(&all[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // host looks at the devices of the host's whose other ends are out of sight.
@@ -144,22 +149,6 @@ func (n *Node) held() ([]attach.Interface, error) {
 		all[i] = r.Interface
 	}
 	return all, err
-}
-
-// pairs are the interfaces in a namespace whose other ends are in the host's.
-func (n *Node) pairs(path string) ([]attach.Interface, error) {
-	pod, err := n.kernel.pod(path)
-	if errors.Is(err, rtnl.ErrNoNetNS) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	if pod.ns.Same(n.kernel.hostNS) {
-		return nil, nil
-	}
-	all, err := n.kernel.Outward(path)
-	return slices.DeleteFunc(all, func(i attach.Interface) bool { return i.HostIndex == 0 }), err
 }
 
 // own names what podweir has on an interface. One that goes meanwhile has nothing.

@@ -267,13 +267,7 @@ func (n *Node) RemoveUnusedLayouts() ([]string, error) {
 
 // QueueStatistics are the kernel's counters of a pod's queue.
 type QueueStatistics struct {
-	// Packets and Bytes left the queue; bytes are wire bytes.
-	Packets uint64 `json:"packets"`
-	Bytes   uint64 `json:"bytes"`
-	// BacklogBytes wait now.
-	BacklogBytes uint64 `json:"backlogBytes"`
-	// Drops found their band full.
-	Drops uint64 `json:"drops"`
+	queue.Stats
 	// Read is when the kernel was asked.
 	Read time.Time `json:"-"`
 }
@@ -316,9 +310,7 @@ func (q *Queues) Statistics(r *apply.Record, s terms.Side) (*QueueStatistics, er
 	if !found {
 		return nil, fmt.Errorf("no root qdisc on ifindex %d in %s", at.index, at.handle.Where())
 	}
-	return &QueueStatistics{
-		Packets: root.Packets, Bytes: root.Bytes, BacklogBytes: uint64(root.BacklogBytes), Drops: uint64(root.Drops), Read: read,
-	}, nil
+	return &QueueStatistics{Stats: root, Read: read}, nil
 }
 
 // Unenforced returns the limits that the agent found not to hold, none if no agent

@@ -53,27 +53,14 @@ func (x *Index) Devices() (map[attach.ID][]string, error) {
 		return x.devices, w.err
 	}
 	devices := make(map[attach.ID][]string, len(x.devices))
-	for _, network := range w.names(x.store.root) {
-		name, err := Decode(network)
-		if err != nil {
-			continue
-		}
-		parent := filepath.Join(x.store.root, network)
-		for _, file := range w.names(parent) {
-			id, err := decodeAttachment(file)
-			if err != nil {
-				continue
+	x.store.each(w.names, func(id attach.ID, dir string) {
+		for _, device := range w.names(dir) {
+			if _, err := Decode(device); err == nil {
+				devices[id] = append(devices[id], filepath.Join(dir, device))
 			}
-			id.Network = name
-			dir := filepath.Join(parent, file)
-			for _, device := range w.names(dir) {
-				if _, err := Decode(device); err == nil {
-					devices[id] = append(devices[id], filepath.Join(dir, device))
-				}
-			}
-			slices.Sort(devices[id])
 		}
-	}
+		slices.Sort(devices[id])
+	})
 	if w.err != nil {
 		return x.devices, w.err
 	}

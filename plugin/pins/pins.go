@@ -187,32 +187,37 @@ func (s *Store) Devices(id attach.ID) ([]string, error) {
 // are locked and have nothing yet or no longer. A directory whose name podweir
 // cannot have given is left out.
 func (s *Store) List() ([]attach.ID, error) {
-	networks, err := readNames(s.root)
-	if err != nil {
-		return nil, err
-	}
 	var out []attach.ID
-	for _, n := range networks {
-		network, err := Decode(n)
-		if err != nil {
-			continue
-		}
-		names, err := readNames(filepath.Join(s.root, n))
-		if err != nil {
-			return nil, err
-		}
-		for _, name := range names {
-			id, err := decodeAttachment(name)
-			id.Network = network
-			if err == nil {
-				out = append(out, id)
-			}
-		}
+	var failed error
+	s.each(func(dir string) []string {
+		names, err := readNames(dir)
+		failed = cmp.Or(failed, err)
+		return names
+	}, func(id attach.ID, _ string) { out = append(out, id) })
+	if failed != nil {
+		return nil, failed
 	}
 	slices.SortFunc(out, func(a, b attach.ID) int {
 		return cmp.Or(strings.Compare(a.Network, b.Network), strings.Compare(a.ContainerID, b.ContainerID), strings.Compare(a.IfName, b.IfName))
 	})
 	return out, nil
+}
+
+// each calls do with every attachment and its directory. names lists a directory.
+func (s *Store) each(names func(dir string) []string, do func(id attach.ID, dir string)) {
+	for _, network := range names(s.root) {
+		name, err := Decode(network)
+		if err != nil {
+			continue
+		}
+		parent := filepath.Join(s.root, network)
+		for _, file := range names(parent) {
+			if id, err := decodeAttachment(file); err == nil {
+				id.Network = name
+				do(id, filepath.Join(parent, file))
+			}
+		}
+	}
 }
 
 // Find returns the attachment of a container's interface that has something pinned,

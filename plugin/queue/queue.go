@@ -34,10 +34,14 @@ var (
 
 // Stats are the kernel's counters of a qdisc or class.
 type Stats struct {
-	Bytes, Packets uint64
+	// Packets and Bytes left it; bytes are wire bytes.
+	Packets uint64 `json:"packets"`
+	Bytes   uint64 `json:"bytes"`
 	// BacklogBytes and BacklogPackets wait now.
-	BacklogBytes, BacklogPackets uint32
-	Drops                        uint32
+	BacklogBytes   uint64 `json:"backlogBytes"`
+	BacklogPackets uint64 `json:"-"`
+	// Drops found their band full.
+	Drops uint64 `json:"drops"`
 }
 
 // Qdisc is a qdisc as it is.

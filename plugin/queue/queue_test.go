@@ -348,7 +348,7 @@ func TestPrivilegedChangeKeepsPackets(t *testing.T) {
 			must.OK(t, queue.Change(d.Handle, d.index, &c.slow, &c.fast))
 			testutil.Eventually(t, 3*time.Second, "all packets left", func() bool {
 				s := d.observe(t).Root().Stats
-				return s.BacklogPackets == 0 && s.Packets >= waiting.Packets+uint64(waiting.BacklogPackets) && s.Drops == 0
+				return s.BacklogPackets == 0 && s.Packets >= waiting.Packets+waiting.BacklogPackets && s.Drops == 0
 			})
 			// And the tree still takes packets: the limit of the TBF's child
 			// was not set to 0.

@@ -241,8 +241,8 @@ func parseStats(b []byte) (Stats, error) {
 		case statsPkt64:
 			s.Packets = u64(v)
 		case statsQueue:
-			s.BacklogPackets, s.BacklogBytes = u32at(v, 0), u32at(v, 4)
-			s.Drops = u32at(v, 8)
+			s.BacklogPackets, s.BacklogBytes = uint64(u32at(v, 0)), uint64(u32at(v, 4))
+			s.Drops = uint64(u32at(v, 8))
 		}
 	})
 	return s, err

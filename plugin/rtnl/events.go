@@ -125,7 +125,7 @@ func changedDevices(b []byte) []int {
 		if size < indexAt+4 || size >= len(b) {
 			break
 		}
-		b = b[min((size+unix.NLMSG_ALIGNTO-1)&^(unix.NLMSG_ALIGNTO-1), len(b)):]
+		b = b[min(nlaRound(size), len(b)):]
 	}
 	return changed
 }

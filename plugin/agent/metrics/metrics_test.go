@@ -30,6 +30,7 @@ import (
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/mailbox"
+	"github.com/podweir/podweir/plugin/queue"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/terms"
@@ -58,7 +59,7 @@ func onePod() metrics.Shaped {
 				{Band: "light"},
 				{Band: "heavy", Packets: 9, Seconds: 0.5, Below: [len(datapath.WaitBounds)]uint64{1: 1, 2: 1, 3: 1, 4: 1, 5: 1, 6: 1, 7: 2, 8: 2, 9: 4, 10: 8, 11: 8, 12: 9, 13: 9}},
 			},
-			Qdisc: &engine.QueueStatistics{Packets: 5, Bytes: 500, BacklogBytes: 200, Drops: 2},
+			Qdisc: &engine.QueueStatistics{Stats: queue.Stats{Packets: 5, Bytes: 500, BacklogBytes: 200, Drops: 2}},
 		}},
 	}}}
 }
