@@ -38,6 +38,14 @@ func strict(rate int, change ...func(*shaping.Limit)) *shaping.Limit {
 	return l
 }
 
+// limiting is a configuration of one direction.
+func limiting(d terms.Direction, l *shaping.Limit) *shaping.Config {
+	if d == terms.Egress {
+		return &shaping.Config{Egress: l}
+	}
+	return &shaping.Config{Ingress: l}
+}
+
 func policy(p terms.Policy) func(*shaping.Limit) { return func(l *shaping.Limit) { l.Policy = p } }
 func queue(q terms.Queue) func(*shaping.Limit)   { return func(l *shaping.Limit) { l.Queue = q } }
 func mode(m terms.Mode) func(*shaping.Limit)     { return func(l *shaping.Limit) { l.Mode = m } }
@@ -60,14 +68,8 @@ func sketchOf(p *shaping.Params) string {
 		return ""
 	}
 	var out strings.Builder
-	handle := func(h shaping.TCHandle) string {
-		if h == shaping.RootParent {
-			return "root"
-		}
-		return fmt.Sprintf("%x:%x", h>>16, h&0xffff)
-	}
 	for _, q := range p.Tree.Qdiscs {
-		fmt.Fprintf(&out, "%s %s %s", handle(q.Parent), q.Kind, handle(q.Handle))
+		fmt.Fprintf(&out, "%s %s %s", q.Parent, q.Kind, q.Handle)
 		for _, n := range []struct {
 			name  string
 			value uint64
@@ -87,11 +89,11 @@ func sketchOf(p *shaping.Params) string {
 		out.WriteByte('\n')
 	}
 	for _, c := range p.Tree.Classes {
-		fmt.Fprintf(&out, "class %s under %s rate %d ceil %d burst %d/%d prio %d\n", handle(c.Handle), handle(c.Parent),
+		fmt.Fprintf(&out, "class %s under %s rate %d ceil %d burst %d/%d prio %d\n", c.Handle, c.Parent,
 			c.Rate, c.Ceil, c.Burst, c.CeilBurst, c.Prio)
 	}
 	if f := p.Tree.Filter; f != nil {
-		fmt.Fprintf(&out, "filter on %s answers %s\n", handle(f.Parent), handle(f.ClassID))
+		fmt.Fprintf(&out, "filter on %s answers %s\n", f.Parent, f.ClassID)
 	}
 	return out.String()
 }
@@ -334,10 +336,7 @@ func TestComputeConflicts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cfg := &shaping.Config{}
-			if cfg.Ingress = tc.limit; tc.dir == terms.Egress {
-				cfg.Egress, cfg.Ingress = tc.limit, nil
-			}
+			cfg := limiting(tc.dir, tc.limit)
 			p, err := shaping.Compute(cfg, tc.dir, full, counter())
 			bad, ok := errors.AsType[*shaping.FieldError](err)
 			if !ok || p != nil {

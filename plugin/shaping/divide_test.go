@@ -23,10 +23,7 @@ func inGroup(rate units.BitRate) func(*shaping.Limit) {
 
 func grouped(t *testing.T, l *shaping.Limit, d terms.Direction, f shaping.Facts) (*shaping.Config, *shaping.Params) {
 	t.Helper()
-	cfg := &shaping.Config{Ingress: l}
-	if d == terms.Egress {
-		cfg = &shaping.Config{Egress: l}
-	}
+	cfg := limiting(d, l)
 	p := must.Get(shaping.Compute(cfg, d, f, counter()))(t)
 	return cfg, p
 }
@@ -118,11 +115,8 @@ func TestComputeObservedInAGroup(t *testing.T) {
 			"a member": {nil, ""},
 			"outside":  {[]func(*shaping.Limit){elephants}, "light flows have no limit under elephants"},
 		} {
-			limit := strict(100e6, append(tc.set, inGroup(200e6))...)
-			cfg := &shaping.Config{Ingress: limit, Observe: true}
-			if d == terms.Egress {
-				cfg = &shaping.Config{Egress: limit, Observe: true}
-			}
+			cfg := limiting(d, strict(100e6, append(tc.set, inGroup(200e6))...))
+			cfg.Observe = true
 			p := must.Get(shaping.Compute(cfg, d, here, counter()))(t)
 			if p.Tree != nil || p.Divided || p.HasCeiling() || p.Datapath.Group != 0 || p.Group != 200e6 || p.NoShare != tc.why {
 				t.Errorf("%v, %s: %+v, want no queue and no ceiling, and no share because of %q", d, name, p, tc.why)

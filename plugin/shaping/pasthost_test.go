@@ -68,15 +68,7 @@ func TestComputePastTheHostSide(t *testing.T) {
 		},
 		"egress": {limit: strict(10e6), dir: terms.Egress, facts: past(full), where: `qdisc/tbf on pod: "pw_class" at own-qdisc/auto guard`, holds: true},
 	} {
-		cfg := &shaping.Config{Egress: tc.limit}
-		if tc.dir == terms.Ingress {
-			cfg = &shaping.Config{Ingress: tc.limit}
-		}
-		p, err := shaping.Compute(cfg, tc.dir, tc.facts, counter())
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
+		p := must.Get(shaping.Compute(limiting(tc.dir, tc.limit), tc.dir, tc.facts, counter()))(t)
 		notes := strings.Join(p.Notes, "\n")
 		if got := where(p); got != tc.where || p.CapHolds != tc.holds || !strings.Contains(notes, tc.note) {
 			t.Errorf("%s: %s, cap holds = %v, notes %q\nwant %s, %v, %q", name, got, p.CapHolds, notes, tc.where, tc.holds, tc.note)
@@ -121,25 +113,15 @@ func TestComputeObserved(t *testing.T) {
 			`tcx-hostside/none on host: "pw_police" at egress/tcx`, "have the queue tbf on the host side",
 		},
 	} {
-		cfg := &shaping.Config{Observe: true, Egress: tc.limit}
-		if tc.dir == terms.Ingress {
-			cfg.Egress, cfg.Ingress = nil, tc.limit
-		}
-		p, err := shaping.Compute(cfg, tc.dir, tc.facts, shaping.RandomMajor)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
+		cfg := limiting(tc.dir, tc.limit)
+		cfg.Observe = true
+		p := must.Get(shaping.Compute(cfg, tc.dir, tc.facts, shaping.RandomMajor))(t)
 		if got := where(p); got != tc.where || p.Tree != nil || p.Ceiling || p.CapHolds || !p.Observes() {
 			t.Errorf("%s: %s, %+v, want %s, and nothing that holds packets", name, got, p, tc.where)
 		}
 		must.Have(t, name, strings.Join(p.Notes, "; "), "nothing is held", tc.would)
 		cfg.Observe = false
-		enforced, err := shaping.Compute(cfg, tc.dir, tc.facts, shaping.RandomMajor)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
+		enforced := must.Get(shaping.Compute(cfg, tc.dir, tc.facts, shaping.RandomMajor))(t)
 		if p.BurstBytes != enforced.BurstBytes || p.Datapath.TotalHorizon != enforced.Datapath.TotalHorizon || p.Datapath.TotalRate != enforced.Datapath.TotalRate {
 			t.Errorf("%s: observed by %v, horizon %d, want %v and %d of the limit", name, p.BurstBytes, p.Datapath.TotalHorizon,
 				enforced.BurstBytes, enforced.Datapath.TotalHorizon)

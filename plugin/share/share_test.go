@@ -100,18 +100,9 @@ func (q *queue) step(at time.Duration) {
 	q.perStep = append(q.perStep, out)
 }
 
-// run lets queues with these loads divide a limit for so long.
-func run(g *share.Group, last time.Duration, loads ...load) []*queue {
-	return runEvery(perTick, g, last, loads...)
-}
-
-// runEvery is run with perTick steps from one tick to the next: on a busy node the agent comes late.
-func runEvery(perTick int, g *share.Group, last time.Duration, loads ...load) []*queue {
-	return runQueues(perTick, g, last, false, loads...)
-}
-
-// runQueues is runEvery with queues out of pods if out is true.
-func runQueues(perTick int, g *share.Group, last time.Duration, out bool, loads ...load) []*queue {
+// run lets queues with these loads divide a limit for so long, with perTick steps from one tick to the next: on
+// a busy node the agent comes late. They are queues out of pods if out is true.
+func run(perTick int, g *share.Group, last time.Duration, out bool, loads ...load) []*queue {
 	queues := make([]*queue, len(loads))
 	for i := range loads {
 		queues[i] = &queue{Member: &share.Member{}, offered: loads[i], out: out}
@@ -194,7 +185,7 @@ func TestSumIsTheLimit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, turn := range []int{1, 2, 3, 4, 5} {
-				queues := runEvery(turn*perTick, share.New(limit), last, c.loads()...)
+				queues := run(turn*perTick, share.New(limit), last, false, c.loads()...)
 				second, tenth := worst(queues, inSecond), worst(queues, inSecond/10)
 				used := total(queues, 5*inSecond, 10*inSecond)
 				t.Logf("each %d. tick: worst second %.4f, worst tenth %.4f, used %.4f", turn, second, tenth, used)
@@ -235,7 +226,7 @@ func TestBriefBursts(t *testing.T) {
 		"one pod beside bulk":    {pods: 1, beside: []load{bulk(0, time.Hour), steady(0), steady(0), steady(0)}, used: 0.96, first: 0.12},
 	} {
 		for seed := range uint64(5) {
-			queues := runQueues(perTick, share.New(limit), 6*time.Second, true, append(brief(c.pods, 100*seed), c.beside...)...)
+			queues := run(perTick, share.New(limit), 6*time.Second, true, append(brief(c.pods, 100*seed), c.beside...)...)
 			second, tenth := worst(queues, inSecond), worst(queues, inSecond/10)
 			used, first := total(queues, 2*inSecond, 6*inSecond), total(queues[:1], 2*inSecond, 6*inSecond)
 			t.Logf("%s: worst second %.4f, worst tenth %.4f, used %.4f, by the first %.4f", name, second, tenth, used, first)
@@ -259,7 +250,7 @@ func TestBriefBurstsEnd(t *testing.T) {
 			return sends(at)
 		})
 	}
-	queues := runQueues(perTick, share.New(limit), 4*time.Second, true, loads...)
+	queues := run(perTick, share.New(limit), 4*time.Second, true, loads...)
 	if used := total(queues, 3*inSecond+100, 3*inSecond+200); used < 0.97 {
 		t.Errorf("%.4f of the limit used from 100 ms after three of four stopped, want at least 0.97", used)
 	}
@@ -271,7 +262,7 @@ func TestBriefBurstsEnd(t *testing.T) {
 func TestOthersTakeWhatStops(t *testing.T) {
 	t.Parallel()
 	for turn, after := range map[int]int{1: 100, 2: 100, 3: 100, 4: 100, 5: 160} {
-		queues := runEvery(turn*perTick, share.New(limit), 3*time.Second, bulk(0, 3*time.Second), bulk(0, time.Second), bulk(0, time.Second), bulk(0, time.Second))
+		queues := run(turn*perTick, share.New(limit), 3*time.Second, false, bulk(0, 3*time.Second), bulk(0, time.Second), bulk(0, time.Second), bulk(0, time.Second))
 		drained := inSecond + 40 // the others send what waits
 		for _, ms := range []int{0, 20, 40, 60, 80, 100, 200} {
 			t.Logf("each %d. tick: %.4f of the limit used in the 20 ms from %d ms after three of four stopped", turn, total(queues, drained+ms, drained+ms+20), ms)
@@ -284,7 +275,7 @@ func TestOthersTakeWhatStops(t *testing.T) {
 
 func TestEqualAmongWhoWaits(t *testing.T) {
 	t.Parallel()
-	queues := run(share.New(limit), 4*time.Second, bulk(0, time.Hour), bulk(0, time.Hour), bulk(0, time.Hour), steady(10_000_000))
+	queues := run(perTick, share.New(limit), 4*time.Second, false, bulk(0, time.Hour), bulk(0, time.Hour), bulk(0, time.Hour), steady(10_000_000))
 	want := (float64(limit) - 10e6) / 8 / 3
 	for i, q := range queues[:3] {
 		sum := 0.0
@@ -419,11 +410,11 @@ func TestPauseCostsNothing(t *testing.T) {
 	t.Parallel()
 	pauses := bursts(60*time.Millisecond, 60*time.Millisecond, 1)
 	g := share.New(limit)
-	alone := run(g, 5*time.Second, pauses, steady(0))
+	alone := run(perTick, g, 5*time.Second, false, pauses, steady(0))
 	if least := g.Limit() * 9 / 10; alone[0].Share < least {
 		t.Errorf("share %v of the only one who sends, now and then, want at least %v", alone[0].Share, least)
 	}
-	queues := run(share.New(limit), 5*time.Second, bursts(60*time.Millisecond, 60*time.Millisecond, 1), bulk(4*time.Second, time.Hour))
+	queues := run(perTick, share.New(limit), 5*time.Second, false, bursts(60*time.Millisecond, 60*time.Millisecond, 1), bulk(4*time.Second, time.Hour))
 	if second := worst(queues, inSecond); second > 1.01 {
 		t.Errorf("%.4f of the limit in a second as another one begins, want at most 1.01", second)
 	}
