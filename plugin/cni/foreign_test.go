@@ -296,7 +296,7 @@ func TestPrivilegedNamesakeIsSomebodyElses(t *testing.T) {
 	pin := namesake.pinned(t)
 	p.node.Run(t, "tc", "qdisc", "add", "dev", p.host.Name, "clsact")
 	p.node.Run(t, "tc", "filter", "add", "dev", p.host.Name, "ingress", "pref", "1", "handle", "1", "bpf", "da", "pinned", pin)
-	t.Cleanup(namesake.onTCX(t, p.ns, p.dev.Index, "egress", link.Tail())) // a link that nobody holds is collected
+	namesake.onTCX(t, p.ns, p.dev.Index, "egress", link.Tail())
 	there := func(after string) {
 		t.Helper()
 		must.Have(t, "after "+after+" the host side", p.node.Run(t, "tc", "filter", "show", "dev", p.host.Name, "ingress", "pref", "1"), "pw_ceiling")
@@ -344,20 +344,14 @@ func newCounter(t *testing.T, name string, verdict int32) *counter {
 	t.Helper()
 	count := must.Get(ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1}))(t)
 	t.Cleanup(func() { _ = count.Close() })
-	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Name: name, Type: ebpf.SchedCLS, License: "GPL",
-		Instructions: asm.Instructions{
-			asm.LoadMem(asm.R0, asm.R1, skbProtocol, asm.Word), asm.JNE.Imm32(asm.R0, ipv4InNetworkOrder, "out"),
-			asm.StoreImm(asm.RFP, -4, 0, asm.Word),
-			asm.LoadMapPtr(asm.R1, count.FD()), asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, -4),
-			asm.FnMapLookupElem.Call(), asm.JEq.Imm(asm.R0, 0, "out"),
-			asm.Mov.Imm(asm.R1, 1), asm.StoreXAdd(asm.R0, asm.R1, asm.DWord),
-			asm.Mov.Imm(asm.R0, verdict).WithSymbol("out"), asm.Return(),
-		},
-	})
-	must.OK(t, err)
-	t.Cleanup(func() { _ = prog.Close() })
-	return &counter{name, prog, count}
+	return &counter{name, testutil.Load(t, name, asm.Instructions{
+		asm.LoadMem(asm.R0, asm.R1, skbProtocol, asm.Word), asm.JNE.Imm32(asm.R0, ipv4InNetworkOrder, "out"),
+		asm.StoreImm(asm.RFP, -4, 0, asm.Word),
+		asm.LoadMapPtr(asm.R1, count.FD()), asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, -4),
+		asm.FnMapLookupElem.Call(), asm.JEq.Imm(asm.R0, 0, "out"),
+		asm.Mov.Imm(asm.R1, 1), asm.StoreXAdd(asm.R0, asm.R1, asm.DWord),
+		asm.Mov.Imm(asm.R0, verdict).WithSymbol("out"), asm.Return(),
+	}), count}
 }
 
 func (c *counter) packets(t *testing.T) (n uint64) {
@@ -385,18 +379,7 @@ func (c *counter) pinned(t *testing.T) (path string) {
 // of them.
 func (c *counter) onTCX(t *testing.T, ns *testutil.NetNS, index int, hook string, where link.Anchor) (remove func()) {
 	t.Helper()
-	at := ebpf.AttachTCXIngress
-	if hook == "egress" {
-		at = ebpf.AttachTCXEgress
-	}
-	var l link.Link
-	must.OK(t, ns.Do(func() (err error) {
-		l, err = link.AttachTCX(link.TCXOptions{Interface: index, Program: c.prog, Attach: at, Anchor: where})
-		return err
-	}))
-	return func() {
-		must.OK(t, l.Close())
-	}
+	return ns.AttachTCX(t, index, hook, c.prog, where)
 }
 
 // onPod hangs the counter on the ingress hook of the pod's device: as a filter

@@ -172,7 +172,7 @@ func TestPrivilegedHeadOfTheHostSide(t *testing.T) {
 	p := newNode(t).newPod(t)
 	c := p.conf(conf{"ingressRate": "10M", "ingressMode": "tcx-hostside"})
 	p.must(t, "ADD", c)
-	t.Cleanup(newCounter(t, "cil_to_pod", tcxNext).onTCX(t, p.node.NetNS, p.host.Index, "egress", link.Head()))
+	newCounter(t, "cil_to_pod", tcxNext).onTCX(t, p.node.NetNS, p.host.Index, "egress", link.Head())
 	wantCode(t, "CHECK behind another program", p.call(t, "CHECK", c).err, 101,
 		"cil_to_pod (program ", "is ahead of pw_band on the egress hook of "+p.host.Name)
 	p.must(t, "ADD CHECK", c)

@@ -69,12 +69,7 @@ func redirectProgram(t *testing.T, addr string, to, from net.HardwareAddr, ifind
 	ins = append(ins,
 		asm.Mov.Imm(asm.R1, int32(ifindex)), asm.Mov.Imm(asm.R2, 0), by.Call(), asm.Return(),
 		asm.Mov.Imm(asm.R0, -1).WithSymbol("next"), asm.Return())
-	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Name: "from_netdev", Type: ebpf.SchedCLS, License: "GPL", Instructions: ins,
-	})
-	must.OK(t, err)
-	t.Cleanup(func() { _ = prog.Close() })
-	return prog
+	return testutil.Load(t, "from_netdev", ins)
 }
 
 // route is a way to a pod from elsewhere: the namespace that sends, and the

@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -293,27 +292,13 @@ func TestPrivilegedTCX(t *testing.T) {
 	if got := names(); len(got) != 0 {
 		t.Fatalf("a new namespace has %v", got)
 	}
-	other, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Name: "other", Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, -1), asm.Return()}, // TCX_NEXT
-	})
-	must.OK(t, err)
-	defer func() { _ = other.Close() }()
-	must.OK(t, ns.Do(func() error {
-		l, err := link.AttachTCX(link.TCXOptions{Interface: lo, Program: other, Attach: ebpf.AttachTCXEgress})
-		if err == nil {
-			t.Cleanup(func() { _ = l.Close() })
-		}
-		return err
-	}))
+	other := testutil.Load(t, "other", asm.Instructions{asm.Mov.Imm(asm.R0, -1), asm.Return()}) // TCX_NEXT
+	ns.AttachTCX(t, lo, "egress", other, link.Tail())
 	must.OK(t, attach(police, terms.HookEgress))
-	if got, want := names(), []string{"egress pw_police", "egress other"}; !cmp.Equal(got, want) {
-		t.Errorf("QueryTCX = %v, want %v: at the head", got, want)
-	}
+	must.Match(t, "QueryTCX, at the head", []string{"egress pw_police", "egress other"}, names())
 	// Once more, as when another program had come in between.
 	must.OK(t, attach(police, terms.HookEgress))
-	if got, want := names(), []string{"egress pw_police", "egress other"}; !cmp.Equal(got, want) {
-		t.Errorf("after a second attach QueryTCX = %v, want %v", got, want)
-	}
+	must.Match(t, "QueryTCX after a second attach", []string{"egress pw_police", "egress other"}, names())
 	// The kernel detaches the link of an unpinned one later, and until then refuses the
 	// same program.
 	for range 50 {
@@ -381,22 +366,8 @@ func TestPrivilegedUnsightedProgram(t *testing.T) {
 
 // A process that may not make maps gets an error, and no more.
 func TestPrivilegedVerdictsWithoutCapability(t *testing.T) {
-	testutil.RequireRoot(t)
-	result := make(chan error)
-	go func() {
-		// The thread ends with the goroutine: nobody else gets it without its
-		// capabilities.
-		runtime.LockOSThread()
-		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-		var none [2]unix.CapUserData
-		if err := unix.Capset(&header, &none[0]); err != nil {
-			result <- err
-			return
-		}
-		_, err := datapath.TestVerdicts()
-		result <- err
-	}()
-	if err := <-result; !errors.Is(err, unix.EPERM) {
+	err := testutil.WithoutCapabilities(t, func() error { return must.Err(datapath.TestVerdicts()) })
+	if !errors.Is(err, unix.EPERM) {
 		t.Errorf("error %v, want %v", err, unix.EPERM)
 	}
 }

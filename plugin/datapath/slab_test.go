@@ -46,6 +46,15 @@ func inMemory(t *testing.T, free int) *Slab {
 	return n
 }
 
+// onBPFFS is a node on a BPF file system of its own.
+func onBPFFS(tb testing.TB) *Slab {
+	tb.Helper()
+	root := testutil.BPFFS(tb)
+	n := OpenSlab(root, filepath.Join(root, "node"))
+	tb.Cleanup(n.Close)
+	return n
+}
+
 // interfaceDir makes the directory of an interface's pins.
 func (n *Slab) interfaceDir(t *testing.T, name string) string {
 	t.Helper()
@@ -217,14 +226,12 @@ func TestCollectKeepsTheSlotThatWasLeft(t *testing.T) {
 // The slab grows by chunks that every process sees, and slots keep apart what they
 // know.
 func TestPrivilegedSlabGrows(t *testing.T) {
-	root := testutil.BPFFS(t)
-	dir := filepath.Join(root, "node")
+	first := onBPFFS(t)
+	root, dir := first.root, first.dir
 	const owners = 70 // three chunks
 	numbers := map[uint32]int{}
-	nodes := []*Slab{OpenSlab(root, dir), OpenSlab(root, dir)}
-	for _, n := range nodes {
-		defer n.Close()
-	}
+	nodes := []*Slab{first, OpenSlab(root, dir)}
+	defer nodes[1].Close()
 	for i := range owners {
 		n := nodes[i%2]
 		at := n.interfaceDir(t, fmt.Sprint(i))
@@ -259,9 +266,7 @@ func TestPrivilegedSlabGrows(t *testing.T) {
 // A chunk that is pinned is the one that programs find, also where a process was killed
 // between the two steps.
 func TestPrivilegedSlabHasWhatIsPinned(t *testing.T) {
-	root := testutil.BPFFS(t)
-	n := OpenSlab(root, filepath.Join(root, "node"))
-	defer n.Close()
+	n := onBPFFS(t)
 	number := uint32(image.FirstSlot) / chunkSlots()
 	for range 20 {
 		must.OK(t, n.grow())
@@ -277,10 +282,7 @@ func TestPrivilegedSlabHasWhatIsPinned(t *testing.T) {
 // Whoever claims a slot of a node full of pods looks at all chunks once, and the next one
 // looks where a slot was free.
 func TestPrivilegedClaimStartsWhereOneWasFree(t *testing.T) {
-	root := testutil.BPFFS(t)
-	dir := filepath.Join(root, "node")
-	n := OpenSlab(root, dir)
-	defer n.Close()
+	n := onBPFFS(t)
 	oldest := uint32(image.FirstSlot) / chunkSlots()
 	for i := range uint32(3) {
 		must.OK(t, n.grow())
@@ -291,7 +293,7 @@ func TestPrivilegedClaimStartsWhereOneWasFree(t *testing.T) {
 	must.OK(t, n.each(func(s slot) { s.Owner = uint64(s.number - s.number%chunkSlots() - image.FirstSlot) }))
 	full := 2 * int(chunkGroups())
 	for i, want := range []int{full + 1, 1, 1} {
-		process := OpenSlab(root, dir)
+		process := OpenSlab(n.root, n.dir)
 		defer process.Close()
 		s, ok, err := process.claim(uint64(i) + 2)
 		if !ok || err != nil || s.number/chunkSlots() != oldest || len(process.groups) != want {
@@ -303,9 +305,7 @@ func TestPrivilegedClaimStartsWhereOneWasFree(t *testing.T) {
 
 // What other maps have of a slot goes with it.
 func TestPrivilegedCollectForgets(t *testing.T) {
-	root := testutil.BPFFS(t)
-	n := OpenSlab(root, filepath.Join(root, "node"))
-	defer n.Close()
+	n := onBPFFS(t)
 	subnets := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}
 	limits := &shaping.Params{
 		Direction: terms.Egress, Program: shaping.ProgramBand, Exempt: true, Datapath: shaping.Datapath{Policy: terms.PolicyStrict, Group: 3},
@@ -340,9 +340,7 @@ func TestPrivilegedCollectForgets(t *testing.T) {
 // A node whose slab has no room for another chunk says so, and gives a slot again as soon
 // as one has rested.
 func TestPrivilegedSlabIsFull(t *testing.T) {
-	root := testutil.BPFFS(t)
-	n := OpenSlab(root, filepath.Join(root, "node"))
-	defer n.Close()
+	n := onBPFFS(t)
 	must.OK(t, n.grow())
 	// The last chunk that there can be, in the place of two thousand of them.
 	last := n.maps[mapSlab].MaxEntries() - 1
@@ -369,9 +367,7 @@ func TestPrivilegedSlabIsFull(t *testing.T) {
 // of its neighbours: no packet is lost, no neighbour notices, and the last owner has the
 // limits that it requested.
 func TestPrivilegedSlotsAreReusedUnderTraffic(t *testing.T) {
-	root := testutil.BPFFS(t)
-	n := OpenSlab(root, filepath.Join(root, "node"))
-	defer n.Close()
+	n := onBPFFS(t)
 	limits := &shaping.Params{Direction: terms.Egress, Program: shaping.ProgramBand, Datapath: shaping.Datapath{Policy: terms.PolicyStrict}}
 	number := func(name string) uint32 {
 		t.Helper()
@@ -406,7 +402,7 @@ func TestPrivilegedSlotsAreReusedUnderTraffic(t *testing.T) {
 	const owners = 1000
 	for i := range owners {
 		s := must.Get(n.slot(reused))(t)
-		must.OK(t, n.GiveBack(filepath.Join(root, fmt.Sprint("owner ", i)), terms.Egress, nil, 0))
+		must.OK(t, n.GiveBack(filepath.Join(n.root, fmt.Sprint("owner ", i)), terms.Egress, nil, 0))
 		atomic.StoreUint64(&s.SinceNs, boottime()-uint64(slotRest))
 		limits.Datapath.HoldTicks = uint32(i)
 		if got := number(fmt.Sprint("owner ", i+1)); got != reused {
@@ -434,12 +430,10 @@ func TestPrivilegedSlotsAreReusedUnderTraffic(t *testing.T) {
 // Whatever number a filter carries, its packets touch no slot but that one.
 func FuzzSlotNumber(f *testing.F) {
 	testutil.RequireRoot(f)
-	root := testutil.BPFFS(f)
-	n := OpenSlab(root, filepath.Join(root, "node"))
-	f.Cleanup(n.Close)
+	n := onBPFFS(f)
 	limits := &shaping.Params{Direction: terms.Egress, Program: shaping.ProgramBand, Datapath: shaping.Datapath{Policy: terms.PolicyStrict}}
 	for i := range 40 {
-		dir := filepath.Join(root, fmt.Sprint(i))
+		dir := filepath.Join(n.root, fmt.Sprint(i))
 		must.OK(f, os.MkdirAll(dir, 0o700))
 		must.OK(f, n.Configure(dir, limits, nil, 0))
 	}
@@ -555,9 +549,7 @@ func TestLoadEither(t *testing.T) {
 // A direction's own link, met behind a program that has left since, stays attached.
 func TestPrivilegedPinLinkKeepsItsOwn(t *testing.T) {
 	testutil.RequireQdisc(t, "tcx")
-	root := testutil.BPFFS(t)
-	n, ns := OpenSlab(root, filepath.Join(root, "node")), testutil.NewNetNS(t)
-	defer n.Close()
+	n, ns := onBPFFS(t), testutil.NewNetNS(t)
 	program := must.Get(n.Program("pw_police", 300))(t)
 	info := must.Get(program.Info())(t)
 	dir, lo := n.interfaceDir(t, "one"), ns.Interface(t, "lo").Index

@@ -6,12 +6,10 @@ package hostif_test
 import (
 	"errors"
 	"math"
-	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/rtnl"
@@ -159,26 +157,8 @@ func TestPrivilegedNetfilterIngress(t *testing.T) {
 // Without the capability the answer is an error, not "no chain".
 func TestPrivilegedNetfilterIngressNeedsCapability(t *testing.T) {
 	ns := testutil.NewNetNS(t)
-	done := make(chan error)
-	go func() {
-		// Not unlocked: the thread ends with the goroutine, and the lost
-		// capability with it.
-		runtime.LockOSThread()
-		hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-		var data [2]unix.CapUserData
-		if err := unix.Capget(&hdr, &data[0]); err != nil {
-			done <- err
-			return
-		}
-		data[0].Effective &^= 1 << unix.CAP_NET_ADMIN
-		if err := unix.Capset(&hdr, &data[0]); err != nil {
-			done <- err
-			return
-		}
-		_, err := hostif.HasNetfilterIngress(ns.NetNS, "eth0")
-		done <- err
-	}()
-	if err := <-done; !errors.Is(err, rtnl.ErrPermission) {
+	err := testutil.WithoutCapabilities(t, func() error { return must.Err(hostif.HasNetfilterIngress(ns.NetNS, "eth0")) })
+	if !errors.Is(err, rtnl.ErrPermission) {
 		t.Errorf("HasNetfilterIngress without CAP_NET_ADMIN = %v, want ErrPermission", err)
 	}
 }

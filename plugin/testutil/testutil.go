@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/plugin/queue"
 	"github.com/podweir/podweir/plugin/testutil/must"
@@ -80,6 +82,25 @@ func HasQdisc(tb testing.TB, kind string) bool {
 func HaveTCX() bool {
 	_, err := link.QueryPrograms(link.QueryOptions{Target: 1, Attach: ebpf.AttachTCXEgress})
 	return err == nil || errors.Is(err, os.ErrNotExist) // none is there
+}
+
+// WithoutCapabilities runs f on a thread that has none.
+func WithoutCapabilities(tb testing.TB, f func() error) error {
+	tb.Helper()
+	RequireRoot(tb)
+	result := make(chan error)
+	go func() {
+		// Never unlocked: the thread ends with the goroutine, and nobody else gets it.
+		runtime.LockOSThread()
+		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		var none [2]unix.CapUserData
+		err := unix.Capset(&header, &none[0])
+		if err == nil {
+			err = f()
+		}
+		result <- err
+	}()
+	return <-result
 }
 
 // pollPause is how often Eventually looks: much shorter than what tests wait
@@ -176,13 +197,37 @@ func RedirectProgram(tb testing.TB, name string, ifindex int32) Program {
 	})
 }
 
-func load(tb testing.TB, name string, ins asm.Instructions) Program {
+// Load loads a tc program until the test ends.
+func Load(tb testing.TB, name string, ins asm.Instructions) *ebpf.Program {
 	tb.Helper()
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: name, Type: ebpf.SchedCLS, Instructions: ins, License: "GPL"})
 	if err != nil {
 		tb.Fatalf("load program %s: %v", name, err)
 	}
 	tb.Cleanup(func() { _ = p.Close() })
+	return p
+}
+
+// AttachTCX hangs a program on a TCX hook of a device, called ingress or egress, behind the others or ahead of
+// them, until the test ends or remove is called.
+func (n *NetNS) AttachTCX(tb testing.TB, ifindex int, hook string, p *ebpf.Program, where link.Anchor) (remove func()) {
+	tb.Helper()
+	at := ebpf.AttachTCXIngress
+	if hook == "egress" {
+		at = ebpf.AttachTCXEgress
+	}
+	var l link.Link
+	must.OK(tb, n.Do(func() (err error) {
+		l, err = link.AttachTCX(link.TCXOptions{Interface: ifindex, Program: p, Attach: at, Anchor: where})
+		return err
+	}))
+	tb.Cleanup(func() { _ = l.Close() })
+	return func() { must.OK(tb, l.Close()) }
+}
+
+func load(tb testing.TB, name string, ins asm.Instructions) Program {
+	tb.Helper()
+	p := Load(tb, name, ins)
 	info, err := p.Info()
 	must.OK(tb, err)
 	id, _ := info.ID()

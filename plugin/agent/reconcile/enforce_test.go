@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 
@@ -256,18 +255,9 @@ func TestPrivilegedRateOfRedirectPeer(t *testing.T) {
 	w, pods := n.watch(t, states, 0)
 	defer p.flood(t, far, n.NetNS, "10.80.0.1")()
 	<-time.After(2 * time.Second)
-	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{
+	n.AttachTCX(t, uplink.Index, "ingress", testutil.Load(t, "", asm.Instructions{
 		asm.Mov.Imm(asm.R1, int32(p.host.Index)), asm.Mov.Imm(asm.R2, 0), asm.FnRedirectPeer.Call(), asm.Return(),
-	}})
-	must.OK(t, err)
-	defer func() { _ = program.Close() }()
-	must.OK(t, n.Do(func() error {
-		tcx, err := link.AttachTCX(link.TCXOptions{Interface: uplink.Index, Program: program, Attach: ebpf.AttachTCXIngress})
-		if err == nil {
-			t.Cleanup(func() { _ = tcx.Close() })
-		}
-		return err
-	}))
+	}), link.Tail())
 	began := time.Now()
 	testutil.Eventually(t, soon, "an event", func() bool { return len(pods.told()) > 0 })
 	t.Logf("told after %v: %+v", time.Since(began).Round(100*time.Millisecond), pods.told())

@@ -109,13 +109,7 @@ func (c *cli) tcx(t *testing.T, p testutil.Program) {
 	t.Helper()
 	program := must.Get(ebpf.NewProgramFromID(ebpf.ProgramID(p.ID)))(t)
 	defer func() { _ = program.Close() }()
-	must.OK(t, c.pod.Do(func() error {
-		l, err := link.AttachTCX(link.TCXOptions{Interface: c.pod.Interface(t, "eth0").Index, Program: program, Attach: ebpf.AttachTCXIngress})
-		if err == nil {
-			t.Cleanup(func() { _ = l.Close() })
-		}
-		return err
-	}))
+	c.pod.AttachTCX(t, c.pod.Interface(t, "eth0").Index, "ingress", program, link.Tail())
 }
 
 // What the agent reads each minute shows what goes past, and nothing where nothing does. What
