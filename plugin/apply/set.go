@@ -13,6 +13,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // Errors that callers tell apart.
@@ -223,9 +224,9 @@ func (e *Executor) RemoveGone(ctx context.Context, id attach.ID) (bool, error) {
 
 func clone(c *shaping.Config) *shaping.Config {
 	out := *c
-	for _, limit := range []**shaping.Limit{&out.Egress, &out.Ingress} {
-		if *limit != nil {
-			*limit = new(**limit)
+	for _, d := range terms.Directions {
+		if l := c.Limit(d); l != nil {
+			out.SetLimit(d, new(*l))
 		}
 	}
 	return &out

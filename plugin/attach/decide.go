@@ -135,11 +135,7 @@ func settle(l *shaping.Limit) *shaping.Limit {
 // withLimit is a configuration with another limit in one direction.
 func withLimit(c *shaping.Config, d terms.Direction, l *shaping.Limit) *shaping.Config {
 	out := *c
-	if d == terms.Egress {
-		out.Egress = l
-	} else {
-		out.Ingress = l
-	}
+	out.SetLimit(d, l)
 	return &out
 }
 

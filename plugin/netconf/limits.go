@@ -120,10 +120,8 @@ func settle(s *shaping.Config) []*FieldError {
 	var all []*FieldError
 	for _, d := range terms.Directions {
 		l := s.Limit(d)
-		one := &shaping.Config{Egress: l}
-		if d == terms.Ingress {
-			one = &shaping.Config{Ingress: l}
-		}
+		one := &shaping.Config{}
+		one.SetLimit(d, l)
 		bad := shaping.Validate(one)
 		if len(bad) == 0 {
 			continue
@@ -171,11 +169,7 @@ func (p *parser) shaping() shaping.Config {
 	}
 	for _, d := range terms.Directions {
 		limit, deferred := p.limit(d)
-		if d == terms.Egress {
-			s.Egress = limit
-		} else {
-			s.Ingress = limit
-		}
+		s.SetLimit(d, limit)
 		if deferred != nil {
 			s.Deferred = append(s.Deferred, *deferred)
 		}

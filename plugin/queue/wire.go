@@ -157,27 +157,14 @@ func putRateSpec(b []byte, rate units.ByteRate) {
 // toTicks is the time that size takes at rate, in ticks; it ends at the
 // largest number of 32 bits, 275 s.
 func toTicks(size units.Bytes, rate units.ByteRate) uint32 {
-	return clampU32(mulDiv(uint64(size), nsPerSec, uint64(rate)) >> psTickShift)
+	return clampU32(units.MulDiv(uint64(size), nsPerSec, uint64(rate), 0) >> psTickShift)
 }
 
 // fromTicks is what fits in a time at rate. It rounds up: the kernel rounds
 // the time down, so that a size comes back as it was as long as a byte takes a
 // tick, and else too large by less than what a tick carries.
 func fromTicks(ticks uint32, rate units.ByteRate) units.Bytes {
-	hi, lo := bits.Mul64(uint64(ticks)<<psTickShift, uint64(rate))
-	lo, carry := bits.Add64(lo, nsPerSec-1, 0)
-	q, _ := bits.Div64((hi+carry)%nsPerSec, lo, nsPerSec)
-	return units.Bytes(q)
-}
-
-// mulDiv returns a*b/c, or the largest number if that does not fit.
-func mulDiv(a, b, c uint64) uint64 {
-	hi, lo := bits.Mul64(a, b)
-	if hi >= c {
-		return math.MaxUint64
-	}
-	q, _ := bits.Div64(hi, lo, c)
-	return q
+	return units.Bytes(units.MulDiv(uint64(ticks)<<psTickShift, uint64(rate), nsPerSec, nsPerSec-1))
 }
 
 func clampU32(v uint64) uint32 { return uint32(min(v, math.MaxUint32)) }

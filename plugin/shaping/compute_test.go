@@ -40,10 +40,9 @@ func strict(rate int, change ...func(*shaping.Limit)) *shaping.Limit {
 
 // limiting is a configuration of one direction.
 func limiting(d terms.Direction, l *shaping.Limit) *shaping.Config {
-	if d == terms.Egress {
-		return &shaping.Config{Egress: l}
-	}
-	return &shaping.Config{Ingress: l}
+	cfg := &shaping.Config{}
+	cfg.SetLimit(d, l)
+	return cfg
 }
 
 func policy(p terms.Policy) func(*shaping.Limit) { return func(l *shaping.Limit) { l.Policy = p } }

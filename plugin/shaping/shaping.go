@@ -161,3 +161,12 @@ func (c *Config) Limit(d terms.Direction) *Limit {
 	}
 	return c.Ingress
 }
+
+// SetLimit sets the limit of a direction; nil takes it away.
+func (c *Config) SetLimit(d terms.Direction, l *Limit) {
+	if d == terms.Egress {
+		c.Egress = l
+	} else {
+		c.Ingress = l
+	}
+}

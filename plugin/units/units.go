@@ -46,7 +46,7 @@ func (r BitRate) ByteRate() ByteRate { return ByteRate(r / 8) }
 
 // Share returns p of the rate, rounded down.
 func (r BitRate) Share(p PerMille) BitRate {
-	return BitRate(mulDiv(uint64(r), uint64(p), uint64(Whole), 0))
+	return BitRate(MulDiv(uint64(r), uint64(p), uint64(Whole), 0))
 }
 
 // Duration returns how long size takes at the rate, rounded up to a
@@ -59,11 +59,11 @@ func (r BitRate) Duration(size Bytes) time.Duration {
 // Bytes returns what the rate carries in d, rounded down; 0 for a negative d.
 // It saturates at 2^64-1.
 func (r BitRate) Bytes(d time.Duration) Bytes {
-	return Bytes(mulDiv(uint64(r), uint64(max(d, 0)), 8*uint64(time.Second), 0))
+	return Bytes(MulDiv(uint64(r), uint64(max(d, 0)), 8*uint64(time.Second), 0))
 }
 
 // BitRate converts to bits per second. It saturates at 2^64-1.
-func (r ByteRate) BitRate() BitRate { return BitRate(mulDiv(uint64(r), 8, 1, 0)) }
+func (r ByteRate) BitRate() BitRate { return BitRate(MulDiv(uint64(r), 8, 1, 0)) }
 
 // Duration returns how long size takes at the rate, rounded up to a
 // nanosecond. It is the longest [time.Duration] where the result exceeds that,
@@ -75,7 +75,7 @@ func (r ByteRate) Duration(size Bytes) time.Duration {
 // Bytes returns what the rate carries in d, rounded down; 0 for a negative d.
 // It saturates at 2^64-1.
 func (r ByteRate) Bytes(d time.Duration) Bytes {
-	return Bytes(mulDiv(uint64(r), uint64(max(d, 0)), uint64(time.Second), 0))
+	return Bytes(MulDiv(uint64(r), uint64(max(d, 0)), uint64(time.Second), 0))
 }
 
 // BytesFromBits converts a number of bits to bytes, rounding up so that a wish
@@ -125,11 +125,11 @@ func duration(size, rate, unit uint64) time.Duration {
 	if rate == 0 {
 		return math.MaxInt64
 	}
-	return time.Duration(min(mulDiv(size, unit, rate, rate-1), math.MaxInt64))
+	return time.Duration(min(MulDiv(size, unit, rate, rate-1), math.MaxInt64))
 }
 
-// mulDiv is (a*b + add) / div without overflow, saturated at 2^64-1.
-func mulDiv(a, b, div, add uint64) uint64 {
+// MulDiv is (a*b + add) / div without overflow, saturated at 2^64-1.
+func MulDiv(a, b, div, add uint64) uint64 {
 	hi, lo := bits.Mul64(a, b)
 	lo, carry := bits.Add64(lo, add, 0)
 	hi += carry

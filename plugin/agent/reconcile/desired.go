@@ -39,11 +39,7 @@ func withPrior(read, prior *shaping.Config) shaping.Config {
 		if read.Limit(d) != nil || slices.ContainsFunc(read.Deferred, of) {
 			continue
 		}
-		if d == terms.Egress {
-			all.Egress = prior.Egress
-		} else {
-			all.Ingress = prior.Ingress
-		}
+		all.SetLimit(d, prior.Limit(d))
 		if i := slices.IndexFunc(prior.Deferred, of); i >= 0 {
 			all.Deferred = append(all.Deferred, prior.Deferred[i])
 		}
