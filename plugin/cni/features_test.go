@@ -4,8 +4,6 @@
 package cni_test
 
 import (
-	"encoding/json"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -119,28 +117,10 @@ func (p *pod) ingress(t *testing.T) status.Direction {
 	return status.Direction{}
 }
 
-// kept is what the node keeps of its probes.
-func (n *node) kept(t *testing.T) map[string]any {
+// rewrite changes what the node keeps of its probes, and returns it.
+func (n *node) rewrite(t *testing.T, change map[string]any) map[string]any {
 	t.Helper()
-	found := map[string]any{}
-	b, err := os.ReadFile(filepath.Join(n.paths.Run, "features.json"))
-	if err == nil {
-		err = json.Unmarshal(b, &found)
-	}
-	must.OK(t, err)
-	return found
-}
-
-// rewrite changes what the node keeps of its probes.
-func (n *node) rewrite(t *testing.T, change map[string]any) {
-	t.Helper()
-	found := n.kept(t)
-	maps.Copy(found, change)
-	b, err := json.Marshal(found)
-	if err == nil {
-		err = os.WriteFile(filepath.Join(n.paths.Run, "features.json"), b, 0o600)
-	}
-	must.OK(t, err)
+	return testutil.Probed(t, n.paths.Run, change)
 }
 
 // TestSpokenInEveryChain: with another version in a chain the skeleton refuses ADD and

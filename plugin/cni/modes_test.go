@@ -201,9 +201,7 @@ func TestPrivilegedDefaultsThatCannotBeHad(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newNode(t).newPod(t)
-			if tc.lacks != nil {
-				p.node.rewrite(t, tc.lacks)
-			}
+			p.node.rewrite(t, tc.lacks)
 			c := p.conf(both(tc.with))
 			a := p.must(t, "ADD", c)
 			a.tells(t, "level=WARN", tc.told)
@@ -363,7 +361,7 @@ func onThisKernel(t *testing.T, n *node, want []string) []string {
 	t.Helper()
 	const byProgram = "pod clsact ingress pw_redirect"
 	if at := slices.Index(want, byProgram); at >= 0 {
-		if n.kept(t)["redirect"] == "mirred" {
+		if n.rewrite(t, nil)["redirect"] == "mirred" {
 			want = join(slices.Delete(slices.Clone(want), at, at+1), []string{"pod clsact ingress mirred"})
 		}
 	}

@@ -30,7 +30,7 @@ import (
 // one by bpf_redirect loses everything on those where the self-test says so.
 func TestPrivilegedWayToTheIFBIsTheOneThatWorks(t *testing.T) {
 	testutil.RequireQdisc(t, "tbf", "ifb", "clsact", "mirred")
-	found := newNode(t).kept(t)["redirect"]
+	found := newNode(t).rewrite(t, nil)["redirect"]
 	if found != "bpf" && found != "mirred" {
 		t.Fatalf("the self-test found no way to the ifb: %q", found)
 	}

@@ -4,10 +4,8 @@
 package engine_test
 
 import (
-	"encoding/json"
 	"errors"
 	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -130,7 +128,7 @@ func TestPrivilegedErrorsOfTheSelfTestAreNotKept(t *testing.T) {
 		t.Errorf("after an answer Redirect() = %q, %v, want mirred, which is kept", way, err)
 	}
 	// That packets get lost is an answer.
-	rewrite(t, paths, map[string]any{"redirect": ""})
+	testutil.Probed(t, paths.Run, map[string]any{"redirect": ""})
 	if way, none, err := paths.Redirect(fails); err != nil || way != "" || !strings.Contains(none, "get lost") {
 		t.Errorf("Redirect() = %q, %q, %v, want that packets get lost", way, none, err)
 	}
@@ -154,23 +152,6 @@ func TestPrivilegedLaterFailureOfTheSelfTest(t *testing.T) {
 			t.Errorf("%s: then Redirect() = %q, %v, want bpf, which is kept", name, way, err)
 		}
 	}
-}
-
-// rewrite changes what is kept of the probes.
-func rewrite(t *testing.T, paths engine.Paths, change map[string]any) {
-	t.Helper()
-	path := filepath.Join(paths.Run, "features.json")
-	found := map[string]any{}
-	b, err := os.ReadFile(path)
-	if err == nil {
-		err = json.Unmarshal(b, &found)
-	}
-	must.OK(t, err)
-	maps.Copy(found, change)
-	if b, err = json.Marshal(found); err == nil {
-		err = os.WriteFile(path, b, 0o600)
-	}
-	must.OK(t, err)
 }
 
 // The kinds of queue are those of the whole device, leaves too, and of no device that is

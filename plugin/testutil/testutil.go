@@ -7,8 +7,11 @@ package testutil
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"maps"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -82,6 +85,18 @@ func HasQdisc(tb testing.TB, kind string) bool {
 func HaveTCX() bool {
 	_, err := link.QueryPrograms(link.QueryOptions{Target: 1, Attach: ebpf.AttachTCXEgress})
 	return err == nil || errors.Is(err, os.ErrNotExist) // none is there
+}
+
+// Probed returns what podweir keeps of its probes of the kernel in its run directory, after a change if that is not nil.
+func Probed(tb testing.TB, run string, change map[string]any) map[string]any {
+	tb.Helper()
+	path, found := filepath.Join(run, "features.json"), map[string]any{}
+	must.OK(tb, json.Unmarshal(must.Get(os.ReadFile(path))(tb), &found))
+	if change != nil {
+		maps.Copy(found, change)
+		must.OK(tb, os.WriteFile(path, must.Get(json.Marshal(found))(tb), 0o600))
+	}
+	return found
 }
 
 // WithoutCapabilities runs f on a thread that has none.

@@ -109,9 +109,7 @@ func newNode(t *testing.T) *node {
 // withoutTCX makes the node one whose kernel lacks TCX.
 func (n *node) withoutTCX(t *testing.T) {
 	t.Helper()
-	path := filepath.Join(n.paths.Run, "features.json")
-	b := must.Get(os.ReadFile(path))(t)
-	must.OK(t, os.WriteFile(path, bytes.Replace(b, []byte(`"tcx":true`), []byte(`"tcx":false`), 1), 0o600))
+	testutil.Probed(t, n.paths.Run, map[string]any{"tcx": false})
 }
 
 func (n *node) write(t *testing.T, name, text string) {

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"log/slog"
 	"maps"
@@ -581,9 +580,7 @@ func nodeNotices() []notice {
 // withoutTCX has podweir take the kernel for one that has none.
 func (n *noticed) withoutTCX(t *testing.T) {
 	t.Helper()
-	path := filepath.Join(n.run, "features.json")
-	b := must.Get(os.ReadFile(path))(t)
-	must.OK(t, os.WriteFile(path, bytes.Replace(b, []byte(`"tcx":true`), []byte(`"tcx":false`), 1), 0o600))
+	testutil.Probed(t, n.run, map[string]any{"tcx": false})
 }
 
 // accept puts a filter that accepts every packet of a protocol ahead of the redirect to the ifb.
