@@ -26,12 +26,7 @@ import (
 
 var podID = attach.ID{Network: "net", ContainerID: "c1", IfName: "eth0"}
 
-func limit(rate units.BitRate) *shaping.Limit {
-	return &shaping.Limit{
-		Rate: rate, Horizon: 50 * time.Millisecond, LightShare: 900, HeavyThreshold: 50,
-		Policy: terms.PolicyStrict, Queue: terms.QueueAuto, Mode: terms.ModeAuto, Place: terms.PlaceAuto,
-	}
-}
+var limit = shaping.DefaultLimit
 
 func both(rate units.BitRate) *shaping.Config {
 	return &shaping.Config{Egress: limit(rate), Ingress: limit(rate)}

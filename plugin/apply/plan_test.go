@@ -332,75 +332,58 @@ func TestPlanKeepsTheHeadInsideThePod(t *testing.T) {
 }
 
 func TestTreeDiff(t *testing.T) {
-	base := func() *shaping.Tree {
-		return &shaping.Tree{Qdiscs: []shaping.Qdisc{
-			{Kind: shaping.KindTBF, Handle: 0x10000, Parent: shaping.RootParent, Rate: 1_250_000, Burst: 12_500},
-			{Kind: shaping.KindBfifo, Handle: 0x20000, Parent: 0x10001, Limit: 30_000},
-		}}
+	// below is a tree with a child of this kind below a bucket.
+	below := func(child shaping.Qdisc) func() *shaping.Tree {
+		child.Handle, child.Parent = 0x20000, 0x10001
+		return func() *shaping.Tree {
+			return &shaping.Tree{Qdiscs: []shaping.Qdisc{
+				{Kind: shaping.KindTBF, Handle: 0x10000, Parent: shaping.RootParent, Rate: 1_250_000, Burst: 12_500}, child,
+			}}
+		}
 	}
-	tests := []struct {
-		name    string
-		change  func(*shaping.Tree)
-		diff    string
-		inPlace bool
-	}{
-		{"equal", func(*shaping.Tree) {}, "", true},
-		{"the bucket is off by the kernel's rounding", func(g *shaping.Tree) { g.Qdiscs[0].Burst -= 12 }, "", true},
-		{"another bucket", func(g *shaping.Tree) { g.Qdiscs[0].Burst = 13_000 }, "tbf burst is 13 kB, want 12.5 kB", true},
-		{"another rate", func(g *shaping.Tree) { g.Qdiscs[0].Rate = 2_500_000 }, "limit of the queue (tbf) is 20 Mbit/s, want 10 Mbit/s", true},
-		{"another depth", func(g *shaping.Tree) { g.Qdiscs[1].Limit = 1 }, "bfifo limit is 1 B, want 30 kB", true},
-		{"another kind", func(g *shaping.Tree) { g.Qdiscs[1].Kind = shaping.KindPfifoFast }, "1:1 is pfifo_fast, want bfifo", false},
-		{"another root", func(g *shaping.Tree) { g.Qdiscs[0].Handle = 0x30000 }, "no tbf 1:0 at 10 Mbit/s under root", false},
-		{"no child", func(g *shaping.Tree) { g.Qdiscs = g.Qdiscs[:1] }, "no bfifo 2:0 under 1:1", false},
-		{"nothing", func(g *shaping.Tree) { g.Qdiscs = nil }, "no root qdisc, want tbf 1:0 at 10 Mbit/s", false},
-		{"another rate and a foreign qdisc", func(g *shaping.Tree) {
-			g.Qdiscs[0].Rate = 2_500_000
-			g.Qdiscs = append(g.Qdiscs, shaping.Qdisc{Kind: "sfq", Handle: 0x90000, Parent: 0x20001})
-		}, "limit of the queue (tbf) is 20 Mbit/s, want 10 Mbit/s", false},
-		{"a filter too many", func(g *shaping.Tree) { g.Filter = &shaping.Filter{} }, "a filter on podweir's queue", false},
-		{"another party's filter", func(g *shaping.Tree) { g.Others = []string{"u32 filter at preference 1"} }, "u32 filter at preference 1 on podweir's queue", false},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			got := base()
-			tt.change(got)
-			diff, inPlace := attach.TreeDiff(base(), got)
-			if (tt.diff == "") != (diff == "") || !strings.Contains(diff, tt.diff) || diff != "" && inPlace != tt.inPlace {
-				t.Errorf("TreeDiff = %q, in place %v, want %q, %v", diff, inPlace, tt.diff, tt.inPlace)
-			}
-		})
-	}
+	fifo := below(shaping.Qdisc{Kind: shaping.KindBfifo, Limit: 30_000})
 	classes := func() *shaping.Tree {
 		return &shaping.Tree{
 			Qdiscs:  []shaping.Qdisc{{Kind: shaping.KindHTB, Handle: 0x10000, Parent: shaping.RootParent}},
 			Classes: []shaping.Class{{Handle: 0x10002, Parent: 0x10000, Rate: 1000, Ceil: 1000}, {Handle: 0x10003, Parent: 0x10000, Rate: 1000, Ceil: 1000}},
 		}
 	}
-	faster, fewer := classes(), classes()
-	faster.Classes[0].Rate++
-	fewer.Classes = fewer.Classes[1:]
-	if diff, inPlace := attach.TreeDiff(classes(), faster); !strings.Contains(diff, "has rate") || !inPlace {
-		t.Errorf("TreeDiff = %q, in place %v, want another rate, in place", diff, inPlace)
+	tests := []struct {
+		name    string
+		base    func() *shaping.Tree
+		change  func(*shaping.Tree)
+		diff    string
+		inPlace bool
+	}{
+		{"equal", fifo, func(*shaping.Tree) {}, "", true},
+		{"the bucket is off by the kernel's rounding", fifo, func(g *shaping.Tree) { g.Qdiscs[0].Burst -= 12 }, "", true},
+		{"another bucket", fifo, func(g *shaping.Tree) { g.Qdiscs[0].Burst = 13_000 }, "tbf burst is 13 kB, want 12.5 kB", true},
+		{"another rate", fifo, func(g *shaping.Tree) { g.Qdiscs[0].Rate = 2_500_000 }, "limit of the queue (tbf) is 20 Mbit/s, want 10 Mbit/s", true},
+		{"another depth", fifo, func(g *shaping.Tree) { g.Qdiscs[1].Limit = 1 }, "bfifo limit is 1 B, want 30 kB", true},
+		{"another kind", fifo, func(g *shaping.Tree) { g.Qdiscs[1].Kind = shaping.KindPfifoFast }, "1:1 is pfifo_fast, want bfifo", false},
+		{"another root", fifo, func(g *shaping.Tree) { g.Qdiscs[0].Handle = 0x30000 }, "no tbf 1:0 at 10 Mbit/s under root", false},
+		{"no child", fifo, func(g *shaping.Tree) { g.Qdiscs = g.Qdiscs[:1] }, "no bfifo 2:0 under 1:1", false},
+		{"nothing", fifo, func(g *shaping.Tree) { g.Qdiscs = nil }, "no root qdisc, want tbf 1:0 at 10 Mbit/s", false},
+		{"another rate and a foreign qdisc", fifo, func(g *shaping.Tree) {
+			g.Qdiscs[0].Rate = 2_500_000
+			g.Qdiscs = append(g.Qdiscs, shaping.Qdisc{Kind: "sfq", Handle: 0x90000, Parent: 0x20001})
+		}, "limit of the queue (tbf) is 20 Mbit/s, want 10 Mbit/s", false},
+		{"a filter too many", fifo, func(g *shaping.Tree) { g.Filter = &shaping.Filter{} }, "a filter on podweir's queue", false},
+		{"another party's filter", fifo, func(g *shaping.Tree) { g.Others = []string{"u32 filter at preference 1"} }, "u32 filter at preference 1 on podweir's queue", false},
+		{"a faster class", classes, func(g *shaping.Tree) { g.Classes[0].Rate++ }, "has rate", true},
+		{"a class is gone", classes, func(g *shaping.Tree) { g.Classes = g.Classes[1:] }, "1 classes, want 2", false},
+		{"more bands", below(shaping.Qdisc{Kind: shaping.KindPrio, Bands: 2}), func(g *shaping.Tree) { g.Qdiscs[1].Bands++ }, "prio has 3 bands", false},
+		{"another default", below(shaping.Qdisc{Kind: shaping.KindHTB, DefaultClass: 2}), func(g *shaping.Tree) { g.Qdiscs[1].DefaultClass++ }, "htb default is 3", false},
 	}
-	if diff, inPlace := attach.TreeDiff(classes(), fewer); diff != "1 classes, want 2" || inPlace {
-		t.Errorf("TreeDiff = %q, in place %v, want a class that is gone, not in place", diff, inPlace)
-	}
-	prio, htb := base(), base()
-	prio.Qdiscs[1] = shaping.Qdisc{Kind: shaping.KindPrio, Handle: 0x20000, Parent: 0x10001, Bands: 2}
-	htb.Qdiscs[1] = shaping.Qdisc{Kind: shaping.KindHTB, Handle: 0x20000, Parent: 0x10001, DefaultClass: 2}
-	for kind, tree := range map[string]*shaping.Tree{"prio has 3 bands": prio, "htb default is 3": htb} {
-		got := *tree
-		got.Qdiscs = slices.Clone(tree.Qdiscs)
-		q := &got.Qdiscs[1]
-		switch q.Kind {
-		case shaping.KindPrio:
-			q.Bands = 3
-		default:
-			q.DefaultClass = 3
-		}
-		if diff, is := attach.TreeDiff(tree, &got); !strings.Contains(diff, kind) || is {
-			t.Errorf("TreeDiff = %q, in place %v, want %q in it, not in place", diff, is, kind)
-		}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := tt.base()
+			tt.change(got)
+			diff, inPlace := attach.TreeDiff(tt.base(), got)
+			if (tt.diff == "") != (diff == "") || !strings.Contains(diff, tt.diff) || diff != "" && inPlace != tt.inPlace {
+				t.Errorf("TreeDiff = %q, in place %v, want %q, %v", diff, inPlace, tt.diff, tt.inPlace)
+			}
+		})
 	}
 }
 

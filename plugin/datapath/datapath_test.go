@@ -31,11 +31,7 @@ import (
 
 func params(t *testing.T, change func(*shaping.Config)) *shaping.Params {
 	t.Helper()
-	cfg := &shaping.Config{Egress: &shaping.Limit{
-		Rate: 10_000_000, Horizon: shaping.DefaultHorizon, LightShare: shaping.DefaultLightShare,
-		HeavyThreshold: shaping.DefaultHeavyThreshold, Policy: terms.PolicyStrict,
-		Queue: terms.QueueAuto, Mode: terms.ModeAuto, Place: terms.PlaceAuto,
-	}}
+	cfg := &shaping.Config{Egress: shaping.DefaultLimit(10_000_000)}
 	change(cfg)
 	p, err := shaping.Compute(cfg, terms.Egress, shaping.Facts{TBF: true, HTB: true, MTU: 1500}, shaping.RandomMajor)
 	must.OK(t, err)

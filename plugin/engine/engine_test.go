@@ -35,10 +35,7 @@ func TestPrivilegedTimeRunsOutWithinAStep(t *testing.T) {
 	host, pod := testutil.NewNetNS(t), testutil.NewNetNS(t)
 	testutil.VethPair(t, testutil.End{NetNS: pod, Name: "eth0"}, testutil.End{NetNS: host, Name: "veth1"})
 	paths := engine.Paths{Pins: filepath.Join(testutil.BPFFS(t), "podweir"), Run: t.TempDir()}
-	limit := shaping.Limit{
-		Rate: 10_000_000, Horizon: 50 * time.Millisecond, LightShare: 900, HeavyThreshold: 50,
-		Policy: terms.PolicyStrict, Queue: terms.QueueAuto, Mode: terms.ModeAuto, Place: terms.PlaceAuto,
-	}
+	limit := *shaping.DefaultLimit(10_000_000)
 	onIFB := limit
 	onIFB.Place, onIFB.Rate = terms.PlaceIFB, 20_000_000
 	want := func(l *shaping.Limit) *apply.Want {

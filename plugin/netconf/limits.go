@@ -188,28 +188,24 @@ func (p *parser) limit(d terms.Direction) (*shaping.Limit, *shaping.Deferred) {
 	share := func(lowest, highest units.PerMille) func(string) (units.PerMille, error) {
 		return func(s string) (units.PerMille, error) { return units.ParsePerMille(s, lowest, highest) }
 	}
-	l := &shaping.Limit{
-		Policy: setting(p, terms.PolicyStrict, terms.ParsePolicy, p.key("policy")),
-		Queue:  setting(p, terms.QueueAuto, terms.ParseQueue, p.key(dir+"Queue"), p.key("queue")),
-		Mode:   setting(p, terms.ModeAuto, terms.ParseMode, p.key(dir+"Mode"), p.key("mode")),
-		Horizon: setting(p, shaping.DefaultHorizon,
-			func(s string) (time.Duration, error) { return units.ParseDuration(s, MinHorizon, MaxHorizon) },
-			p.key(dir+"Horizon"), p.key("horizon")),
-		LightShare: setting(p, shaping.DefaultLightShare, share(MinLightShare, MaxLightShare),
-			p.key("lightShare")),
-		Place: terms.PlaceAuto,
-	}
+	horizon := func(s string) (time.Duration, error) { return units.ParseDuration(s, MinHorizon, MaxHorizon) }
+	l := shaping.DefaultLimit(0)
+	l.Policy = setting(p, l.Policy, terms.ParsePolicy, p.key("policy"))
+	l.Queue = setting(p, l.Queue, terms.ParseQueue, p.key(dir+"Queue"), p.key("queue"))
+	l.Mode = setting(p, l.Mode, terms.ParseMode, p.key(dir+"Mode"), p.key("mode"))
+	l.Horizon = setting(p, l.Horizon, horizon, p.key(dir+"Horizon"), p.key("horizon"))
+	l.LightShare = setting(p, l.LightShare, share(MinLightShare, MaxLightShare), p.key("lightShare"))
 	highest := MaxHeavyThreshold
 	if l.Policy == terms.PolicyElephants {
 		highest = MaxElephantsThreshold
 	}
-	l.HeavyThreshold = setting(p, shaping.DefaultHeavyThreshold, share(MinHeavyThreshold, highest), p.key("heavyThreshold"))
+	l.HeavyThreshold = setting(p, l.HeavyThreshold, share(MinHeavyThreshold, highest), p.key("heavyThreshold"))
 	l.Policy = setting(p, l.Policy, p.rules.policy(l.Policy), p.annotation("policy"))
 	if l.Policy == terms.PolicyElephants { // the node's own may be meant for another policy
 		l.HeavyThreshold = min(l.HeavyThreshold, MaxElephantsThreshold)
 	}
 	if d == terms.Ingress {
-		l.Place = setting(p, terms.PlaceAuto, terms.ParsePlace, p.key("ingressPlace"))
+		l.Place = setting(p, l.Place, terms.ParsePlace, p.key("ingressPlace"))
 	} else {
 		l.NoCeiling = !setting(p, true, choice("on", "on", "off"), p.key("egressCeiling"))
 		l.Packets = setting(p, shaping.PacketsAuto, shaping.ParsePackets, p.key("smallPackets"))

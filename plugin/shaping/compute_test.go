@@ -26,12 +26,7 @@ func counter() func() uint16 {
 }
 
 func strict(rate int, change ...func(*shaping.Limit)) *shaping.Limit {
-	l := &shaping.Limit{
-		Horizon: shaping.DefaultHorizon, LightShare: shaping.DefaultLightShare,
-		HeavyThreshold: shaping.DefaultHeavyThreshold, Policy: terms.PolicyStrict,
-		Queue: terms.QueueAuto, Mode: terms.ModeAuto, Place: terms.PlaceAuto,
-	}
-	setRate(l, rate)
+	l := shaping.DefaultLimit(units.BitRate(rate))
 	for _, c := range change {
 		c(l)
 	}

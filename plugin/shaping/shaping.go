@@ -120,6 +120,14 @@ func (d Deferred) String() string {
 	return fmt.Sprintf("%v of %v is left to %s", d.Rate, d.Direction, d.To.Title())
 }
 
+// DefaultLimit is a limit of which nothing but the rate is requested.
+func DefaultLimit(rate units.BitRate) *Limit {
+	return &Limit{
+		Rate: rate, Horizon: DefaultHorizon, LightShare: DefaultLightShare, HeavyThreshold: DefaultHeavyThreshold,
+		Policy: terms.PolicyStrict, Queue: terms.QueueAuto, Mode: terms.ModeAuto, Place: terms.PlaceAuto,
+	}
+}
+
 // Limited says whether a limit is requested in either direction.
 func (c *Config) Limited() bool { return c.Egress != nil || c.Ingress != nil }
 

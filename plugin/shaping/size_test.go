@@ -17,8 +17,6 @@ import (
 	"github.com/podweir/podweir/plugin/units"
 )
 
-func setRate(l *shaping.Limit, rate int) { l.Rate = units.BitRate(rate) }
-
 func burst(size units.Bytes) func(*shaping.Limit) { return func(l *shaping.Limit) { l.Burst = size } }
 
 func horizon(d time.Duration) func(*shaping.Limit) { return func(l *shaping.Limit) { l.Horizon = d } }

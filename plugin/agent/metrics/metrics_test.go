@@ -395,18 +395,11 @@ func (n *node) shape(tb testing.TB, index int, name string) *testutil.NetNS {
 	testutil.VethPair(tb,
 		testutil.End{NetNS: pod, Name: "eth0", CIDRs: []string{addr + "/24"}},
 		testutil.End{NetNS: n.NetNS, Name: fmt.Sprintf("veth%d", index), CIDRs: []string{gateway + "/24"}})
-	limit := func() *shaping.Limit {
-		return &shaping.Limit{
-			Rate: 10e6, Policy: terms.PolicyStrict, Queue: terms.QueueAuto, Mode: terms.ModeAuto,
-			Place: terms.PlaceAuto, Horizon: shaping.DefaultHorizon,
-			LightShare: shaping.DefaultLightShare, HeavyThreshold: shaping.DefaultHeavyThreshold,
-		}
-	}
 	n.do(tb, func(node *engine.Node) error {
 		_, err := node.Ensure(tb.Context(), &apply.Want{
 			ID:        attach.ID{Network: "net", ContainerID: fmt.Sprintf("container-%d", index), IfName: "eth0"},
 			NetNSPath: pod.Path(), Names: []string{"eth0"}, Pod: "default/" + name,
-			Config: &shaping.Config{Egress: limit(), Ingress: limit()},
+			Config: &shaping.Config{Egress: shaping.DefaultLimit(10e6), Ingress: shaping.DefaultLimit(10e6)},
 		})
 		return err
 	})

@@ -352,11 +352,7 @@ func ensureAs(t *testing.T, c *cli, id attach.ID, pod string) error {
 		return err
 	}
 	defer node.Close()
-	cfg := &shaping.Config{Egress: &shaping.Limit{
-		Rate: 1_000_000, Horizon: shaping.DefaultHorizon, LightShare: shaping.DefaultLightShare,
-		HeavyThreshold: shaping.DefaultHeavyThreshold, Policy: terms.PolicyStrict,
-		Queue: terms.QueueAuto, Mode: terms.ModeAuto, Place: terms.PlaceAuto,
-	}}
+	cfg := &shaping.Config{Egress: shaping.DefaultLimit(1_000_000)}
 	_, err = node.Ensure(t.Context(), &apply.Want{
 		ID: id, NetNSPath: c.pod.Path(), Names: []string{"eth0"}, Config: cfg, Pod: pod, ReplaceQdisc: true,
 	})
