@@ -18,17 +18,10 @@ import (
 	"github.com/podweir/podweir/plugin/shaping"
 )
 
-// Numbers of bpf/lib/abi.h.
-const (
-	// FirstSlot is PW_FIRST_SLOT, which a program serves as it is in the object.
-	FirstSlot = 256
-	// Carrier is PW_CARRIER, the constant that a loader replaces.
-	Carrier = 0x7077736c00000100
-	// chunkSlots is PW_CHUNK_SLOTS.
-	chunkSlots = 32
-)
+// chunkSlots is PW_CHUNK_SLOTS of bpf/lib/abi.h.
+const chunkSlots = 32
 
-// Dataplane is a set of loaded programs with maps of their own and one slot.
+// Dataplane is a set of loaded programs with maps of their own and one slot, which a program serves as it is in the object.
 type Dataplane struct {
 	tb   testing.TB
 	coll *ebpf.Collection
@@ -65,7 +58,7 @@ func LoadSpec(tb testing.TB, spec *ebpf.CollectionSpec) *Dataplane {
 	tb.Cleanup(coll.Close)
 	d := &Dataplane{tb: tb, coll: coll}
 	if coll.Maps["pw_slab"] != nil {
-		d.must(d.Map("pw_slab").Put(uint32(FirstSlot/chunkSlots), d.Map("pw_chunk")))
+		d.must(d.Map("pw_slab").Put(uint32(image.FirstSlot/chunkSlots), d.Map("pw_chunk")))
 	}
 	return d
 }
@@ -111,7 +104,7 @@ func (d *Dataplane) Configure(m *Direction) {
 	d.tb.Helper()
 	d.WriteConfig(datapath.Config(&m.Config, 0), m.Keys)
 	for _, s := range m.Subnets {
-		d.must(d.Map("pw_subnets").Put(datapath.SubnetKey(FirstSlot, 0, s), uint8(1)))
+		d.must(d.Map("pw_subnets").Put(datapath.SubnetKey(image.FirstSlot, 0, s), uint8(1)))
 	}
 }
 
@@ -124,7 +117,7 @@ func (d *Dataplane) WriteConfig(cfg image.Config, keys Keys) {
 func (d *Dataplane) slot() *image.Slot {
 	d.tb.Helper()
 	s := new(image.Slot)
-	d.must(d.Map("pw_chunk").Lookup(uint32(FirstSlot%chunkSlots), s))
+	d.must(d.Map("pw_chunk").Lookup(uint32(image.FirstSlot%chunkSlots), s))
 	return s
 }
 
@@ -132,13 +125,13 @@ func (d *Dataplane) change(by func(s *image.Slot)) {
 	d.tb.Helper()
 	s := d.slot()
 	by(s)
-	d.must(d.Map("pw_chunk").Put(uint32(FirstSlot%chunkSlots), s))
+	d.must(d.Map("pw_chunk").Put(uint32(image.FirstSlot%chunkSlots), s))
 }
 
 // RemoveSlot has the programs find none, as when their pod has gone.
 func (d *Dataplane) RemoveSlot() {
 	d.tb.Helper()
-	d.must(d.Map("pw_slab").Delete(uint32(FirstSlot / chunkSlots)))
+	d.must(d.Map("pw_slab").Delete(uint32(image.FirstSlot / chunkSlots)))
 }
 
 // SetClock sets what the next packets see of time and chance.
