@@ -179,12 +179,7 @@ func VethPair(tb testing.TB, a, b End) (hostif.Interface, hostif.Interface) {
 	veth.PeerName = b.Name
 	veth.PeerNamespace = netlink.NsFd(b.NetNS.FD())
 	a.NetNS.netlink(tb, func(h *netlink.Handle) error { return h.LinkAdd(veth) })
-	for _, e := range []End{a, b} {
-		for _, c := range e.CIDRs {
-			e.NetNS.AddAddr(tb, e.Name, c)
-		}
-		e.NetNS.Up(tb, e.Name)
-	}
+	bringUp(tb, a, b)
 	for _, e := range []End{a, b} {
 		Eventually(tb, carrierDeadline, e.Name+" has a carrier", func() bool {
 			return e.NetNS.operState(tb, e.Name) == netlink.OperUp
@@ -192,6 +187,17 @@ func VethPair(tb testing.TB, a, b End) (hostif.Interface, hostif.Interface) {
 	}
 	introduce(tb, a, b)
 	return a.NetNS.Interface(tb, a.Name), b.NetNS.Interface(tb, b.Name)
+}
+
+// bringUp gives ends their addresses and sets them up.
+func bringUp(tb testing.TB, ends ...End) {
+	tb.Helper()
+	for _, e := range ends {
+		for _, c := range e.CIDRs {
+			e.NetNS.AddAddr(tb, e.Name, c)
+		}
+		e.NetNS.Up(tb, e.Name)
+	}
 }
 
 // introduce tells two ends the link layer addresses of each other's addresses: what drops
@@ -280,12 +286,7 @@ func NetkitPair(tb testing.TB, pod, host End, l3 bool) (podIf, hostIf hostif.Int
 	} else if err != nil {
 		tb.Fatalf("make netkit pair: %v", err)
 	}
-	for _, e := range []End{pod, host} {
-		for _, c := range e.CIDRs {
-			e.NetNS.AddAddr(tb, e.Name, c)
-		}
-		e.NetNS.Up(tb, e.Name)
-	}
+	bringUp(tb, pod, host)
 	if !l3 {
 		introduce(tb, pod, host)
 	}
