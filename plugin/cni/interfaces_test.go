@@ -232,7 +232,8 @@ func TestPrivilegedInterfacesShareTheLimit(t *testing.T) {
 			testutil.End{NetNS: n.NetNS, Name: "second", CIDRs: []string{gateway + "/24"}})
 	}
 	pair()
-	rates := func() (all []string) {
+	wantRates := func(when, want string) {
+		t.Helper()
 		for _, at := range []struct {
 			ns  *testutil.NetNS
 			dev string
@@ -241,20 +242,15 @@ func TestPrivilegedInterfacesShareTheLimit(t *testing.T) {
 			if m == nil {
 				t.Fatalf("no tbf on %s", at.dev)
 			}
-			all = append(all, m[3])
+			must.Be(t, when+": rate of "+at.dev, want, m[3])
 		}
-		return all
 	}
 	// Of another namespace, and aws-cni's note to itself.
 	told := append(p.tells("eth0", "v4if0")["interfaces"].([]conf), conf{"name": "eth9", "sandbox": "/run/netns/another"}, conf{"name": "dummye8cbf0e0b1b", "mac": "0", "sandbox": "0"})
 	shared := p.conf(conf{"egressRate": "4M", "ingressRate": "4M", "interfaces": "shared", "prevResult": conf{"cniVersion": "1.1.0", "interfaces": told}})
 	p.must(t, "ADD", shared)
-	if got := n.slots(t); got != 4 {
-		t.Errorf("%d slots are taken, want 4", got)
-	}
-	if got := rates(); !slices.Equal(got, []string{"2Mbit", "2Mbit", "2Mbit", "2Mbit"}) {
-		t.Errorf("the queues have %v, want 2 Mbit/s each", got)
-	}
+	must.Be(t, "slots taken", 4, n.slots(t))
+	wantRates("ADD", "2Mbit")
 	p.must(t, "CHECK", shared)
 	for name, ends := range map[string][2][3]any{
 		"ingress": {{n.NetNS, p.ns, p.addr}, {n.NetNS, p.ns, addr}},
@@ -277,13 +273,11 @@ func TestPrivilegedInterfacesShareTheLimit(t *testing.T) {
 	shared["egressRate"], shared["ingressRate"] = "8M", "8M"
 	p.must(t, "ADD", shared)
 	p.repair(t)
-	must.Match(t, "the queues after a change", []string{"4Mbit", "4Mbit", "4Mbit", "4Mbit"}, rates())
+	wantRates("a change", "4Mbit")
 	delete(shared, "interfaces")
 	wantCode(t, "CHECK", p.call(t, "CHECK", shared).err, 101, "want 8 Mbit/s")
 	p.must(t, "ADD", shared)
-	if got := rates(); !slices.Equal(got, []string{"8Mbit", "8Mbit", "8Mbit", "8Mbit"}) {
-		t.Errorf("with each the queues have %v, want 8 Mbit/s each", got)
-	}
+	wantRates("with each", "8Mbit")
 	// One that is left has all of it, until the other one comes again.
 	shared["interfaces"] = "shared"
 	p.must(t, "ADD", shared)
@@ -304,9 +298,7 @@ func TestPrivilegedInterfacesShareTheLimit(t *testing.T) {
 		}
 		pair()
 		p.repair(t)
-		if got := rates(); !slices.Equal(got, []string{"4Mbit", "4Mbit", "4Mbit", "4Mbit"}) {
-			t.Errorf("beside one that came again the queues have %v, want 4 Mbit/s each", got)
-		}
+		wantRates("beside one that came again", "4Mbit")
 	}
 	p.ns.Run(t, "ip", "link", "del", "v4if0") // DEL does the rest
 	p.must(t, "DEL", shared)
