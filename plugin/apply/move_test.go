@@ -5,6 +5,7 @@ package apply_test
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
@@ -116,9 +117,7 @@ func TestLimitChangesBehindItsSuccessor(t *testing.T) {
 					}
 				}
 				must.OK(t, must.Err(e.Ensure(t.Context(), wantOf(with(tt.to)))))
-				if diff := cmp.Diff(fresh.shape(), w.shape()); diff != "" {
-					t.Errorf("differs from a pod that began there (-began +changed): %s", diff)
-				}
+				must.Match(t, "beside a pod that began there", fresh.shape(), w.shape())
 				must.OK(t, w.executor().Check(t.Context(), wantOf(with(tt.to))))
 
 				for kind := attach.MakeIFB; kind <= attach.TearDown; kind++ {
@@ -135,9 +134,7 @@ func TestLimitChangesBehindItsSuccessor(t *testing.T) {
 					}
 					w.failAt = 0
 					ensure(t, w, with(tt.to))
-					if diff := cmp.Diff(fresh.shape(), w.shape()); diff != "" {
-						t.Errorf("ended after %v, and done again, it differs (-began +changed): %s", kind, diff)
-					}
+					must.Match(t, fmt.Sprintf("ended after %v, and done again", kind), fresh.shape(), w.shape())
 					if w.former[d] != nil {
 						t.Errorf("ended after %v, and done again, a slot is left", kind)
 					}

@@ -431,9 +431,7 @@ func TestPrivilegedRuntimeWithAMachine(t *testing.T) {
 				if first == "podweir" {
 					p.must(t, "ADD", c)
 				}
-				if err := g.start(t); err != nil {
-					t.Fatalf("the pod does not start: %v", err)
-				}
+				must.OK(t, g.start(t))
 				if first == "runtime" {
 					offer(t, p.node.NetNS, g.NetNS, p.addr).wantPast(t, "ingress without a limit")
 					offer(t, g.NetNS, p.node.NetNS, p.gateway).wantPast(t, "egress without a limit")
@@ -490,9 +488,7 @@ func TestPrivilegedPodHookChanges(t *testing.T) {
 			t.Errorf("%s: with podHook tcx a clsact qdisc is left: %q", name, state)
 		}
 		g := newGuest(t, p)
-		if err := g.start(t); err != nil {
-			t.Errorf("%s: the pod does not start: %v", name, err)
-		}
+		must.OK(t, g.start(t))
 		g.wantLimited(t, name)
 		p.must(t, "CHECK DEL", c)
 	}

@@ -159,9 +159,7 @@ func (p *pod) crosses(t *testing.T) {
 	for _, toPod := range []bool{false, true} {
 		f := p.newFlow(t, toPod)
 		f.send(t, "hello")
-		if got := f.receive(t); got != "hello" {
-			t.Errorf("to the pod %v: received %q", toPod, got)
-		}
+		must.Be(t, fmt.Sprintf("received, to the pod %v", toPod), "hello", f.receive(t))
 	}
 }
 

@@ -42,9 +42,7 @@ func TestPrivilegedWayToTheIFBIsTheOneThatWorks(t *testing.T) {
 			c := p.conf(inIFB(nil))
 			p.must(t, "ADD", c)
 			filters := p.ns.Run(t, "tc", "filter", "show", "dev", "eth0", "ingress")
-			if got := strings.Contains(filters, "mirred"); got != (way == "mirred") {
-				t.Errorf("redirected by %q, want %s", filters, way)
-			}
+			must.Be(t, "redirected by mirred: "+filters, way == "mirred", strings.Contains(filters, "mirred"))
 			p.must(t, "CHECK", c)
 			if way == "mirred" || found == "bpf" {
 				p.crosses(t)

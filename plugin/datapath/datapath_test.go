@@ -108,9 +108,7 @@ func TestPrivilegedConfigureObserve(t *testing.T) {
 				t.Errorf("HeavyFlows = %v, %v, want none", flows, err)
 			}
 			for range 2 {
-				if err := n.GiveBack(dir, terms.Egress, subnets, 0); err != nil {
-					t.Errorf("GiveBack = %v, want nil, also if there is no slot", err)
-				}
+				must.OK(t, n.GiveBack(dir, terms.Egress, subnets, 0)) // also if there is no slot
 			}
 			if dp, err := n.Observe(dir, terms.Egress); err != nil || dp != nil {
 				t.Errorf("Observe after GiveBack = %+v, %v, want nil", dp, err)
@@ -260,9 +258,7 @@ func TestPrivilegedRecord(t *testing.T) {
 	}
 	// What a killed run left in the way of the next.
 	must.OK(t, os.Rename(filepath.Join(dir, "record"), filepath.Join(dir, "record-next")))
-	if err := datapath.WriteRecord(dir, []byte("y")); err != nil {
-		t.Errorf("WriteRecord after an interrupted one = %v", err)
-	}
+	must.OK(t, datapath.WriteRecord(dir, []byte("y")))
 }
 
 func TestPrivilegedTCX(t *testing.T) {

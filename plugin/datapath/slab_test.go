@@ -101,9 +101,7 @@ func TestFromLast(t *testing.T) {
 		{"none", nil, 1, nil},
 	}
 	for _, tt := range tests {
-		if got := fromLast(tt.there, tt.last); !slices.Equal(got, tt.want) {
-			t.Errorf("%s: fromLast(%v, %d) = %v, want %v", tt.name, tt.there, tt.last, got, tt.want)
-		}
+		must.Be(t, tt.name, fmt.Sprint(tt.want), fmt.Sprint(fromLast(tt.there, tt.last)))
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/plugin/apply"
@@ -224,9 +223,7 @@ func TestUnenforcedOfWhatIsGone(t *testing.T) {
 	if err != nil || len(all) != 3 {
 		t.Fatalf("record = %+v, %v, want all three", all, err)
 	}
-	if diff := cmp.Diff([]mailbox.Unenforced{{ID: there}}, engine.StillAttached(all, []attach.ID{there})); diff != "" {
-		t.Error(diff)
-	}
+	must.Match(t, "what is attached", []mailbox.Unenforced{{ID: there}}, engine.StillAttached(all, []attach.ID{there}))
 	before := time.Now().Add(-time.Minute)
 	must.OK(t, os.Chtimes(filepath.Join(paths.Run, "reached.json"), before, before))
 	if all, err := paths.Mail().Unenforced(); err != nil || len(all) != 0 {

@@ -103,9 +103,7 @@ func TestPrivilegedIFB(t *testing.T) {
 		t.Errorf("the ifb has IPv6 state, want none:\n%s", out)
 	}
 	for range 2 {
-		if err := pod.Handle.DeleteIFB(dev.Index); err != nil {
-			t.Errorf("DeleteIFB = %v, want nil, also if it is gone", err)
-		}
+		must.OK(t, pod.Handle.DeleteIFB(dev.Index)) // also if it is gone
 	}
 	if _, err := pod.Handle.IFB(dev.Index); !errors.Is(err, hostif.ErrNoDevice) {
 		t.Errorf("IFB after DeleteIFB = %v, want ErrNoDevice", err)

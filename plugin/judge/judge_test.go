@@ -140,9 +140,7 @@ func TestRules(t *testing.T) {
 			t.Errorf("Mode(%v) = %v, want it allowed", m, err)
 		}
 	}
-	if err := new(judge.Rules).Mode(terms.ModeClsactHostSide); err != nil {
-		t.Errorf("without rules: %v", err)
-	}
+	must.OK(t, new(judge.Rules).Mode(terms.ModeClsactHostSide))
 }
 
 func TestStand(t *testing.T) {

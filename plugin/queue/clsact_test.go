@@ -36,9 +36,7 @@ func TestPrivilegedObserveBare(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}
-		if diff := cmp.Diff(d.observe(t), got, cmp.AllowUnexported(queue.Qdisc{})); diff != "" {
-			t.Errorf("%s: ObserveBare differs from Observe:\n%s", what, diff)
-		}
+		must.Match(t, what+": ObserveBare beside Observe", d.observe(t), got, cmp.AllowUnexported(queue.Qdisc{}))
 	}
 	check("nothing")
 	d.Run(t, "tc", "qdisc", "add", "dev", "eth0", "ingress")
@@ -60,9 +58,7 @@ func TestPrivilegedAddToClsact(t *testing.T) {
 	in, out := queue.Place{Hook: terms.HookIngress, Pref: 7, Handle: 3}, queue.Place{Hook: terms.HookEgress, Pref: 9, Handle: 4}
 	must.Fail(t, "AddToClsact without a clsact qdisc", queue.AddToClsact(d.Handle, d.index, out, program))
 	d.attach(t, in, p)
-	if err := queue.AddToClsact(d.Handle, d.index, out, program); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, queue.AddToClsact(d.Handle, d.index, out, program))
 	if err := queue.AddToClsact(d.Handle, d.index, out, program); !errors.Is(err, queue.ErrFilterExists) {
 		t.Errorf("AddToClsact where a filter is = %v, want ErrFilterExists", err)
 	}

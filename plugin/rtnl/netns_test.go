@@ -52,9 +52,7 @@ func TestDoWhereTheCallerIs(t *testing.T) {
 	}
 	// Once more is nothing, or it would close what got the number since.
 	for range 2 {
-		if err := ns.Close(); err != nil {
-			t.Errorf("Close = %v", err)
-		}
+		must.OK(t, ns.Close())
 	}
 }
 

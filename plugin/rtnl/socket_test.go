@@ -139,9 +139,7 @@ func TestConnAsksTheKernel(t *testing.T) {
 	if _, err := c.Execute(req, unix.RTM_NEWNSID); !errors.Is(err, unix.EINVAL) || !strings.Contains(err.Error(), "netns reference") {
 		t.Errorf("a request for no namespace = %v, want EINVAL and the kernel's words", err)
 	}
-	if err := loopback(c); err != nil {
-		t.Errorf("after an error the next request fails: %v", err)
-	}
+	must.OK(t, loopback(c)) // after an error
 }
 
 // A deadline ends what is under way, and refuses what comes after it; taken back, it
@@ -176,8 +174,6 @@ func TestPermissionErrors(t *testing.T) {
 		{"refused inside", subscribeError(unix.EPERM), "permission denied, CAP_NET_ADMIN is needed: operation not permitted"},
 		{"something else", subscribeError(entryError("/run/netns/x", unix.EBADF)), "enter netns /run/netns/x: bad file descriptor"},
 	} {
-		if c.err.Error() != c.want {
-			t.Errorf("%s: %v, want %s", c.name, c.err, c.want)
-		}
+		must.Be(t, c.name, c.want, c.err.Error())
 	}
 }

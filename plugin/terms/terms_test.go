@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // What is told has words by their names, as before they were values, and is read back as
@@ -47,16 +48,10 @@ func TestNearest(t *testing.T) {
 		"egres": "egress", "engress": "egress", "maxrate": "maxRate", "maxrte": "maxRate", "portMappings": "", "x": "", "": "",
 		strings.Repeat("bandwidth", 100): "",
 	} {
-		if got := terms.Nearest(word, words); got != want {
-			t.Errorf("Nearest(%q) = %q, want %q", word, got, want)
-		}
+		must.Be(t, "Nearest("+word+")", want, terms.Nearest(word, words))
 	}
-	if got := terms.DidYouMean("bandwdth", words); got != `, did you mean "bandwidth"?` {
-		t.Errorf("DidYouMean = %q", got)
-	}
-	if got := terms.DidYouMean("portMappings", words); got != "" {
-		t.Errorf("DidYouMean = %q, want nothing", got)
-	}
+	must.Be(t, "DidYouMean", `, did you mean "bandwidth"?`, terms.DidYouMean("bandwdth", words))
+	must.Be(t, "DidYouMean of nothing known", "", terms.DidYouMean("portMappings", words))
 }
 
 func TestRunnable(t *testing.T) {
@@ -73,16 +68,10 @@ func TestRunnable(t *testing.T) {
 		"podweir settles":               "podweir settles",
 		"--namespace podweir install":   "--namespace " + in + " install",
 	} {
-		if got := terms.Runnable(text, in); got != want {
-			t.Errorf("Runnable(%q) = %q, want %q", text, got, want)
-		}
-		if got := terms.Runnable(text, terms.OnPath); got != text {
-			t.Errorf("Runnable(%q) on the node = %q, want it unchanged", text, got)
-		}
+		must.Be(t, "Runnable", want, terms.Runnable(text, in))
+		must.Be(t, "Runnable on the node", text, terms.Runnable(text, terms.OnPath))
 	}
-	if got := terms.Runnable(terms.Runnable("podweir gc", terms.ByKubectl), terms.ByKubectl); got != terms.ByKubectl+" gc" {
-		t.Errorf("twice = %q", got)
-	}
+	must.Be(t, "Runnable twice", terms.ByKubectl+" gc", terms.Runnable(terms.Runnable("podweir gc", terms.ByKubectl), terms.ByKubectl))
 }
 
 func TestFlowName(t *testing.T) {
@@ -92,8 +81,6 @@ func TestFlowName(t *testing.T) {
 		"protocol 47 10.0.0.1 > 10.0.0.2": {Protocol: 47, Source: netip.MustParseAddrPort("10.0.0.1:0"), Dest: netip.MustParseAddrPort("10.0.0.2:0")},
 		"ethertype 0x88cc":                {EtherType: 0x88cc},
 	} {
-		if got := f.Name(); got != want {
-			t.Errorf("Name() = %q, want %q", got, want)
-		}
+		must.Be(t, "Name()", want, f.Name())
 	}
 }

@@ -54,9 +54,7 @@ func TestPrivilegedProgram(t *testing.T) {
 		}
 		// Once more is nothing, or it would close what got the number since.
 		for range 2 {
-			if err := again.Close(); err != nil {
-				t.Errorf("Close = %v", err)
-			}
+			must.OK(t, again.Close())
 		}
 	}
 }
