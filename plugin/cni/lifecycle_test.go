@@ -166,13 +166,20 @@ func TestPrivilegedTwiceInAChain(t *testing.T) {
 func (p *pod) wantRates(t *testing.T, when, want string) {
 	t.Helper()
 	p.onNode(t, func(node *engine.Node) error {
-		records, err := node.Records(attach.ID{Network: "net", ContainerID: p.container, IfName: "eth0"})
-		if err != nil || len(records) != 1 {
-			t.Fatalf("%s: Records() = %v, %v, want one", when, records, err)
-		}
-		must.Be(t, when+": limits", want, records[0].Config.Egress.Rate.String()+", "+records[0].Config.Ingress.Rate.String())
+		r := p.record(t, node)
+		must.Be(t, when+": limits", want, r.Config.Egress.Rate.String()+", "+r.Config.Ingress.Rate.String())
 		return nil
 	})
+}
+
+// record is the one record of eth0.
+func (p *pod) record(t *testing.T, node *engine.Node) *apply.Record {
+	t.Helper()
+	records, err := node.Records(attach.ID{Network: "net", ContainerID: p.container, IfName: "eth0"})
+	if err != nil || len(records) != 1 {
+		t.Fatalf("Records() = %v, %v, want one", records, err)
+	}
+	return records[0]
 }
 
 // A pfifo_fast gives its device another txqueuelen. Whoever takes the limits off a
@@ -284,9 +291,7 @@ func TestPrivilegedPacingOfThePod(t *testing.T) {
 	p.must(t, "ADD", c)
 	p.must(t, "ADD", p.conf(conf{"egressRate": "100M", "smallPackets": "off"}))
 	wantPacing("switched off", kernel)
-	if node, err := n.ReadSysctls("net/ipv4/tcp_tso_rtt_log", "net/ipv4/tcp_min_tso_segs"); err != nil || !slices.Equal(node, kernel) {
-		t.Errorf("the node's sysctls are %v, %v, want %v", node, err, kernel)
-	}
+	must.Match(t, "the node's sysctls", kernel, must.Get(n.ReadSysctls("net/ipv4/tcp_tso_rtt_log", "net/ipv4/tcp_min_tso_segs"))(t))
 }
 
 // Where some packets bypass the limit the pod's device keeps its packets: the bound would be

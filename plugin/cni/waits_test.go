@@ -290,9 +290,7 @@ func TestPrivilegedNamespaceOfTheAgent(t *testing.T) {
 	p.must(t, "ADD", c)
 	must.Match(t, "limits by the namespace's default of egress and its maximum of ingress", []uint64{20e6, 5e6}, rates(p))
 	p.must(t, "CHECK", c)
-	if names, err := n.paths.Mail().RecordedNamespaces(); err != nil || !slices.Equal(names, []string{"default"}) {
-		t.Errorf("RecordedNamespaces() = %v, %v, want default", names, err)
-	}
+	must.Match(t, "RecordedNamespaces()", []string{"default"}, must.Get(n.paths.Mail().RecordedNamespaces())(t))
 	must.OK(t, os.WriteFile(filepath.Join(n.paths.Run, "namespaces", "default.json"), []byte(`{"podweir.io/`), 0o600))
 	a := p.must(t, "ADD", c)
 	if got := rates(p); !slices.Equal(got, []uint64{50e6, 50e6}) || !strings.Contains(a.log, "namespaces/default.json") {

@@ -6,6 +6,7 @@ package datapath_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -110,9 +111,7 @@ func TestPrivilegedConfigureObserve(t *testing.T) {
 			for range 2 {
 				must.OK(t, n.GiveBack(dir, terms.Egress, subnets, 0)) // also if there is no slot
 			}
-			if dp, err := n.Observe(dir, terms.Egress); err != nil || dp != nil {
-				t.Errorf("Observe after GiveBack = %+v, %v, want nil", dp, err)
-			}
+			must.Be(t, "Observe after GiveBack", nil, must.Get(n.Observe(dir, terms.Egress))(t))
 			if _, err := n.Counters(dir, terms.Egress); !errors.Is(err, datapath.ErrNoSlot) {
 				t.Errorf("Counters without a slot = %v, want ErrNoSlot", err)
 			}
@@ -248,10 +247,7 @@ func TestPrivilegedRecord(t *testing.T) {
 	for _, size := range []int{1, 511, 512, 513, 20_000, 3} {
 		want := bytes.Repeat([]byte("x"), size)
 		must.OK(t, datapath.WriteRecord(dir, want))
-		got, err := datapath.ReadRecord(dir)
-		if err != nil || !bytes.Equal(got, want) {
-			t.Errorf("ReadRecord of %d bytes = %d bytes, %v", size, len(got), err)
-		}
+		must.Be(t, fmt.Sprintf("a record of %d bytes", size), string(want), string(must.Get(datapath.ReadRecord(dir))(t)))
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
 		t.Errorf("after WriteRecord %v are pinned, %v, want one", left, err)

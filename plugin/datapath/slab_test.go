@@ -184,12 +184,8 @@ func TestCollect(t *testing.T) {
 		slots[name] = s
 	}
 	list := func() ([]string, error) { return dirs, nil }
-	if left, err := n.Left(list); left != 2 || err != nil {
-		t.Errorf("Left = %d, %v, want 2", left, err)
-	}
-	if collected, err := n.Collect(list); err != nil || collected != 2 {
-		t.Errorf("Collect = %d, %v, want the one of nobody and the one that is not linked", collected, err)
-	}
+	must.Be(t, "slots that are left", 2, must.Get(n.Left(list))(t))
+	must.Be(t, "slots collected, the one of nobody and the one that is not linked", 2, must.Get(n.Collect(list))(t))
 	for name, want := range map[string]bool{
 		"lives": true, "gone": false, "young": true, "twice": true, "twice without a link": false, "claimed without a link": true,
 	} {
@@ -213,12 +209,8 @@ func TestCollectKeepsTheSlotThatWasLeft(t *testing.T) {
 			must.OK(t, n.Leave(dir, terms.Egress))
 		}
 	}
-	if collected, err := n.Collect(list); err != nil || collected != 0 {
-		t.Errorf("Collect = %d, %v, want 0", collected, err)
-	}
-	if left, err := n.HasLeft(dir, terms.Egress); err != nil || !left {
-		t.Errorf("HasLeft = %v, %v, want true", left, err)
-	}
+	must.Be(t, "slots collected", 0, must.Get(n.Collect(list))(t))
+	must.Be(t, "a slot that was left", true, must.Get(n.HasLeft(dir, terms.Egress))(t))
 }
 
 // The slab grows by chunks that every process sees, and slots keep apart what they

@@ -90,13 +90,10 @@ func TestPrivilegedIFB(t *testing.T) {
 	if out := pod.Run(t, "ip", "-6", "addr", "show", "dev", ifb.Name); out != "" {
 		t.Errorf("the ifb has IPv6 addresses, want none:\n%s", out)
 	}
-	again, err := pod.Handle.EnsureIFB(dev)
-	if err != nil || !cmp.Equal(again, ifb) {
-		t.Errorf("EnsureIFB again = %+v, %v, want the same as before %s", again, err, cmp.Diff(ifb, again))
-	}
+	must.Match(t, "EnsureIFB again", ifb, must.Get(pod.Handle.EnsureIFB(dev))(t))
 	// One of an older podweir has the device's MTU, and IPv6 for it.
 	pod.Run(t, "ip", "link", "set", ifb.Name, "mtu", "1500")
-	if again, err = pod.Handle.EnsureIFB(dev); err != nil || again.MTU != hostif.IFBMTU {
+	if again, err := pod.Handle.EnsureIFB(dev); err != nil || again.MTU != hostif.IFBMTU {
 		t.Errorf("EnsureIFB of one with MTU 1500 = MTU %d, %v, want %d", again.MTU, err, hostif.IFBMTU)
 	}
 	if out, err := pod.Command(t, "ls", "/proc/sys/net/ipv6/conf/"+ifb.Name).CombinedOutput(); err == nil {
@@ -145,10 +142,7 @@ func TestPrivilegedNetfilterIngress(t *testing.T) {
 		if s.rules != "" {
 			ns.Run(t, "nft", s.rules)
 		}
-		got, err := hostif.HasNetfilterIngress(ns.NetNS, "eth0")
-		if err != nil || got != s.want {
-			t.Errorf("%s: HasNetfilterIngress = %v, %v, want %v", s.name, got, err, s.want)
-		}
+		must.Be(t, s.name+": HasNetfilterIngress", s.want, must.Get(hostif.HasNetfilterIngress(ns.NetNS, "eth0"))(t))
 	}
 }
 

@@ -104,9 +104,7 @@ func TestPrivilegedLosses(t *testing.T) {
 	h, err := hostif.NewHandle(ns)
 	must.OK(t, err)
 	defer h.Close()
-	if got, err := hostif.Losses(ns, h); err != nil || len(got) != 0 {
-		t.Errorf("Losses before any packet = %v, %v", got, err)
-	}
+	must.Be(t, "losses before any packet", 0, len(must.Get(hostif.Losses(ns, h))(t)))
 	for _, port := range []string{"8", "9", "10"} {
 		_, _ = own.DialUDP(t, "127.0.0.1:"+port).Write(make([]byte, 10)) // what is dropped is an error to the sender
 	}

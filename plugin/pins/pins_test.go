@@ -19,8 +19,6 @@ import (
 	"testing/quick"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/pins"
 	"github.com/podweir/podweir/plugin/testutil"
@@ -94,9 +92,7 @@ func newStore(tb testing.TB) *pins.Store {
 
 func TestPrivilegedListAndRemove(t *testing.T) {
 	s := newStore(t)
-	if got, err := s.List(); err != nil || len(got) != 0 {
-		t.Errorf("List of an empty store = %v, %v", got, err)
-	}
+	must.Be(t, "attachments of an empty store", 0, len(must.Get(s.List())(t)))
 	id := strings.Repeat("0123456789abcdef", 4)
 	keys := []attach.ID{
 		{Network: "cbr0", ContainerID: id, IfName: "eth0"},
@@ -123,24 +119,18 @@ func TestPrivilegedListAndRemove(t *testing.T) {
 	if found, ok, err := s.Find(renamed); err != nil || !ok || found != keys[1] {
 		t.Errorf("Find(%v) = %v, %v, %v, want %v", renamed, found, ok, err, keys[1])
 	}
-	if devs, err := s.Devices(keys[1]); err != nil || !cmp.Equal(devs, []string{"eth0.1", "net1"}) {
-		t.Errorf("Devices = %v, %v", devs, err)
-	}
+	must.Match(t, "Devices", []string{"eth0.1", "net1"}, must.Get(s.Devices(keys[1]))(t))
 	for range 2 {
 		must.OK(t, s.RemoveDevice(keys[1], "net1"))
 	}
-	if devs, err := s.Devices(keys[1]); err != nil || !cmp.Equal(devs, []string{"eth0.1"}) {
-		t.Errorf("Devices after RemoveDevice = %v, %v", devs, err)
-	}
+	must.Match(t, "Devices after RemoveDevice", []string{"eth0.1"}, must.Get(s.Devices(keys[1]))(t))
 	must.OK(t, s.RemoveDevice(keys[1], "eth0.1"))
 	for _, k := range append(keys, keys...) {
 		unlock := must.Get(s.Lock(t.Context(), k))(t)
 		must.OK(t, s.Remove(k)) // also if it is gone
 		unlock()
 	}
-	if got, err := s.List(); err != nil || len(got) != 0 {
-		t.Errorf("List after Remove = %v, %v", got, err)
-	}
+	must.Be(t, "attachments after Remove", 0, len(must.Get(s.List())(t)))
 	entries, err := os.ReadDir(s.Root())
 	if err != nil || len(entries) != 1 {
 		t.Errorf("the root has %v, %v, want only the network with the foreign directory", entries, err)
@@ -198,9 +188,7 @@ func TestPrivilegedIndex(t *testing.T) {
 	before := same("an hour ago")
 	must.OK(t, must.Err(s.MakeDevice(key(0), "net2")))
 	must.OK(t, os.Chtimes(parent, old, old))
-	if got, err := x.Devices(); err != nil || !cmp.Equal(before, got) {
-		t.Errorf("Devices = %v, %v, want what was read before: the directory says that nothing changed", got, err)
-	}
+	must.Match(t, "Devices, whose directory says that nothing changed", before, must.Get(x.Devices())(t))
 	must.OK(t, os.Chtimes(parent, old, old.Add(time.Minute)))
 	same("it changed")
 }
@@ -243,9 +231,7 @@ func TestPrivilegedLockExcludes(t *testing.T) {
 		locked("another one has its turn")
 		turn.Give()
 	}
-	if got, err := s.List(); err != nil || !cmp.Equal(got, []attach.ID{a}) {
-		t.Errorf("List after Lock and unlock = %v, %v, want what has an interface", got, err)
-	}
+	must.Match(t, "List after Lock and unlock", []attach.ID{a}, must.Get(s.List())(t))
 }
 
 // Holders make and remove the directory under each other's feet; never do two
@@ -361,9 +347,7 @@ func TestPrivilegedHoldWithoutAGap(t *testing.T) {
 	wg.Wait()
 	must.OK(t, os.Symlink("left", filepath.Join(s.Root(), "holders,", "1-2-next")))
 	must.OK(t, s.LetGo("1-2", keys[1]))
-	if left, err := os.ReadDir(filepath.Join(s.Root(), "holders,")); err != nil || len(left) > 0 {
-		t.Errorf("left of a device that nobody has: %v, %v", left, err)
-	}
+	must.Be(t, "notes of a device that nobody has", 0, len(must.Get(os.ReadDir(filepath.Join(s.Root(), "holders,")))(t)))
 	// An older release knows of no notes: what it removed leaves them.
 	_, err := s.MakeDevice(keys[1], "eth0")
 	must.OK(t, errors.Join(err, s.Hold("1-2", keys[0]), s.Hold("1-3", keys[1]), s.RemoveLeftHolders()))

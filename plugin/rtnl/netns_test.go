@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 
@@ -88,9 +87,7 @@ func TestPrivilegedSysctls(t *testing.T) {
 	one, other := testutil.NewNetNS(t), testutil.NewNetNS(t)
 	want := func(when string, n *testutil.NetNS, value int) {
 		t.Helper()
-		if got, err := n.ReadSysctls(name); err != nil || !slices.Equal(got, []int{value}) {
-			t.Errorf("%s: %s is %v, %v, want %d", when, name, got, err, value)
-		}
+		must.Match(t, when+": "+name, []int{value}, must.Get(n.ReadSysctls(name))(t))
 	}
 	before := must.Get(other.ReadSysctls(name))(t)
 	must.OK(t, one.WriteSysctls(rtnl.Sysctl{Name: name, Value: 5}))

@@ -49,9 +49,7 @@ func TestPrivilegedProgram(t *testing.T) {
 	} {
 		again, err := open()
 		must.OK(t, err)
-		if other, err := again.Info(); err != nil || other != i {
-			t.Errorf("%s gives program %+v, %v, want %+v", what, other, err, i)
-		}
+		must.Be(t, what, i, must.Get(again.Info())(t))
 		// Once more is nothing, or it would close what got the number since.
 		for range 2 {
 			must.OK(t, again.Close())
