@@ -47,16 +47,15 @@ func IFBName(ifindex int) string {
 // IFB returns the ifb that serves the device with this ifindex. Returns an
 // error wrapping [ErrNoDevice] if there is none, and [ErrForeignDevice] if
 // something else has its name.
-func (h *Handle) IFB(ifindex int) (Interface, error) {
-	i, err := h.InterfaceByName(IFBName(ifindex))
-	if err != nil {
-		return Interface{}, err
-	}
-	if i.Kind != terms.DeviceIFB {
+func (h *Handle) IFB(ifindex int) (Interface, error) { return h.ifbCalled(IFBName(ifindex)) }
+
+func (h *Handle) ifbCalled(name string) (Interface, error) {
+	i, err := h.InterfaceByName(name)
+	if err == nil && i.Kind != terms.DeviceIFB {
 		return Interface{}, fmt.Errorf("interface %s (ifindex %d, %q) in %s: %w",
 			i.Name, i.Index, i.Kind, h.Where(), ErrForeignDevice)
 	}
-	return i, nil
+	return i, err
 }
 
 // EnsureIFB makes the ifb that serves the device dev, or takes the one that is
@@ -92,10 +91,7 @@ func (h *Handle) ensureIFBWith(name string, ifindex int, dev Interface) (Interfa
 	if err != nil {
 		return Interface{}, err
 	}
-	i, err := h.InterfaceByName(name)
-	if err == nil && i.Kind != terms.DeviceIFB {
-		err = fmt.Errorf("interface %s (ifindex %d, %q) in %s: %w", name, i.Index, i.Kind, h.Where(), ErrForeignDevice)
-	}
+	i, err := h.ifbCalled(name)
 	if err == nil {
 		err = h.setUpIFB(i, dev, made)
 	}

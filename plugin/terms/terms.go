@@ -283,17 +283,13 @@ func parse[T ~uint8](names map[T]string, s string) (T, error) {
 
 // accepted lists the names in the order of their values.
 func accepted[T ~uint8](names map[T]string) string {
-	out := ""
-	for v, left := T(1), len(names); left > 0; v++ {
+	var out []string
+	for v := T(1); len(out) < len(names); v++ {
 		if n, ok := names[v]; ok {
-			if out != "" {
-				out += ", "
-			}
-			out += n
-			left--
+			out = append(out, n)
 		}
 	}
-	return out
+	return strings.Join(out, ", ")
 }
 
 // Word is a type of the vocabulary.
