@@ -19,7 +19,6 @@
 package quote
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -50,7 +49,7 @@ func Update(root string, write bool) (changed []string, err error) {
 		p := page{name: name, results: results}
 		text, err := p.rewrite(string(old))
 		if err != nil {
-			return nil, fmt.Errorf("%s:%w", name, err)
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		if text == string(old) {
 			continue
@@ -80,15 +79,12 @@ func markdown(root string) ([]string, error) {
 }
 
 var (
-	begin  = regexp.MustCompile(`^( *)<!-- figures: begin (\S+) from (\S+(?: \S+)*) -->$`)
-	end    = regexp.MustCompile(`^ *<!-- figures: end -->$`)
+	region = regexp.MustCompile(`(?ms)^( *)<!-- figures: begin (\S+) from (\S+(?: \S+)*) -->\n(.*?)^ *<!-- figures: end -->$`)
 	inline = regexp.MustCompile(`(<!-- figure: (\S+) of (\S+) from (\S+) -->).*?(<!-- figure end -->)`)
-)
-
-var (
-	errMarker = errors.New("this is no marker of a figure")
 	// Markdown takes a line that begins with a comment for HTML.
-	errFirst = errors.New("a line must not begin with a figure: move a word before it")
+	first  = regexp.MustCompile(`(?m)^ *<!-- figure: .*$`)
+	stray  = regexp.MustCompile(`(?m)^.*<!-- figure.*$`)
+	fenced = regexp.MustCompile("(?ms)^ *```.*?^ *```$")
 )
 
 // page is one that quotes.
@@ -97,87 +93,53 @@ type page struct {
 	results *results
 }
 
-// rewrite returns the page's text with its figures made again. An error begins
-// with the line.
+// rewrite returns the page's text with its figures made again, but for those in code.
 func (p *page) rewrite(old string) (string, error) {
-	var out bytes.Buffer
-	fence, skip := false, 0
-	for n, line := range strings.SplitAfter(old, "\n") {
-		text := strings.TrimSuffix(line, "\n")
-		if strings.HasPrefix(strings.TrimSpace(text), "```") {
-			fence = !fence
-		}
-		m := begin.FindStringSubmatch(text)
-		var err error
-		switch {
-		case fence:
-		case skip > 0 && m != nil:
-			err = fmt.Errorf("the figure of line %d does not end", skip)
-		case m != nil:
-			skip = n + 1
-			out.WriteString(line)
-			err = p.block(&out, m[1], m[2], strings.Fields(m[3]))
-		case skip > 0:
-			if !end.MatchString(text) {
-				continue
-			}
-			skip = 0
-		case end.MatchString(text):
-			err = errors.New("a figure ends that did not begin")
-		default:
-			line, err = p.numbers(line)
-		}
+	var out strings.Builder
+	at := 0
+	for _, code := range append(fenced.FindAllStringIndex(old, -1), []int{len(old), len(old)}) {
+		text, err := p.figures(old[at:code[0]])
 		if err != nil {
-			return "", fmt.Errorf("%d: %w", n+1, err)
+			return "", err
 		}
-		if m == nil || fence {
-			out.WriteString(line)
-		}
-	}
-	if skip > 0 {
-		return "", fmt.Errorf("%d: the figure does not end", skip)
+		out.WriteString(text + old[code[0]:code[1]])
+		at = code[1]
 	}
 	return out.String(), nil
 }
 
-// block writes a view, indented like its markers, with an empty line on either
-// side.
-func (p *page) block(out *bytes.Buffer, indent, view string, sources []string) error {
-	write, ok := views[view]
-	if !ok {
-		return fmt.Errorf("there is no view %q", view)
+func (p *page) figures(text string) (string, error) {
+	var failed error
+	text = region.ReplaceAllStringFunc(text, func(old string) string {
+		m := region.FindStringSubmatch(old)
+		made, err := p.view(m[1], m[2], strings.Fields(m[3]))
+		failed = errors.Join(failed, err)
+		begin, end, _ := strings.Cut(old, "\n"+m[4])
+		return begin + "\n\n" + made + "\n" + end
+	})
+	text = inline.ReplaceAllStringFunc(text, func(old string) string {
+		m := inline.FindStringSubmatch(old)
+		number, err := p.number(m[2], m[3], m[4])
+		failed = errors.Join(failed, err)
+		return m[1] + number + m[5]
+	})
+	if line := first.FindString(text); line != "" {
+		failed = errors.Join(failed, fmt.Errorf("a line must not begin with a figure: move a word before it: %s", line))
 	}
-	text, err := write(p, sources)
-	if err != nil {
-		return err
+	if line := stray.FindString(inline.ReplaceAllString(region.ReplaceAllString(text, ""), "")); line != "" {
+		failed = errors.Join(failed, fmt.Errorf("this is no figure, or one that does not end: %s", line))
 	}
-	out.WriteByte('\n')
-	for line := range strings.Lines(text) {
-		if line != "\n" {
-			line = indent + line
-		}
-		out.WriteString(line)
-	}
-	out.WriteByte('\n')
-	return nil
+	return text, failed
 }
 
-// numbers makes those of a line again.
-func (p *page) numbers(line string) (string, error) {
-	var failed error
-	out := inline.ReplaceAllStringFunc(line, func(old string) string {
-		m := inline.FindStringSubmatch(old)
-		text, err := p.number(m[2], m[3], m[4])
-		failed = errors.Join(failed, err)
-		return m[1] + text + m[5]
-	})
-	if strings.HasPrefix(strings.TrimSpace(line), "<!-- figure:") {
-		failed = errors.Join(failed, errFirst)
+// view makes a block, indented like its markers.
+func (p *page) view(indent, name string, sources []string) (string, error) {
+	write, ok := views[name]
+	if !ok {
+		return "", fmt.Errorf("there is no view %q", name)
 	}
-	if rest := inline.ReplaceAllString(out, ""); failed == nil && strings.Contains(rest, "<!-- figure") {
-		failed = fmt.Errorf("%w: %s", errMarker, strings.TrimSpace(rest))
-	}
-	return out, failed
+	text, err := write(p, sources)
+	return regexp.MustCompile(`(?m)^(.)`).ReplaceAllString(text, indent+"$1"), err
 }
 
 // link is the way from the page to a file of the checkout.

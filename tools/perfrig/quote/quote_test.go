@@ -102,12 +102,12 @@ func TestUpdate(t *testing.T) {
 func TestMistakes(t *testing.T) {
 	for name, tc := range map[string]struct{ text, want string }{
 		"in a code block":    {"```text\n" + block + number + "```\n", ""},
-		"no end":             {"x\n<!-- figures: begin bars from netns -->\n", "a.md:2: the figure does not end"},
-		"two begin":          {"<!-- figures: begin bars from netns -->\n<!-- figures: begin bars from netns -->\n", "figure of line 1 does not end"},
-		"end alone":          {"<!-- figures: end -->\n", "a.md:1: a figure ends"},
+		"no end":             {"x\n<!-- figures: begin bars from netns -->\n", "does not end"},
+		"two begin":          {"<!-- figures: begin bars from netns -->\n<!-- figures: begin bars from netns -->\n", "does not end"},
+		"end alone":          {"<!-- figures: end -->\n", "a.md: this is no figure"},
 		"unknown view":       {"<!-- figures: begin charts from netns -->\n<!-- figures: end -->\n", `no view "charts"`},
-		"misspelt":           {"<!-- figures: beginn bars from netns -->\n", "no marker"},
-		"number without end": {"x <!-- figure: kept_p99_ms of a/b/c from netns -->1\n", "no marker"},
+		"misspelt":           {"<!-- figures: beginn bars from netns -->\n", "no figure"},
+		"number without end": {"x <!-- figure: kept_p99_ms of a/b/c from netns -->1\n", "no figure"},
 		"first in the line":  {"  <!-- figure: kept_p99_ms of a/b/c from netns -->(not measured)<!-- figure end -->\n", "move a word"},
 		"no such metric":     {"x <!-- figure: haste of a/b/c from netns -->1<!-- figure end -->\n", `the metric "haste"`},
 		"no such cell":       {"x <!-- figure: kept_p99_ms of a/b/c from netns -->(not measured)<!-- figure end -->\n", ""},
