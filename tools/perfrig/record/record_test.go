@@ -39,26 +39,21 @@ func mustOpen(t *testing.T, name string) *File {
 	return f
 }
 
-func mustAppend(t *testing.T, f *File, s *Sample) {
-	t.Helper()
-	must.OK(t, f.Append(s))
-}
-
 // TestResume: a campaign that stopped in the middle of a line goes on behind
 // the last whole one, and failed runs are taken again.
 func TestResume(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "samples.jsonl")
 	f := mustOpen(t, name)
-	mustAppend(t, f, sample("a", 0))
+	must.OK(t, f.Append(sample("a", 0)))
 	failed := sample("b", 0)
 	failed.Failed, failed.Metrics = "no reason", nil
-	mustAppend(t, f, failed)
+	must.OK(t, f.Append(failed))
 	must.OK(t, must.Err(f.f.WriteString(`{"sample":{"cell":"`+strings.Repeat("x", 4096))))
 
 	f = mustOpen(t, name)
 	must.Match(t, "Done()", map[string]bool{"w/10M/a#00": true}, f.Results.Done())
-	mustAppend(t, f, sample("b", 0))
-	mustAppend(t, f, sample("a", 1))
+	must.OK(t, f.Append(sample("b", 0)))
+	must.OK(t, f.Append(sample("a", 1)))
 
 	if raw, err := os.ReadFile(name); err != nil || !strings.HasSuffix(string(raw), "}\n") {
 		t.Errorf("the file ends with what was cut off (%v)", err)
@@ -124,7 +119,7 @@ func TestOpenPutsAside(t *testing.T) {
 			c.Started = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 			f, err := Open(file, c, both())
 			must.OK(t, err)
-			mustAppend(t, f, sample("a", 0))
+			must.OK(t, f.Append(sample("a", 0)))
 			tc.change(&c)
 			again, err := Open(file, c, tc.runs)
 			must.OK(t, errors.Join(err, f.Close()))

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/podweir/podweir/e2e/figures"
 	"github.com/podweir/podweir/tools/perfrig/record"
 	"github.com/podweir/podweir/tools/perfrig/spec"
 	"github.com/podweir/podweir/tools/perfrig/stats"
@@ -78,11 +77,11 @@ func again(of func(workload, metric string) []float64, workload string) string {
 
 // RivalsChart has a panel for each cap. The bars reach from the least sample to the
 // largest.
-func RivalsChart(r *record.Results) *figures.Scatter {
-	c := &figures.Scatter{X: "p99 of a small request on a kept connection, beside bulk into the pod, ms", Y: "worst second ÷ limit"}
+func RivalsChart(r *record.Results) *Scatter {
+	c := &Scatter{X: "p99 of a small request on a kept connection, beside bulk into the pod, ms", Y: "worst second ÷ limit"}
 	rounds := 0
 	for _, rate := range RivalRates(r) {
-		p := figures.Panel{Title: fmt.Sprintf("limit %g Mbit/s", float64(rate)/1e6), MarkName: "a pod without a limit"}
+		p := Panel{Title: fmt.Sprintf("limit %g Mbit/s", float64(rate)/1e6), MarkName: "a pod without a limit"}
 		for _, who := range contenders(r) {
 			s := stats.Summarise(samplesOf(r, "latency", rate, who.phase, "kept_p99_ms"))
 			worst := samplesOf(r, "tcp-1-cubic", rate, who.phase, "ingress_worst_second_share")
@@ -90,8 +89,8 @@ func RivalsChart(r *record.Results) *figures.Scatter {
 				continue
 			}
 			rounds = max(rounds, s.N)
-			p.Dots = append(p.Dots, figures.Dot{
-				Name: who.short, X: s.Mean, Y: slices.Max(worst), Text: fmt.Sprintf("%s ms, %.3g ×", Digits(s.Mean), slices.Max(worst)), Bar: figures.Bar{Low: s.Min, High: s.Max},
+			p.Dots = append(p.Dots, Dot{
+				Name: who.short, X: s.Mean, Y: slices.Max(worst), Text: fmt.Sprintf("%s ms, %.3g ×", Digits(s.Mean), slices.Max(worst)), Low: s.Min, High: s.Max,
 			})
 		}
 		if free := samplesOf(r, "latency", 0, "unshaped", "kept_p99_ms"); len(free) > 0 {

@@ -7,18 +7,37 @@ package report
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
-	"github.com/podweir/podweir/e2e/figures"
 	"github.com/podweir/podweir/tools/perfrig/record"
 	"github.com/podweir/podweir/tools/perfrig/spec"
 	"github.com/podweir/podweir/tools/perfrig/stats"
 )
 
 // Table is one of a report.
-type Table = figures.Table
+type Table struct {
+	Header []string
+	Rows   [][]string
+}
+
+// within keeps a text in its cell.
+var within = strings.NewReplacer("|", `\|`, "\n", "<br>")
+
+// Markdown is the table as a page has it.
+func (t *Table) Markdown() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "| %s |\n|%s\n", strings.Join(t.Header, " | "), strings.Repeat(" --- |", len(t.Header)))
+	for _, row := range t.Rows {
+		for _, text := range row {
+			b.WriteString("| " + within.Replace(text) + " ")
+		}
+		b.WriteString("|\n")
+	}
+	return b.String()
+}
 
 // cellsOf are the cells that were measured, each once: workloads in the order
 // of their pods and names, rates ascending, phases as the spec has them.

@@ -10,8 +10,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-
-	"github.com/podweir/podweir/e2e/figures"
+	"fmt"
 )
 
 // Kind is what shapes the pod of a phase.
@@ -156,10 +155,15 @@ func (c *Cell) ID() string {
 
 // RateName writes a cap as an annotation would: 10M, 1G.
 func RateName(bitsPerSec uint64) string {
-	if bitsPerSec == 0 {
+	switch {
+	case bitsPerSec == 0:
 		return "uncapped"
+	case bitsPerSec%gbit == 0:
+		return fmt.Sprintf("%dG", bitsPerSec/gbit)
+	case bitsPerSec%mbit == 0:
+		return fmt.Sprintf("%dM", bitsPerSec/mbit)
 	}
-	return figures.Rate(bitsPerSec)
+	return fmt.Sprintf("%dk", bitsPerSec/1000)
 }
 
 // cells are those of a block, in its own order, each once.

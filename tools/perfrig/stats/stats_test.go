@@ -22,17 +22,17 @@ func TestSummarise(t *testing.T) {
 	}{
 		"five": {[]float64{3, 1, 2, 5, 4}, Summary{
 			N: 5, Mean: 3, Min: 1, Max: 5, Median: 3, Stddev: math.Sqrt(2.5),
-			ConfidenceRadius: 1.9629, ConfidenceLow: 1.0371, ConfidenceHigh: 4.9629,
+			ConfidenceLow: 1.0371, ConfidenceHigh: 4.9629,
 		}},
 		"two": {[]float64{1, 2}, Summary{
 			N: 2, Mean: 1.5, Min: 1, Max: 2, Median: 1.5, Stddev: math.Sqrt(0.5),
-			ConfidenceRadius: 6.3531, ConfidenceLow: -4.8531, ConfidenceHigh: 7.8531,
+			ConfidenceLow: -4.8531, ConfidenceHigh: 7.8531,
 		}},
 		"one has no spread": {[]float64{7}, Summary{
-			N: 1, Mean: 7, Min: 7, Max: 7, Median: 7, Stddev: nan, ConfidenceRadius: nan, ConfidenceLow: nan, ConfidenceHigh: nan,
+			N: 1, Mean: 7, Min: 7, Max: 7, Median: 7, Stddev: nan, ConfidenceLow: nan, ConfidenceHigh: nan,
 		}},
 		"none": {nil, Summary{
-			Mean: nan, Min: nan, Max: nan, Median: nan, Stddev: nan, ConfidenceRadius: nan, ConfidenceLow: nan, ConfidenceHigh: nan,
+			Mean: nan, Min: nan, Max: nan, Median: nan, Stddev: nan, ConfidenceLow: nan, ConfidenceHigh: nan,
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -15,13 +15,12 @@ const Confidence = 0.95
 
 // Summary describes the samples of one number.
 type Summary struct {
-	N                int
-	Mean, Min, Max   float64
-	Median           float64
-	Stddev           float64 // of the sample, n-1; NaN below two samples
-	ConfidenceLow    float64 // of the mean, by Student's t; NaN below two samples
-	ConfidenceHigh   float64
-	ConfidenceRadius float64
+	N              int
+	Mean, Min, Max float64
+	Median         float64
+	Stddev         float64 // of the sample, n-1; NaN below two samples
+	// ConfidenceLow and ConfidenceHigh are of the mean, by Student's t; NaN below two samples.
+	ConfidenceLow, ConfidenceHigh float64
 }
 
 // Summarise returns a summary; of no samples it has N 0 and NaN else.
@@ -29,7 +28,7 @@ func Summarise(samples []float64) Summary {
 	nan := math.NaN()
 	s := Summary{
 		N: len(samples), Mean: nan, Min: nan, Max: nan, Median: nan, Stddev: nan,
-		ConfidenceLow: nan, ConfidenceHigh: nan, ConfidenceRadius: nan,
+		ConfidenceLow: nan, ConfidenceHigh: nan,
 	}
 	if s.N == 0 {
 		return s
@@ -43,8 +42,8 @@ func Summarise(samples []float64) Summary {
 		return s
 	}
 	s.Stddev = math.Sqrt(variance)
-	s.ConfidenceRadius = criticalT(float64(s.N-1)) * s.Stddev / math.Sqrt(float64(s.N))
-	s.ConfidenceLow, s.ConfidenceHigh = s.Mean-s.ConfidenceRadius, s.Mean+s.ConfidenceRadius
+	radius := criticalT(float64(s.N-1)) * s.Stddev / math.Sqrt(float64(s.N))
+	s.ConfidenceLow, s.ConfidenceHigh = s.Mean-radius, s.Mean+radius
 	return s
 }
 
