@@ -32,23 +32,6 @@ type File struct {
 	Data []byte
 }
 
-// Rule is one thing that must hold for the whole tree. Check returns one line
-// per fault, "path:line: what" where a line is known, and nothing if all is
-// well.
-type Rule struct {
-	Name  string
-	Check func(*Tree) []string
-}
-
-// Rules lists every rule.
-func Rules() []Rule {
-	return []Rule{
-		{"verdicts on shared hooks are next or drop", verdicts},
-		{"links between documents resolve, and lead to every page", links},
-		{"documented make targets and values of the chart exist", commands},
-	}
-}
-
 // Load reads the tree below root, which has to be a checkout of git.
 func Load(root string) (*Tree, error) {
 	names, err := exec.Command("git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
@@ -81,18 +64,11 @@ func (t *Tree) Get(name string) *File {
 	return nil
 }
 
-// Is reports whether the file's path matches a pattern of [path.Match], or lies
-// below a directory given with a trailing slash.
+// Is reports whether the file's path or its name matches a pattern of [path.Match].
 func (f *File) Is(patterns ...string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
-		if strings.HasSuffix(p, "/") {
-			return strings.HasPrefix(f.Path, p)
-		}
-		for _, name := range []string{f.Path, path.Base(f.Path)} {
-			if ok, err := path.Match(p, name); err == nil && ok {
-				return true
-			}
-		}
-		return false
+		whole, _ := path.Match(p, f.Path)
+		name, _ := path.Match(p, path.Base(f.Path))
+		return whole || name
 	})
 }

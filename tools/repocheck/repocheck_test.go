@@ -19,25 +19,26 @@ func TestRepository(t *testing.T) {
 	if len(tree.Files) < 10 {
 		t.Fatalf("Load(%q) found %d files: is this the top?", root, len(tree.Files))
 	}
-	for _, r := range Rules() {
-		t.Run(r.Name, func(t *testing.T) {
+	for name, check := range rules {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for _, fault := range r.Check(tree) {
+			for _, fault := range check(tree) {
 				t.Error(fault)
 			}
 		})
 	}
 }
 
-// planted is a file that breaks a rule, and what the rule must say of it.
-type planted struct {
-	rule, path, data string
-	// want is part of the one expected fault; "" means that the file is fine.
-	want string
-}
+// rules are what must hold for the whole tree: each returns a line for each fault,
+// "path:line: what" where a line is known.
+var rules = map[string]func(*Tree) []string{"verdicts": verdicts, "links": links, "commands": commands}
 
 func TestRulesSeeFaults(t *testing.T) {
-	for name, p := range map[string]planted{
+	for name, p := range map[string]struct {
+		rule, path, data string
+		// want is part of the one expected fault; "" means that the file is fine.
+		want string
+	}{
 		"accepting verdict":           {"verdicts", "bpf/lib/a.h", "/* x\n */ return TC_ACT_OK;\n", "bpf/lib/a.h:2"},
 		"verdict in a comment":        {"verdicts", "bpf/lib/a.h", "/* TC_ACT_OK would end\n the chain */ // TCX_PASS too\n", ""},
 		"class from a shared hook":    {"verdicts", "bpf/a.c", "SEC(\"tc\")\nint pw_band(struct __sk_buff *skb)\n{\n\treturn PW_OWN_CLASS;\n}\n", "may answer a class"},
@@ -48,37 +49,14 @@ func TestRulesSeeFaults(t *testing.T) {
 		"the name of our own answer":  {"verdicts", "bpf/lib/verdict.h", "#define PW_OWN_CLASS TC_ACT_OK\n", ""},
 		"next and drop":               {"verdicts", "bpf/a.c", "return x ? TC_ACT_UNSPEC : TC_ACT_SHOT;\n", ""},
 		"foreign program in a test":   {"verdicts", "bpf/testdata/a.c", "return TC_ACT_OK;\n", ""},
-		"dead link":                   {"links between", "README.md", "[x](docs/none.md)\n", "not there"},
-		"dead fragment":               {"links between", "README.md", "# Top\n[x](#bottom)\n", "no such heading"},
-		"live links":                  {"links between", "README.md", "# The `top`, it is\n[x](#the-top-it-is) [y](https://example.org/z)\n", ""},
-		"page that nobody links to":   {"links between", "docs/howto/a.md", "", "no link"},
+		"dead link":                   {"links", "README.md", "[x](docs/none.md)\n", "not there"},
+		"dead fragment":               {"links", "README.md", "# Top\n[x](#bottom)\n", "no such heading"},
+		"live links":                  {"links", "README.md", "# The `top`, it is\n[x](#the-top-it-is) [y](https://example.org/z)\n", ""},
+		"page that nobody links to":   {"links", "docs/howto/a.md", "", "no link"},
 	} {
-		t.Run(name, func(t *testing.T) { checkPlanted(t, p) })
-	}
-}
-
-func checkPlanted(t *testing.T, p planted) {
-	t.Helper()
-	rule := findRule(t, p.rule)
-	got := rule.Check(&Tree{Files: []File{{Path: p.path, Data: []byte(p.data)}}})
-	if p.want == "" {
-		if len(got) != 0 {
-			t.Errorf("rule %q says %q of a sound file", rule.Name, got)
-		}
-		return
-	}
-	if len(got) == 0 || !strings.Contains(strings.Join(got, "\n"), p.want) {
-		t.Errorf("rule %q says %q, want something with %q", rule.Name, got, p.want)
-	}
-}
-
-func findRule(t *testing.T, prefix string) Rule {
-	t.Helper()
-	for _, r := range Rules() {
-		if strings.HasPrefix(r.Name, prefix) {
-			return r
+		got := strings.Join(rules[p.rule](&Tree{Files: []File{{Path: p.path, Data: []byte(p.data)}}}), "\n")
+		if (got == "") != (p.want == "") || !strings.Contains(got, p.want) {
+			t.Errorf("%s: the rule says %q, want %q", name, got, p.want)
 		}
 	}
-	t.Fatalf("no rule is called %q", prefix)
-	return Rule{}
 }

@@ -22,7 +22,7 @@ func verdicts(t *Tree) []string {
 	}
 	var faults []string
 	for _, f := range t.Files {
-		if !f.Is("bpf/*.c", "bpf/*.h", "bpf/lib/") {
+		if !f.Is("bpf/*.c", "bpf/*.h", "bpf/lib/*") {
 			continue
 		}
 		code := File{Path: f.Path, Data: blankComments(f.Data)}
