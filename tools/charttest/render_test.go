@@ -149,9 +149,7 @@ func TestNotesSayWhatToRunNext(t *testing.T) {
 		`terminationGracePeriodSeconds: null`:                            "killed after 30 s",
 		`{terminationGracePeriodSeconds: 49, uninstall: {clean: false}}`: "",
 	} {
-		given := map[string]any{}
-		mustOK(t, yaml.Unmarshal([]byte(values), &given))
-		_, text, err := renderAs("podweir", "kube-system", "1.34", given)
+		_, text, err := renderAs("podweir", "kube-system", "1.34", fromYAML(t, values))
 		mustOK(t, err)
 		for _, warning := range []string{"Agents answer 401", "at the interval", "killed after"} {
 			if said := strings.Contains(text, warning); said != strings.HasPrefix(want, warning) || !strings.Contains(text, want) {
@@ -164,8 +162,7 @@ func TestNotesSayWhatToRunNext(t *testing.T) {
 // A label by which others choose an object is the operator's, also where the chart or
 // commonLabels has one of that name; each is there once.
 func TestLabelsOfMonitors(t *testing.T) {
-	values := map[string]any{}
-	mustOK(t, yaml.Unmarshal([]byte(`{commonLabels: {release: a}, metrics: {address: "::", podMonitor: {enabled: true, labels: {release: b, app.kubernetes.io/component: c}}}}`), &values))
+	values := fromYAML(t, `{commonLabels: {release: a}, metrics: {address: "::", podMonitor: {enabled: true, labels: {release: b, app.kubernetes.io/component: c}}}}`)
 	for _, m := range mustRender(t, "1.34", values) {
 		var o struct {
 			Metadata struct{ Labels map[string]string }
@@ -177,6 +174,13 @@ func TestLabelsOfMonitors(t *testing.T) {
 			}
 		}
 	}
+}
+
+// fromYAML reads values.
+func fromYAML(t *testing.T, text string) (values map[string]any) {
+	t.Helper()
+	mustOK(t, yaml.Unmarshal([]byte(text), &values))
+	return values
 }
 
 // mustOK ends the test with err, unless that is nil.

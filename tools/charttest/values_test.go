@@ -12,7 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"go.yaml.in/yaml/v3"
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 )
@@ -177,9 +176,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"clean as a word":               {`uninstall: {clean: "no"}`, "clean"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			values := map[string]any{}
-			mustOK(t, yaml.Unmarshal([]byte(tc.values), &values))
-			if _, err := render("1.34", values); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if _, err := render("1.34", fromYAML(t, tc.values)); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%s: error = %v, want one that names %s", tc.values, err, tc.want)
 			}
 		})
@@ -210,9 +207,7 @@ func TestValuesAtTheirBoundsAreTaken(t *testing.T) {
 		`{liftCalicoLimits: {enabled: true, apiVersion: v1beta1}, defaults: {shaper: calico, ingressShaper: podweir, egressShaper: podweir}}`,
 		`admissionPolicy: {namespaceSelector: {matchLabels: {a: b}, matchExpressions: [{key: a, operator: Exists}]}}`,
 	} {
-		values := map[string]any{}
-		mustOK(t, yaml.Unmarshal([]byte(text), &values))
-		if _, err := render("1.34", values); err != nil {
+		if _, err := render("1.34", fromYAML(t, text)); err != nil {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -256,9 +251,7 @@ func TestPodAnnotationsReachTheNode(t *testing.T) {
 		`defaults: {podAnnotations: null}`:                                  "",
 		`{}`:                                                                "",
 	} {
-		given := map[string]any{}
-		mustOK(t, yaml.Unmarshal([]byte(values), &given))
-		out, err := render("1.34", given)
+		out, err := render("1.34", fromYAML(t, values))
 		mustOK(t, err)
 		text := fmt.Sprint(out)
 		if want == "" && strings.Contains(text, "podAnnotations") || !strings.Contains(text, want) {
@@ -307,7 +300,7 @@ func TestSettingsAreFlags(t *testing.T) {
 	var settings map[string]any
 	for _, o := range all {
 		if c, ok := o.(*core.ConfigMap); ok && c.Data["agent.yaml"] != "" {
-			mustOK(t, yaml.Unmarshal([]byte(c.Data["agent.yaml"]), &settings))
+			settings = fromYAML(t, c.Data["agent.yaml"])
 		}
 	}
 	flags := slices.Collect(maps.Keys(settings))
