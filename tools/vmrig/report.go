@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"strings"
 
@@ -88,9 +89,13 @@ func mayLack(path string) []string {
 func hostResults(log string) suite.Results {
 	f := step.Get(os.Open(log))
 	defer step.Close(f.Close)
-	tests, err := suite.ParseJSON(f)
+	packages, err := suite.Parse(f)
 	if err != nil {
 		step.OK(fmt.Errorf("%s: %w", log, err))
+	}
+	tests := map[suite.TestID]suite.Test{}
+	for _, p := range packages {
+		maps.Copy(tests, p.Tests)
 	}
 	var u unix.Utsname
 	step.OK(unix.Uname(&u))

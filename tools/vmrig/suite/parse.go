@@ -6,14 +6,16 @@
 package suite
 
 import (
-	"bytes"
-	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
-	"os/exec"
+	"io"
 	"strings"
+
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
-// Outcome is how a test ended.
+// Outcome is how a test or a package ended, "" if it did not.
 type Outcome string
 
 // The outcomes that go test prints.
@@ -47,17 +49,49 @@ type Test struct {
 	Feature string
 }
 
+// Package is what a package's tests said and how they ended. A test that a mark left out
+// is not among them.
+type Package struct {
+	Tests   map[TestID]Test
+	Outcome Outcome
+	Seconds float64
+	Output  strings.Builder
+}
+
 // featureMark is how plugin/testutil names what a test misses.
 const featureMark = "SKIP-FEATURE: "
 
-// Parse reads the output of "go test -v" of one package. A test that a mark left out is
-// not among them. It needs the go command.
-func Parse(ctx context.Context, log, pkg string) (map[TestID]Test, error) {
-	cmd := exec.CommandContext(ctx, "go", "tool", "test2json", "-p", pkg)
-	cmd.Stdin = strings.NewReader(log)
-	events, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("go tool test2json: %w", err)
+// Parse reads the output of "go test -json" (cmd/test2json of Go), in which packages that run
+// side by side are told apart. With an error it returns those that it has read before.
+func Parse(r io.Reader) (map[string]*Package, error) {
+	all, features, marked := map[string]*Package{}, map[TestID]string{}, map[TestID]bool{}
+	outcomes := map[string]Outcome{"pass": Pass, "fail": Fail, "skip": Skip}
+	for d := json.NewDecoder(r); ; {
+		var e struct {
+			Action, Package, Test, Output string
+			Elapsed                       float64
+		}
+		if err := d.Decode(&e); errors.Is(err, io.EOF) {
+			return all, nil
+		} else if err != nil {
+			return all, err
+		}
+		p := all[e.Package]
+		if p == nil {
+			p = &Package{Tests: map[TestID]Test{}}
+			all[e.Package] = p
+		}
+		p.Output.WriteString(e.Output)
+		id := TestID{e.Package, e.Test}
+		if _, feature, ok := strings.Cut(e.Output, featureMark); ok {
+			features[id] = strings.TrimSpace(feature)
+		}
+		marked[id] = marked[id] || strings.Contains(e.Output, ": "+mark.SkipPrefix)
+		switch outcome, ok := outcomes[e.Action]; {
+		case ok && e.Test == "":
+			p.Outcome, p.Seconds = outcome, e.Elapsed
+		case ok && !marked[id]:
+			p.Tests[id] = Test{outcome, features[id]}
+		}
 	}
-	return ParseJSON(bytes.NewReader(events))
 }

@@ -6,6 +6,7 @@ package suite
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -50,148 +51,102 @@ func (r *Runner) On(ctx context.Context, kernels []string, binaries, alone []Bin
 	for _, rest := range [][]Binary{binaries, alone} {
 		for i := range all {
 			for rest := rest; len(rest) > 0; {
-				parts, err := r.boot(ctx, &all[i], rest)
+				began, err := r.boot(ctx, &all[i], rest)
 				if err != nil {
 					return all, err
 				}
-				for _, p := range parts {
-					maps.Copy(all[i].Tests, p.Tests)
-					all[i].Troubles = append(all[i].Troubles, p.Troubles...)
-				}
-				rest = rest[len(parts):]
+				rest = rest[began:]
 			}
 		}
 	}
 	return all, nil
 }
 
-// boot runs binaries on a machine of their own. It returns the results of those that
-// began, at least of the first.
-func (r *Runner) boot(ctx context.Context, kernel *Results, binaries []Binary) ([]Results, error) {
+// boot runs binaries on a machine of their own, and adds what became of those that began to
+// the kernel's results. It returns how many these are, at least one.
+func (r *Runner) boot(ctx context.Context, kernel *Results, binaries []Binary) (began int, err error) {
 	out, complaints, runErr := machine(ctx, kernel, r.Timeout, append(slices.Clone(r.Env), mark.EnvGuest+"=1"), r.script(binaries))
 	if ctx.Err() != nil {
-		return nil, ctx.Err()
+		return 0, ctx.Err()
+	}
+	packages, err := Parse(strings.NewReader(out))
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) { // the machine went down in the line
+		return 0, fmt.Errorf("kernel %s: %w", kernel.Kernel, err)
 	}
 	if err := os.MkdirAll(r.Logs, 0o755); err != nil {
-		return nil, err
+		return 0, err
 	}
-	var parts []Results
-	for i, s := range sections(out, len(binaries)) {
+	for _, c := range complaints {
+		kernel.Troubles = append(kernel.Troubles, "the kernel complained: "+c)
+	}
+	for i := range binaries {
 		b := &binaries[i]
+		p := packages[b.Package]
+		if p == nil && i > 0 {
+			break
+		}
+		began++
+		if p == nil {
+			p = &Package{}
+		}
+		maps.Copy(kernel.Tests, p.Tests)
 		log := filepath.Join(r.Logs, kernel.Kernel+"_"+filepath.Base(b.Path)+".log")
-		if err := os.WriteFile(log, []byte(s.text), 0o644); err != nil {
-			return nil, err
+		kernel.Troubles = append(kernel.Troubles, troubles(b, log, p, runErr)...)
+		if err := errors.Join(os.WriteFile(log, []byte(p.Output.String()), 0o644), r.report(kernel.Kernel, b, p)); err != nil {
+			return began, err
 		}
-		tests, err := Parse(ctx, s.text, b.Package)
-		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", log, err)
-		}
-		part := Results{Tests: tests, Troubles: troubles(b, log, tests, &s, runErr)}
-		if i == 0 {
-			for _, c := range complaints {
-				part.Troubles = append(part.Troubles, "the kernel complained: "+c)
-			}
-		}
-		if err := r.report(kernel.Kernel, b, &part, &s); err != nil {
-			return nil, err
-		}
-		parts = append(parts, part)
 	}
-	return parts, nil
+	return began, nil
 }
 
-// report writes a line about a binary, and the output of one that failed.
-func (r *Runner) report(kernel string, b *Binary, part *Results, s *section) error {
-	fmt.Fprintf(r.Progress, "%s: %s: %d passed, %d failed, %d skipped in %d s\n",
-		kernel, b.Package, part.count(Pass), part.count(Fail), part.count(Skip), s.seconds)
-	if s.status == 0 {
+// report writes a line about a binary, and the output of one that failed, without the lines
+// of tests that began or passed.
+func (r *Runner) report(kernel string, b *Binary, p *Package) error {
+	ran := Results{Tests: p.Tests}
+	fmt.Fprintf(r.Progress, "%s: %s: %d passed, %d failed, %d skipped in %.0f s\n",
+		kernel, b.Package, ran.count(Pass), ran.count(Fail), ran.count(Skip), p.Seconds)
+	if p.Outcome == Pass {
 		return nil
 	}
-	return writeInteresting(r.Progress, s.text)
+	for line := range strings.Lines(p.Output.String()) {
+		if strings.HasPrefix(line, "=== RUN") || strings.HasPrefix(strings.TrimSpace(line), "--- PASS") {
+			continue
+		}
+		if _, err := io.WriteString(r.Progress, line); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// The script of a machine writes these lines before and after each binary.
-const (
-	beginLine = "=== BINARY "
-	endLine   = "=== STATUS "
-)
-
-// script is what a machine runs: one binary after the other, whatever comes of each. The
-// console gets their names, too: what the kernel complains of stands behind one.
+// script is what a machine runs: one binary after the other, whatever comes of each, with
+// what they print as events. The console gets their names, too: what the kernel complains of
+// stands behind one.
 func (r *Runner) script(binaries []Binary) string {
 	// The tests give up before the machine is killed, and say where they are.
 	timeout := r.Timeout - r.Timeout/10
 	var text strings.Builder
 	for i := range binaries {
 		b := &binaries[i]
-		fmt.Fprintf(&text, "printf '\n%s%%d\n' %d; echo '<4>%s%s' >/dev/kmsg; cd %s; SECONDS=0\n",
-			beginLine, i, beginMark, b.Package, quote(b.Dir))
-		fmt.Fprintf(&text, "%s -test.v -test.run=%s -test.timeout=%v 2>&1; printf '\n%s%%d %%d\n' $? $SECONDS\n",
-			quote(b.Path), quote(cmp.Or(b.Run, r.Run)), timeout, endLine)
+		fmt.Fprintf(&text, "echo '<4>%s%s' >/dev/kmsg; cd %s\n%s -t -p %s %s -test.v=test2json -test.run=%s -test.timeout=%v\n",
+			beginMark, b.Package, quote(b.Dir), quote(filepath.Join(filepath.Dir(b.Path), converter)), b.Package, quote(b.Path),
+			quote(cmp.Or(b.Run, r.Run)), timeout)
 	}
 	return text.String()
 }
 
-// section is the output of one binary.
-type section struct {
-	text string
-	// status is its exit status, -1 if it did not end, and seconds is how long it took.
-	status, seconds int
-}
-
-// sections takes the output of a machine with so many binaries apart: those that began,
-// at least the first.
-func sections(output string, binaries int) []section {
-	all := []section{{status: -1}}
-	at := &all[0]
-	var text strings.Builder
-	for line := range strings.Lines(output) {
-		var n int
-		if _, err := fmt.Sscanf(line, beginLine+"%d", &n); err == nil {
-			if n == len(all) && n < binaries {
-				at.text = text.String()
-				text.Reset()
-				all = append(all, section{status: -1})
-				at = &all[n]
-			}
-			continue
-		}
-		if _, err := fmt.Sscanf(line, endLine+"%d %d", &n, &at.seconds); err == nil {
-			at.status = n
-			continue
-		}
-		text.WriteString(line)
-	}
-	at.text = text.String()
-	return all
-}
-
 // troubles are what went wrong with a binary besides its tests.
-func troubles(b *Binary, log string, tests map[TestID]Test, s *section, runErr error) []string {
-	ran := Results{Tests: tests}
+func troubles(b *Binary, log string, p *Package, runErr error) []string {
+	ran := Results{Tests: p.Tests}
 	switch {
-	case s.status < 0 && runErr != nil:
+	case p.Outcome == "" && runErr != nil:
 		return []string{fmt.Sprintf("%s: %v", b.Package, runErr)}
-	case s.status < 0:
+	case p.Outcome == "":
 		return []string{fmt.Sprintf("%s did not end: see %s", b.Package, log)}
-	case s.status != 0 && ran.count(Fail) == 0:
-		return []string{fmt.Sprintf("%s ended with status %d and no failed test: see %s", b.Package, s.status, log)}
-	case len(tests) == 0:
+	case p.Outcome == Fail && ran.count(Fail) == 0:
+		return []string{fmt.Sprintf("%s failed without a failed test: see %s", b.Package, log)}
+	case len(p.Tests) == 0:
 		return []string{fmt.Sprintf("%s ran no test: see %s", b.Package, log)}
-	}
-	return nil
-}
-
-// writeInteresting writes a log without the lines of tests that began or
-// passed.
-func writeInteresting(w io.Writer, log string) error {
-	for line := range strings.Lines(log) {
-		if strings.HasPrefix(line, "=== RUN") || strings.HasPrefix(strings.TrimSpace(line), "--- PASS") {
-			continue
-		}
-		if _, err := io.WriteString(w, line); err != nil {
-			return err
-		}
 	}
 	return nil
 }

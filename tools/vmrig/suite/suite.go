@@ -22,8 +22,11 @@ type Binary struct {
 	Run string
 }
 
+// converter is the file beside binaries that makes events of what they print.
+const converter = "test2json"
+
 // Build builds the tests of packages into dir, static, so that a guest needs
-// nothing of them but the file.
+// nothing of them but the file, and what makes events of their output.
 func Build(ctx context.Context, dir string, packages []string) ([]Binary, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -32,11 +35,14 @@ func Build(ctx context.Context, dir string, packages []string) ([]Binary, error)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	list, err := output(ctx, "go", append([]string{"list", "-f", "{{.ImportPath}}\t{{.Dir}}"}, packages...)...)
+	list, err := goTool(ctx, append([]string{"list", "-f", "{{.ImportPath}}\t{{.Dir}}"}, packages...)...)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := output(ctx, "go", append([]string{"test", "-c", "-o", dir + "/"}, packages...)...); err != nil {
+	if _, err := goTool(ctx, append([]string{"test", "-c", "-o", dir + "/"}, packages...)...); err != nil {
+		return nil, err
+	}
+	if _, err := goTool(ctx, "build", "-o", filepath.Join(dir, converter), "cmd/test2json"); err != nil {
 		return nil, err
 	}
 	var binaries []Binary
@@ -47,14 +53,14 @@ func Build(ctx context.Context, dir string, packages []string) ([]Binary, error)
 	return binaries, nil
 }
 
-func output(ctx context.Context, name string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, name, args...)
+func goTool(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("%s %s: %w\n%s", name, args[0], err, stderr.Bytes())
+		return "", fmt.Errorf("go %s: %w\n%s", args[0], err, stderr.Bytes())
 	}
 	return string(out), nil
 }

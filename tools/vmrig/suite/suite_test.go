@@ -5,6 +5,8 @@ package suite
 
 import (
 	"errors"
+	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,61 +19,28 @@ import (
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
-const log = `=== RUN   TestPrivilegedA
---- PASS: TestPrivilegedA (0.10s)
-=== RUN   TestPrivilegedB
-    b_test.go:3: SKIP-FEATURE: fq
---- SKIP: TestPrivilegedB (0.00s)
-=== RUN   TestPrivilegedC
-=== RUN   TestPrivilegedC/one
-    c_test.go:3: SKIP-FEATURE: netkit
-=== RUN   TestPrivilegedC/two
-    c_test.go:9: got 1, want 2
-=== RUN   TestPrivilegedC/three
-    c_test.go:9: SKIP-MARK: nightly: it takes a minute
-=== NAME  TestPrivilegedC
-    c_test.go:12: after all
---- FAIL: TestPrivilegedC (0.00s)
-    --- SKIP: TestPrivilegedC/one (0.00s)
-    --- FAIL: TestPrivilegedC/two (0.00s)
-    --- SKIP: TestPrivilegedC/three (0.00s)
-FAIL
-`
-
+// Packages that run side by side are told apart, what a mark left out is missing, and of a
+// log that is cut off what is before is read.
 func TestParse(t *testing.T) {
-	want := map[string]Test{
-		"TestPrivilegedA":     {Outcome: Pass},
-		"TestPrivilegedB":     {Outcome: Skip, Feature: "fq"},
-		"TestPrivilegedC":     {Outcome: Fail},
-		"TestPrivilegedC/one": {Outcome: Skip, Feature: "netkit"},
-		"TestPrivilegedC/two": {Outcome: Fail},
-	}
-	tests, err := Parse(t.Context(), log, "example.org/p")
-	must.OK(t, err)
-	got := map[string]Test{}
-	for id, test := range tests {
-		if id.Package != "example.org/p" {
-			t.Errorf("Parse() has a test of package %q", id.Package)
-		}
-		got[id.Name] = test
-	}
-	must.Match(t, "Parse() mismatch", want, got)
-}
-
-// Packages that run side by side are told apart, and what a mark left out is missing.
-func TestParseJSON(t *testing.T) {
 	const log = `{"Action":"run","Package":"p","Test":"TestA"}
 {"Action":"output","Package":"q","Test":"TestA","Output":"    a_test.go:3: SKIP-FEATURE: fq\n"}
 {"Action":"output","Package":"p","Test":"TestB","Output":"    b_test.go:3: SKIP-MARK: nightly: long\n"}
 {"Action":"pass","Package":"p","Test":"TestA"}
 {"Action":"skip","Package":"q","Test":"TestA"}
 {"Action":"skip","Package":"p","Test":"TestB"}
-{"Action":"pass","Package":"p"}
-`
+{"Action":"pass","Package":"p","Elapsed":42}
+{"Action":"fail","Pack`
 	want := map[TestID]Test{{"p", "TestA"}: {Outcome: Pass}, {"q", "TestA"}: {Skip, "fq"}}
-	got, err := ParseJSON(strings.NewReader(log))
-	if diff := cmp.Diff(want, got); err != nil || diff != "" {
-		t.Errorf("ParseJSON(): %v (-want +got):\n%s", err, diff)
+	all, err := Parse(strings.NewReader(log))
+	got := map[TestID]Test{}
+	for _, p := range all {
+		maps.Copy(got, p.Tests)
+	}
+	if diff := cmp.Diff(want, got); !errors.Is(err, io.ErrUnexpectedEOF) || diff != "" {
+		t.Errorf("Parse(): %v (-want +got):\n%s", err, diff)
+	}
+	if p, q := all["p"], all["q"]; p.Outcome != Pass || p.Seconds != 42 || q.Outcome != "" || q.Output.String() != "    a_test.go:3: SKIP-FEATURE: fq\n" {
+		t.Errorf("packages %+v, %+v", p, q)
 	}
 }
 
@@ -126,65 +95,55 @@ func TestTroubles(t *testing.T) {
 	passed := map[TestID]Test{{"p", "TestA"}: {Outcome: Pass}}
 	failed := map[TestID]Test{{"p", "TestA"}: {Outcome: Fail}}
 	for name, tt := range map[string]struct {
-		tests  map[TestID]Test
-		status int
-		err    error
-		want   []string
+		tests map[TestID]Test
+		ended Outcome
+		err   error
+		want  []string
 	}{
-		"all is well":            {tests: passed},
-		"a test failed":          {tests: failed, status: 1},
-		"it hung":                {tests: passed, status: -1, err: errors.New("killed"), want: []string{"p: killed"}},
-		"a later one hung":       {tests: passed, err: errors.New("killed")},
-		"the script ended early": {tests: passed, status: -1, want: []string{"p did not end: see log"}},
-		"it panicked":            {tests: passed, status: 2, want: []string{"p ended with status 2 and no failed test: see log"}},
-		"it ran nothing":         {want: []string{"p ran no test: see log"}},
+		"all is well":            {passed, Pass, nil, nil},
+		"a test failed":          {failed, Fail, nil, nil},
+		"it hung":                {passed, "", errors.New("killed"), []string{"p: killed"}},
+		"a later one hung":       {passed, Pass, errors.New("killed"), nil},
+		"the script ended early": {passed, "", nil, []string{"p did not end: see log"}},
+		"it panicked":            {passed, Fail, nil, []string{"p failed without a failed test: see log"}},
+		"it ran nothing":         {nil, Pass, nil, []string{"p ran no test: see log"}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			must.Match(t, "troubles() mismatch", tt.want, troubles(&b, "log", tt.tests, &section{status: tt.status}, tt.err))
-		})
+		must.Match(t, name, tt.want, troubles(&b, "log", &Package{Tests: tt.tests, Outcome: tt.ended}, tt.err))
 	}
 }
 
 // A shell runs the script, and what it writes is taken apart again.
-func TestSections(t *testing.T) {
+func TestScript(t *testing.T) {
 	dir := t.TempDir()
-	binary := func(name, text string) Binary {
+	must.OK(t, must.Err(goTool(t.Context(), "build", "-o", filepath.Join(dir, converter), "cmd/test2json")))
+	binary := func(pkg, name, text string) Binary {
 		path := filepath.Join(dir, name)
 		must.OK(t, os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o755))
-		return Binary{Package: "example.org/p", Dir: dir, Path: path}
+		return Binary{Package: pkg, Dir: dir, Path: path}
 	}
 	r := Runner{Run: "^TestPrivileged", Timeout: 10 * time.Minute}
 	binaries := []Binary{
-		binary("a'b", `echo "in $PWD, $*"`), binary("c", "echo without an end >&2; printf line; exit 7"), binary("d", "echo d"),
+		binary("p", "a'b", `echo "in $PWD, $*"; echo '--- PASS: TestPrivilegedA (0.10s)'; echo PASS`),
+		binary("q", "c", "echo without an end >&2; printf line; exit 7"), binary("r", "d", `echo "$2"`),
 	}
 	binaries[2].Run = `^TestA$/^it's$`
-	began := time.Now()
 	out, err := exec.CommandContext(t.Context(), "bash", "-c", strings.ReplaceAll(r.script(binaries), "/dev/kmsg", "/dev/null")).Output()
 	must.OK(t, err)
-	got := sections(string(out), len(binaries))
-	// The shell counts the seconds that begin: a moment may have one.
-	for i := range got {
-		if most := 1 + int(time.Since(began).Seconds()); got[i].seconds < 0 || got[i].seconds > most {
-			t.Errorf("%d seconds of section %d, want 0 to %d", got[i].seconds, i, most)
+	all := must.Get(Parse(strings.NewReader(string(out))))(t)
+	for pkg, want := range map[string]struct {
+		ended  Outcome
+		output string
+	}{
+		"p": {Pass, "in " + dir + ", -test.v=test2json -test.run=^TestPrivileged -test.timeout=9m0s\n--- PASS: TestPrivilegedA (0.10s)\nPASS\n"},
+		"q": {Fail, "without an end\nline"},
+		"r": {Pass, "-test.run=^TestA$/^it's$\n"},
+	} {
+		if p := all[pkg]; p == nil || p.Outcome != want.ended || !strings.HasPrefix(p.Output.String(), want.output) {
+			t.Errorf("%s: %+v, want %+v", pkg, p, want)
 		}
 	}
-	anySeconds := cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".seconds" }, cmp.Ignore())
-	want := []section{
-		{text: "\nin " + dir + ", -test.v -test.run=^TestPrivileged -test.timeout=9m0s\n\n\n"},
-		{text: "without an end\nline\n\n", status: 7},
-		{text: "d\n\n"},
-	}
-	must.Match(t, "sections", want, got, cmp.AllowUnexported(section{}), anySeconds)
-	// The machine went down in the second.
-	before, _, _ := strings.Cut(string(out), endLine+"7")
-	want[1] = section{text: "without an end\nline\n", status: -1}
-	must.Match(t, "sections of a machine that ended early", want[:2], sections(before, len(binaries)), cmp.AllowUnexported(section{}), anySeconds)
-	if got := sections(beginLine+"0\na\n"+endLine+"3 42\n", 1); len(got) != 1 || got[0] != (section{text: "a\n", status: 3, seconds: 42}) {
-		t.Errorf("sections of one that took 42 s = %+v", got)
-	}
-	// It did not come up.
-	if got := sections("", len(binaries)); len(got) != 1 || got[0].status != -1 {
-		t.Errorf("sections of nothing = %+v, want one that did not end", got)
+	if got := all["p"].Tests; got[TestID{"p", "TestPrivilegedA"}].Outcome != Pass {
+		t.Errorf("tests of p: %v", got)
 	}
 }
 
