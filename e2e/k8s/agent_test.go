@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/e2e/k8s/cluster"
+	"github.com/podweir/podweir/e2e/k8s/clustertest"
+	"github.com/podweir/podweir/e2e/k8s/workload"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
@@ -22,7 +24,7 @@ func killAgent(t *testing.T, p, peer *pod) {
 	name := agent(t, p.Node)
 	before := restarts(t, name)
 	r := load(t, p, peer, func(ctx context.Context) error {
-		if err := wait(2 * time.Second)(ctx); err != nil {
+		if err := workload.Wait(2 * time.Second)(ctx); err != nil {
 			return err
 		}
 		if _, err := p.Node.Exec(ctx, "pkill", "-KILL", "-x", "podweir"); err != nil {
@@ -32,48 +34,48 @@ func killAgent(t *testing.T, p, peer *pod) {
 			if restarts(t, name) == before {
 				return errors.New("the kubelet has not restarted it")
 			}
-			_, err := fetch(ctx, p.Node, "/readyz")
+			_, err := p.Node.Fetch(ctx, "/readyz")
 			return err
 		})
-		return errors.Join(err, wait(2*time.Second)(ctx))
+		return errors.Join(err, workload.Wait(2*time.Second)(ctx))
 	})
-	r.holds(t, "while the agent was killed and came back", 20_000_000, 10_000_000)
+	clustertest.Judge(t, "while the agent was killed and came back", r, 20_000_000, 10_000_000)
 }
 
 // restarts is how often a pod of podweir was restarted.
 func restarts(t *testing.T, name string) string {
 	t.Helper()
-	return kubectl(t, "-n", namespace, "get", "pod", name, "-o", "jsonpath={.status.containerStatuses[0].restartCount}")
+	return suite.Kubectl(t, "-n", namespace, "get", "pod", name, "-o", "jsonpath={.status.containerStatuses[0].restartCount}")
 }
 
 // TestPrivilegedAnnotations changes the annotations of a pod while it runs.
 func TestPrivilegedAnnotations(t *testing.T) {
-	install(t)
-	p := run(t, "changing", 0, limits("20M", "10M"))
+	suite.Install(t)
+	p := run(t, "changing", 0, workload.Limits("20M", "10M"))
 	peer := run(t, "peer", 1, nil)
-	measure(t, p, peer).holds(t, "as it was made", 20_000_000, 10_000_000)
+	p.holds(t, peer, "as it was made", 20_000_000, 10_000_000)
 	for _, step := range []struct {
 		what            string
 		change          map[string]string
 		ingress, egress uint64
 	}{
-		{"both rates changed", limits("10M", "30M"), 10_000_000, 30_000_000},
-		{"egress removed", map[string]string{egressKey: ""}, 10_000_000, 0},
-		{"egress added again", map[string]string{egressKey: "20M"}, 10_000_000, 20_000_000},
+		{"both rates changed", workload.Limits("10M", "30M"), 10_000_000, 30_000_000},
+		{"egress removed", map[string]string{workload.EgressKey: ""}, 10_000_000, 0},
+		{"egress added again", map[string]string{workload.EgressKey: "20M"}, 10_000_000, 20_000_000},
 	} {
 		p.annotate(t, step.change)
 		p.limited(t, step.ingress, step.egress)
-		measure(t, p, peer).holds(t, step.what, step.ingress, step.egress)
+		p.holds(t, peer, step.what, step.ingress, step.egress)
 	}
 
-	p.annotate(t, map[string]string{egressKey: "20Q"})
-	e := sees(t, p.Name, egressKey, "20Q")
+	p.annotate(t, map[string]string{workload.EgressKey: "20Q"})
+	e := sees(t, p.Name, workload.EgressKey, "20Q")
 	if e.Type != "Warning" || e.InvolvedObject.Namespace != "default" {
 		t.Errorf("the Event about a bad value is %+v, want a warning in the pod's namespace", e)
 	}
 	t.Logf("%s %s: %s", e.Type, e.Reason, e.Message)
-	measure(t, p, peer).holds(t, "after a bad value", 10_000_000, 20_000_000)
-	must.Be(t, "the pod's restarts", "0", kubectl(t, "get", "pod", p.Name, "-o", "jsonpath={.status.containerStatuses[0].restartCount}"))
+	p.holds(t, peer, "after a bad value", 10_000_000, 20_000_000)
+	must.Be(t, "the pod's restarts", "0", suite.Kubectl(t, "get", "pod", p.Name, "-o", "jsonpath={.status.containerStatuses[0].restartCount}"))
 }
 
 // limited waits until the agent of the pod's node says that these caps are in
@@ -101,17 +103,17 @@ func (p *pod) limited(t *testing.T, ingress, egress uint64) {
 // TestPrivilegedDropInWithoutTheAgent stops the agent: what limits a pod, or refuses
 // it, is the plugin that the container runtime calls.
 func TestPrivilegedDropInWithoutTheAgent(t *testing.T) {
-	uninstall(t)
-	install(t, "delivery=drop-in", "defaults.onError=closed")
+	suite.Uninstall(t)
+	suite.Install(t, "delivery=drop-in", "defaults.onError=closed")
 	peer := run(t, "peer", 1, nil)
-	green(t, suite.Members[0])
+	suite.Green(t, suite.Members[0])
 	stopAgent(t, suite.Members[0])
-	p := run(t, "alone", 0, limits("20M", "10M"))
-	measure(t, p, peer).holds(t, "made while the agent was stopped, with a drop-in", 20_000_000, 10_000_000)
+	p := run(t, "alone", 0, workload.Limits("20M", "10M"))
+	p.holds(t, peer, "made while the agent was stopped, with a drop-in", 20_000_000, 10_000_000)
 
 	hideBPFFS(t, suite.Members[0])
-	create(t, manifest("refused", suite.Members[0], limits("20M", "10M")))
-	eventually(t, 20*time.Second, "refusal", func(ctx context.Context) error {
+	suite.Create(t, workload.Manifest("refused", suite.Members[0], workload.Limits("20M", "10M")))
+	clustertest.Eventually(t, 20*time.Second, "refusal", func(ctx context.Context) error {
 		list, err := events(ctx, "refused")
 		if err != nil {
 			return err
@@ -123,7 +125,7 @@ func TestPrivilegedDropInWithoutTheAgent(t *testing.T) {
 		}
 		return fmt.Errorf("no Event says that podweir refused it: %+v", list)
 	})
-	must.Be(t, "the pod that cannot be limited", "Pending", kubectl(t, "get", "pod", "refused", "-o", "jsonpath={.status.phase}"))
+	must.Be(t, "the pod that cannot be limited", "Pending", suite.Kubectl(t, "get", "pod", "refused", "-o", "jsonpath={.status.phase}"))
 }
 
 // hideBPFFS takes what podweir needs from a node for the rest of the test.
@@ -150,7 +152,7 @@ func stopAgent(t *testing.T, n *cluster.Node) {
 		err := signal(ctx, "CONT")
 		if err == nil {
 			err = cluster.Eventually(ctx, 20*time.Second, func(ctx context.Context) error {
-				_, err := fetch(ctx, n, "/readyz")
+				_, err := n.Fetch(ctx, "/readyz")
 				return err
 			})
 		}

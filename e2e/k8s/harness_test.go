@@ -18,7 +18,7 @@ import (
 )
 
 // suite is the cluster of all scenarios.
-var suite = &clustertest.Suite{Start: start}
+var suite = &clustertest.Suite{Start: start, Chart: chart, Values: "generic"}
 
 func TestMain(m *testing.M) { suite.Main(m) }
 
@@ -31,22 +31,10 @@ func start(ctx context.Context, dir string) (*cluster.Cluster, error) {
 	return cluster.Start(ctx, o)
 }
 
-func kubectl(t *testing.T, args ...string) string {
-	t.Helper()
-	return clustertest.Kubectl(t, suite.Cluster, args...)
-}
-
-func eventually(t *testing.T, limit time.Duration, what string, try func(context.Context) error) {
-	t.Helper()
-	clustertest.Eventually(t, limit, what, try)
-}
-
 // take is what a node is made of.
 func take(t *testing.T, n *cluster.Node) snapshot.Snapshot {
 	t.Helper()
-	s, err := snapshot.Take(t.Context(), n)
-	must.OK(t, err)
-	return s
+	return must.Get(snapshot.Take(t.Context(), n))(t)
 }
 
 // unchanged compares a node with what it was before.
@@ -58,82 +46,26 @@ func unchanged(t *testing.T, n *cluster.Node, before snapshot.Snapshot) {
 	t.Logf("lines of %s compared: %d", n.Name, len(before))
 }
 
-// measured is how long a load runs.
-const measured = 4 * time.Second
-
-// traffic is what passed a pod.
-type traffic struct {
-	workload.Traffic
-	// again loads the pod once more; nil where something happened meanwhile.
-	again func() traffic
-}
-
 // load sends to a pod and lets it send, at the same time, from and to a peer on
 // the other node, and counts what arrives while f runs.
-func load(t *testing.T, p, peer *pod, f func(ctx context.Context) error) traffic {
+func load(t *testing.T, p, peer *pod, f func(ctx context.Context) error) workload.Traffic {
 	t.Helper()
-	r, err := workload.Load{Pod: p.Pod, Peer: peer.Pod}.While(t.Context(), f)
-	must.OK(t, err)
-	return traffic{Traffic: r}
+	return must.Get(workload.Load{Pod: p.Pod, Peer: peer.Pod}.While(t.Context(), f))(t)
 }
 
-// measure loads a pod for a while.
-func measure(t *testing.T, p, peer *pod) traffic {
+// holds fails the test unless a loaded pod keeps to its caps and uses them.
+func (p *pod) holds(t *testing.T, peer *pod, what string, ingress, egress uint64) {
 	t.Helper()
-	r := load(t, p, peer, wait(measured))
-	r.again = func() traffic { return load(t, p, peer, wait(measured)) }
-	return r
+	clustertest.Holds(t, what, p.Pod, peer.Pod, ingress, egress)
 }
-
-// wait does nothing for a time.
-func wait(length time.Duration) func(context.Context) error { return workload.Wait(length) }
-
-// holds fails the test unless both directions keep to their caps, in bits per
-// second, and use them. 0 is no cap. What is too little is measured once more, and too
-// much never.
-func (r traffic) holds(t *testing.T, what string, ingress, egress uint64) {
-	t.Helper()
-	if r.again != nil && r.TooLittle(ingress, egress) {
-		t.Logf("%s: %v, measured again", what, r.Err(ingress, egress))
-		r = r.again()
-	}
-	for _, d := range r.Directions(ingress, egress) {
-		if err := d.Err(); err != nil {
-			t.Errorf("%s: %v; Mbit/s in each 100 ms: %.1f", what, err, workload.Tenths(d.Series))
-		}
-		t.Logf("%s: %s", what, d)
-	}
-}
-
-const egressKey = workload.EgressKey
-
-// limits are annotations that ask for a cap in each direction.
-func limits(ingress, egress string) map[string]string { return workload.Limits(ingress, egress) }
 
 // pod is one that was made and runs.
 type pod struct{ *workload.Pod }
 
-// manifest is a pod with the program work; it serves.
-func manifest(name string, node *cluster.Node, annotations map[string]string) map[string]any {
-	return workload.Manifest(name, node, annotations)
-}
-
-func create(t *testing.T, manifests ...map[string]any) {
-	t.Helper()
-	clustertest.Create(t, suite.Cluster, manifests...)
-}
-
-// ready waits for a pod that was created.
-func ready(t *testing.T, name string) *pod {
-	t.Helper()
-	return &pod{clustertest.Ready(t, suite.Cluster, name)}
-}
-
 // run makes a pod and waits for it.
 func run(t *testing.T, name string, node int, annotations map[string]string) *pod {
 	t.Helper()
-	create(t, manifest(name, suite.Members[node], annotations))
-	return ready(t, name)
+	return &pod{suite.Run(t, workload.Manifest(name, suite.Members[node], annotations))}
 }
 
 // annotate changes annotations of a running pod; an empty value removes one.
@@ -159,7 +91,7 @@ func events(ctx context.Context, name string) ([]event, error) {
 func sees(t *testing.T, name string, texts ...string) event {
 	t.Helper()
 	var found event
-	eventually(t, 20*time.Second, "Event", func(ctx context.Context) error {
+	clustertest.Eventually(t, 20*time.Second, "Event", func(ctx context.Context) error {
 		list, err := events(ctx, name)
 		if err != nil {
 			return err
@@ -184,24 +116,6 @@ const (
 	namespace = cluster.Namespace
 )
 
-// install brings the release to these values, from whatever it is, and waits
-// until every agent is ready.
-func install(t *testing.T, set ...string) {
-	t.Helper()
-	clustertest.Install(t, suite.Cluster, chart, "generic", set...)
-}
-
-// upgrade does not wait for agents.
-func upgrade(t *testing.T, set ...string) {
-	t.Helper()
-	must.OK(t, suite.Upgrade(t.Context(), chart, "generic", set...))
-}
-
-func uninstall(t *testing.T) {
-	t.Helper()
-	clustertest.Uninstall(t, suite.Cluster)
-}
-
 // agent is the name of the agent of a node.
 func agent(t *testing.T, n *cluster.Node) string {
 	t.Helper()
@@ -213,32 +127,16 @@ func agent(t *testing.T, n *cluster.Node) string {
 	return all[n.Name]
 }
 
-// podweir runs podweir in the agent of a node.
-func podweir(t *testing.T, n *cluster.Node, args ...string) (string, error) {
-	t.Helper()
-	return suite.Podweir(t.Context(), n, args...)
-}
-
-// fetch reads from the HTTP port of a node's agent.
-func fetch(ctx context.Context, n *cluster.Node, path string) (string, error) {
-	return n.Fetch(ctx, path)
-}
-
 // metrics waits until a node's metrics are as they should be.
 func metrics(t *testing.T, n *cluster.Node, want func(page string) error) {
 	t.Helper()
-	eventually(t, 20*time.Second, "metrics of "+n.Name, func(ctx context.Context) error {
-		page, err := fetch(ctx, n, "/metrics")
+	clustertest.Eventually(t, 20*time.Second, "metrics of "+n.Name, func(ctx context.Context) error {
+		page, err := n.Fetch(ctx, "/metrics")
 		if err != nil {
 			return err
 		}
 		return want(page)
 	})
-}
-
-func green(t *testing.T, n *cluster.Node) {
-	t.Helper()
-	clustertest.Green(t, suite.Cluster, n)
 }
 
 // mostAnonymous is the agent's bar (ruling 17 of the design), in KiB.

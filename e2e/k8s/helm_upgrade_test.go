@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/podweir/podweir/e2e/k8s/workload"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
@@ -15,13 +16,13 @@ import (
 // the field is taken back as docs/howto/install-with-helm.md says. A pod keeps its limits
 // all along.
 func TestPrivilegedHelmUpgrade(t *testing.T) {
-	uninstall(t)
+	suite.Uninstall(t)
 	old := suite.Helm3
 	t.Cleanup(func() { suite.Helm3 = old })
-	p := run(t, "kept", 0, limits("20M", "10M"))
+	p := run(t, "kept", 0, workload.Limits("20M", "10M"))
 
 	suite.Helm3 = true
-	install(t)
+	suite.Install(t)
 	p.limited(t, 20_000_000, 10_000_000)
 	for _, c := range []struct {
 		helm3 bool
@@ -29,15 +30,15 @@ func TestPrivilegedHelmUpgrade(t *testing.T) {
 	}{{true, "50%"}, {false, "100%"}} {
 		suite.Helm3 = c.helm3
 		editByHand(t)
-		upgrade(t, mostAway+c.share)
+		suite.Upgrade(t, mostAway+c.share)
 		atMostAway(t, c.share)
 	}
 	p.limited(t, 20_000_000, 10_000_000)
 
-	uninstall(t)
-	install(t)
+	suite.Uninstall(t)
+	suite.Install(t)
 	editByHand(t)
-	err := suite.Upgrade(t.Context(), chart, "generic", mostAway+"50%")
+	err := suite.Cluster.Upgrade(t.Context(), chart, "generic", mostAway+"50%")
 	if err == nil || !strings.Contains(err.Error(), "conflict") {
 		t.Errorf("Helm 4 upgrades a release with a field that was edited by hand: %v", err)
 	}
@@ -54,7 +55,7 @@ const mostAway = "updateStrategy.rollingUpdate.maxUnavailable="
 // editByHand changes that field as kubectl edit does.
 func editByHand(t *testing.T) {
 	t.Helper()
-	kubectl(t, "-n", namespace, "patch", "daemonset", "podweir", "--field-manager=kubectl-edit",
+	suite.Kubectl(t, "-n", namespace, "patch", "daemonset", "podweir", "--field-manager=kubectl-edit",
 		"--patch", `{"spec": {"updateStrategy": {"rollingUpdate": {"maxUnavailable": "10%"}}}}`)
 	atMostAway(t, "10%")
 }
@@ -62,6 +63,6 @@ func editByHand(t *testing.T) {
 // atMostAway wants the field to have a value.
 func atMostAway(t *testing.T, want string) {
 	t.Helper()
-	got := kubectl(t, "-n", namespace, "get", "daemonset", "podweir", "-o", "jsonpath={.spec.updateStrategy.rollingUpdate.maxUnavailable}")
+	got := suite.Kubectl(t, "-n", namespace, "get", "daemonset", "podweir", "-o", "jsonpath={.spec.updateStrategy.rollingUpdate.maxUnavailable}")
 	must.Be(t, "maxUnavailable", want, got)
 }

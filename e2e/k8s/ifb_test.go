@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/podweir/podweir/e2e/k8s/workload"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
@@ -14,15 +15,15 @@ import (
 // ifb, as beside Cilium, on a node where a pod with limits runs already: the agent,
 // with the few rights that the chart gives it, is the first to try the kernel.
 func TestPrivilegedIngressOnAnIFB(t *testing.T) {
-	uninstall(t)
-	early := run(t, "early", 0, limits("20M", "10M"))
+	suite.Uninstall(t)
+	early := run(t, "early", 0, workload.Limits("20M", "10M"))
 	peer := run(t, "peer", 1, nil)
-	install(t, "defaults.ingressPlace=prefer-ifb")
+	suite.Install(t, "defaults.ingressPlace=prefer-ifb")
 	early.limited(t, 20_000_000, 10_000_000)
-	measure(t, early, peer).holds(t, "a pod from before, queued on an ifb", 20_000_000, 10_000_000)
-	late := run(t, "late", 0, limits("10M", "20M"))
-	measure(t, late, peer).holds(t, "a pod from after, queued on an ifb", 10_000_000, 20_000_000)
-	out, err := podweir(t, early.Node, "status", "-o", "json")
+	early.holds(t, peer, "a pod from before, queued on an ifb", 20_000_000, 10_000_000)
+	late := run(t, "late", 0, workload.Limits("10M", "20M"))
+	late.holds(t, peer, "a pod from after, queued on an ifb", 10_000_000, 20_000_000)
+	out, err := suite.Podweir(t.Context(), early.Node, "status", "-o", "json")
 	if n := strings.Count(strings.ReplaceAll(out, " ", ""), `"side":"ifb"`); err != nil || n != 2 {
 		t.Errorf("%d pods have their ingress queue on an ifb, want 2 (%v):\n%s", n, err, out)
 	}
@@ -36,6 +37,6 @@ func TestPrivilegedIngressOnAnIFB(t *testing.T) {
 		}
 	}
 	for _, n := range suite.Members {
-		green(t, n)
+		suite.Green(t, n)
 	}
 }

@@ -11,7 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podweir/podweir/e2e/k8s/clustertest"
 	"github.com/podweir/podweir/e2e/k8s/snapshot"
+	"github.com/podweir/podweir/e2e/k8s/workload"
 	"github.com/podweir/podweir/plugin/testutil/mark"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
@@ -19,25 +21,25 @@ import (
 // TestPrivilegedInstall holds a release with the chart's values for any cluster to
 // what its NOTES promise.
 func TestPrivilegedInstall(t *testing.T) {
-	uninstall(t)
+	suite.Uninstall(t)
 	// Both ran before podweir came.
-	early := run(t, "early", 0, limits("20M", "10M"))
+	early := run(t, "early", 0, workload.Limits("20M", "10M"))
 	free := run(t, "free", 0, nil)
 	peer := run(t, "peer", 1, nil)
-	measure(t, early, peer).holds(t, "before podweir", 0, 0)
+	early.holds(t, peer, "before podweir", 0, 0)
 
-	install(t)
+	suite.Install(t)
 	t.Logf("from nothing to two ready nodes: %.1f s", suite.Took.Seconds())
-	page, err := fetch(t.Context(), early.Node, "/metrics")
+	page, err := early.Node.Fetch(t.Context(), "/metrics")
 	must.OK(t, err)
 	t.Logf("delivery that auto chose: `%s`", strings.TrimSpace(grep(page, "podweir_delivery_info{")))
-	measure(t, early, peer).holds(t, "a pod from before", 20_000_000, 10_000_000)
-	late := run(t, "late", 0, limits("10M", "20M"))
-	measure(t, late, peer).holds(t, "a pod from after", 10_000_000, 20_000_000)
-	measure(t, free, peer).holds(t, "a pod without annotations", 0, 0)
+	early.holds(t, peer, "a pod from before", 20_000_000, 10_000_000)
+	late := run(t, "late", 0, workload.Limits("10M", "20M"))
+	late.holds(t, peer, "a pod from after", 10_000_000, 20_000_000)
+	free.holds(t, peer, "a pod without annotations", 0, 0)
 
 	for _, n := range suite.Members {
-		green(t, n)
+		suite.Green(t, n)
 	}
 	small(t, early.Node)
 	early.limited(t, 20_000_000, 10_000_000)
@@ -48,28 +50,17 @@ func TestPrivilegedInstall(t *testing.T) {
 		}
 		return nil
 	})
-	if out, err := podweir(t, early.Node, "status"); err != nil || !strings.Contains(out, "early") || !strings.Contains(out, "late") {
+	if out, err := suite.Podweir(t.Context(), early.Node, "status"); err != nil || !strings.Contains(out, "early") || !strings.Contains(out, "late") {
 		t.Errorf("status does not name both pods: %v\n%s", err, out)
 	}
 }
 
 // TestPrivilegedUninstall takes the release off while its pods run, and compares
-// the nodes with what they were before it came.
+// the nodes with what they were before it came. Rows of the matrix uninstall from the other
+// deliveries.
 func TestPrivilegedUninstall(t *testing.T) {
-	for _, delivery := range []string{"chain", "drop-in", "nri"} {
-		t.Run(delivery, func(t *testing.T) {
-			if delivery != "drop-in" {
-				mark.Nightly(t, "auto takes drop-in, and the fast rows of the matrix uninstall from a chain")
-			}
-			takenOff(t, delivery)
-		})
-	}
-}
-
-func takenOff(t *testing.T, delivery string) {
-	t.Helper()
-	uninstall(t)
-	p := run(t, "staying", 0, limits("20M", "10M"))
+	suite.Uninstall(t)
+	p := run(t, "staying", 0, workload.Limits("20M", "10M"))
 	peer := run(t, "peer", 1, nil)
 	var before []snapshot.Snapshot
 	for _, n := range suite.Members {
@@ -77,8 +68,8 @@ func takenOff(t *testing.T, delivery string) {
 		must.OK(t, must.Err(n.Exec(t.Context(), "rm", "-rf", "/run/podweir", "/var/lib/podweir")))
 		before = append(before, take(t, n))
 	}
-	install(t, "delivery="+delivery)
-	measure(t, p, peer).holds(t, "with podweir", 20_000_000, 10_000_000)
+	suite.Install(t, "delivery=drop-in")
+	p.holds(t, peer, "with podweir", 20_000_000, 10_000_000)
 	var changed bool
 	for i, n := range suite.Members {
 		changed = changed || len(take(t, n)) != len(before[i])
@@ -86,26 +77,26 @@ func takenOff(t *testing.T, delivery string) {
 	if !changed {
 		t.Error("podweir changed nothing that the snapshots show")
 	}
-	uninstall(t)
+	suite.Uninstall(t)
 	for i, n := range suite.Members {
 		unchanged(t, n, before[i])
 	}
-	measure(t, p, peer).holds(t, "after the uninstall", 0, 0)
-	late := run(t, "late", 0, limits("20M", "10M"))
-	measure(t, late, peer).holds(t, "a pod from after the uninstall", 0, 0)
+	p.holds(t, peer, "after the uninstall", 0, 0)
+	late := run(t, "late", 0, workload.Limits("20M", "10M"))
+	late.holds(t, peer, "a pod from after the uninstall", 0, 0)
 }
 
 // TestPrivilegedDownDuringUninstall uninstalls the release while a node is down, and
 // takes podweir off that node as the how-to says when it is back.
 func TestPrivilegedDownDuringUninstall(t *testing.T) {
-	uninstall(t)
+	suite.Uninstall(t)
 	node := suite.Members[0]
-	p := run(t, "staying", 0, limits("20M", "10M"))
+	p := run(t, "staying", 0, workload.Limits("20M", "10M"))
 	peer := run(t, "peer", 1, nil)
 	// Of what other tests left nothing may be taken for the node's own.
 	must.OK(t, must.Err(node.Exec(t.Context(), "rm", "-rf", "/run/podweir", "/var/lib/podweir")))
 	before := take(t, node)
-	install(t, "delivery=chain")
+	suite.Install(t, "delivery=chain")
 	p.limited(t, 20_000_000, 10_000_000)
 
 	// Nobody on the node sees that the release is uninstalled.
@@ -116,7 +107,7 @@ func TestPrivilegedDownDuringUninstall(t *testing.T) {
 	}
 	t.Cleanup(func() { back(context.Background()) })
 	must.OK(t, must.Err(suite.Helm(t.Context(), "uninstall", "podweir", "-n", namespace)))
-	eventually(t, 90*time.Second, "the agent of the other node is gone", func(ctx context.Context) error {
+	clustertest.Eventually(t, 90*time.Second, "the agent of the other node is gone", func(ctx context.Context) error {
 		left, err := suite.Agents(ctx)
 		if err == nil && (len(left) != 1 || left[node.Name] == "") {
 			err = fmt.Errorf("agents: %v", left)
@@ -124,48 +115,43 @@ func TestPrivilegedDownDuringUninstall(t *testing.T) {
 		return err
 	})
 	back(t.Context())
-	uninstall(t) // waits until the kubelet has let the agent go
+	suite.Uninstall(t) // waits until the kubelet has let the agent go
 	if out, err := node.Exec(t.Context(), "ls", "/etc/cni/net.d"); err != nil || !strings.Contains(out, "podweir") {
 		t.Errorf("the node is clean by itself (%v): %s", err, out)
 	}
-	measure(t, p, peer).holds(t, "a node that was down", 20_000_000, 10_000_000)
+	p.holds(t, peer, "a node that was down", 20_000_000, 10_000_000)
 
 	// As in docs/howto/install-with-helm.md.
 	jobs, err := suite.Helm(t.Context(), "template", "podweir", chart, "-n", namespace, "--set", "image.pullPolicy=Never",
 		"--kube-version", "1.34", "--set", "cleanUp.nodes={"+node.Name+"}", "--show-only", "templates/cleanup.yaml")
 	must.OK(t, err)
-	must.OK(t, must.Err(suite.Kubectl(t.Context(), jobs, "apply", "-f", "-")))
+	must.OK(t, must.Err(suite.Cluster.Kubectl(t.Context(), jobs, "apply", "-f", "-")))
 	const selector = "app.kubernetes.io/component=cleanup"
-	t.Cleanup(func() {
-		_, err := suite.Kubectl(context.Background(), "", "-n", namespace, "delete", "job", "-l", selector, "--ignore-not-found")
-		if err != nil {
-			t.Error(err)
-		}
-	})
-	if _, err := suite.Kubectl(t.Context(), "", "-n", namespace, "wait", "--for=condition=complete", "--timeout=60s", "job", "-l", selector); err != nil {
-		t.Fatalf("%v\n%s", err, kubectl(t, "-n", namespace, "logs", "-l", selector))
+	suite.Undo(t, "-n", namespace, "delete", "job", "-l", selector, "--ignore-not-found")
+	if _, err := suite.Cluster.Kubectl(t.Context(), "", "-n", namespace, "wait", "--for=condition=complete", "--timeout=60s", "job", "-l", selector); err != nil {
+		t.Fatalf("%v\n%s", err, suite.Kubectl(t, "-n", namespace, "logs", "-l", selector))
 	}
-	t.Log(kubectl(t, "-n", namespace, "logs", "-l", selector))
-	kubectl(t, "-n", namespace, "delete", "job", "-l", selector, "--wait")
-	eventually(t, 30*time.Second, "the pods of the Job", func(ctx context.Context) error {
-		out, err := suite.Kubectl(ctx, "", "-n", namespace, "get", "pods", "-l", selector, "-o", "name")
+	t.Log(suite.Kubectl(t, "-n", namespace, "logs", "-l", selector))
+	suite.Kubectl(t, "-n", namespace, "delete", "job", "-l", selector, "--wait")
+	clustertest.Eventually(t, 30*time.Second, "the pods of the Job", func(ctx context.Context) error {
+		out, err := suite.Cluster.Kubectl(ctx, "", "-n", namespace, "get", "pods", "-l", selector, "-o", "name")
 		if err == nil && out != "" {
 			err = fmt.Errorf("there is still %s", out)
 		}
 		return err
 	})
 	unchanged(t, node, before)
-	measure(t, p, peer).holds(t, "after the clean-up", 0, 0)
+	p.holds(t, peer, "after the clean-up", 0, 0)
 }
 
 // TestPrivilegedHelmTest runs "helm test": it passes on a release whose pods have their
 // limits, and names what is wrong where one was taken away and no agent can mend it.
 func TestPrivilegedHelmTest(t *testing.T) {
 	mark.Nightly(t, "it takes 20 s")
-	install(t)
-	undo(t, "-n", namespace, "delete", "pod", "podweir-test", "--ignore-not-found")
-	p := run(t, "lived", 0, limits("20M", "10M"))
-	other := run(t, "other", 1, limits("20M", "10M"))
+	suite.Install(t)
+	suite.Undo(t, "-n", namespace, "delete", "pod", "podweir-test", "--ignore-not-found")
+	p := run(t, "lived", 0, workload.Limits("20M", "10M"))
+	other := run(t, "other", 1, workload.Limits("20M", "10M"))
 	p.limited(t, 20_000_000, 10_000_000)
 	other.limited(t, 20_000_000, 10_000_000)
 
@@ -206,13 +192,13 @@ func (p *pod) inNetns(ctx context.Context, args ...string) (string, error) {
 // TestPrivilegedLimitOverdue has a pod whose eth0 has another name. The agent cannot shape
 // it: an Event, a metric and the doctor say so as long as the pod asks for a limit.
 func TestPrivilegedLimitOverdue(t *testing.T) {
-	install(t, "delivery=chain")
+	suite.Install(t, "delivery=chain")
 	node := suite.Members[0]
 	p := run(t, "overdue", 0, nil)
 	if out, err := p.inNetns(t.Context(), "sh", "-c", "ip link set eth0 down && ip link set eth0 name other0 && ip link set other0 up"); err != nil {
 		t.Fatalf("rename eth0: %v: %s", err, out)
 	}
-	p.annotate(t, limits("20M", "10M"))
+	p.annotate(t, workload.Limits("20M", "10M"))
 	if e := sees(t, p.Name, "runs without its limit", `interface "eth0"`); e.Type != "Warning" || e.Reason != "BandwidthNotEnforced" {
 		t.Errorf("the Event is %+v, want a warning BandwidthNotEnforced", e)
 	}
@@ -226,12 +212,12 @@ func TestPrivilegedLimitOverdue(t *testing.T) {
 		})
 	}
 	overdue("1")
-	out, err := podweir(t, node, "doctor")
+	out, err := suite.Podweir(t.Context(), node, "doctor")
 	out = strings.Join(strings.Fields(out), " ") // its lines are broken at 80 columns
 	if err == nil || !strings.Contains(out, "PW610") || !strings.Contains(out, "default/"+p.Name+" since ") {
 		t.Errorf("doctor says %v\n%s\nwant PW610 and the pod", err, out)
 	}
-	p.annotate(t, map[string]string{egressKey: "", "kubernetes.io/ingress-bandwidth": ""})
+	p.annotate(t, map[string]string{workload.EgressKey: "", "kubernetes.io/ingress-bandwidth": ""})
 	overdue("0")
-	green(t, node)
+	suite.Green(t, node)
 }

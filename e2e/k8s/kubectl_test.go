@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/e2e/k8s/cluster"
+	"github.com/podweir/podweir/e2e/k8s/clustertest"
+	"github.com/podweir/podweir/e2e/k8s/workload"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
@@ -52,10 +54,10 @@ type reader string
 // It has no rights.
 func newReader(t *testing.T, name string) reader {
 	t.Helper()
-	kubectl(t, "create", "namespace", name)
-	undo(t, "delete", "namespace", name, "--wait=false")
-	kubectl(t, "-n", name, "create", "serviceaccount", "someone")
-	token := kubectl(t, "-n", name, "create", "token", "someone")
+	suite.Kubectl(t, "create", "namespace", name)
+	suite.Undo(t, "delete", "namespace", name, "--wait=false")
+	suite.Kubectl(t, "-n", name, "create", "serviceaccount", "someone")
+	token := suite.Kubectl(t, "-n", name, "create", "token", "someone")
 	ca, err := filepath.Abs(filepath.Join(suite.Dir, "pki/apiserver.crt"))
 	must.OK(t, err)
 	path := filepath.Join(t.TempDir(), name+".kubeconfig")
@@ -74,8 +76,8 @@ users: [{name: u, user: {token: %s}}]
 func newOperator(t *testing.T) reader {
 	t.Helper()
 	r := newReader(t, "operators")
-	kubectl(t, "-n", namespace, "create", "rolebinding", "podweir-operators", "--role=podweir-reader", "--group=system:serviceaccounts:operators")
-	undo(t, "-n", namespace, "delete", "rolebinding", "podweir-operators")
+	suite.Kubectl(t, "-n", namespace, "create", "rolebinding", "podweir-operators", "--role=podweir-reader", "--group=system:serviceaccounts:operators")
+	suite.Undo(t, "-n", namespace, "delete", "rolebinding", "podweir-operators")
 	return r
 }
 
@@ -111,7 +113,7 @@ func (r reader) gets(t *testing.T, status int, command string, texts ...string) 
 // soon waits until a command ends with a status and writes these texts.
 func (r reader) soon(t *testing.T, status int, command string, texts ...string) {
 	t.Helper()
-	eventually(t, 30*time.Second, "kubectl podweir "+command, func(ctx context.Context) error {
+	clustertest.Eventually(t, 30*time.Second, "kubectl podweir "+command, func(ctx context.Context) error {
 		a, err := r.asks(ctx, strings.Fields(command)...)
 		if err != nil {
 			return err
@@ -123,10 +125,10 @@ func (r reader) soon(t *testing.T, status int, command string, texts ...string) 
 // TestPrivilegedKubectl asks the agents through the API server, with the rights that the
 // documentation names and with fewer, about a pod at its limit and an idle one.
 func TestPrivilegedKubectl(t *testing.T) {
-	install(t)
-	p := run(t, "busy", 0, limits("20M", "10M"))
+	suite.Install(t)
+	p := run(t, "busy", 0, workload.Limits("20M", "10M"))
 	peer := run(t, "peer", 1, nil)
-	idle := run(t, "idle", 1, limits("20M", "10M"))
+	idle := run(t, "idle", 1, workload.Limits("20M", "10M"))
 	p.limited(t, 20_000_000, 10_000_000)
 	idle.limited(t, 20_000_000, 10_000_000)
 	operator := newOperator(t)
@@ -135,7 +137,7 @@ func TestPrivilegedKubectl(t *testing.T) {
 	operator.gets(t, 0, "status", "All 2 pods with a limit are limited as they should be.", "default/busy", "default/idle")
 	operator.gets(t, 0, "status --node "+p.Node.Name, "The only pod with a limit is limited as it should be.")
 	load(t, p, peer, func(ctx context.Context) error {
-		if err := wait(6 * time.Second)(ctx); err != nil {
+		if err := workload.Wait(6 * time.Second)(ctx); err != nil {
 			return err
 		}
 		a := operator.gets(t, 0, "top --count 1 --flows", "default/busy", "egress", "ingress")
@@ -175,16 +177,16 @@ func strangers(t *testing.T) {
 			t.Errorf("%s: want nothing but one line on stderr", command)
 		}
 	}
-	kubectl(t, "-n", namespace, "create", "role", "lists", "--verb=list,get", "--resource=pods,daemonsets.apps")
-	undo(t, "-n", namespace, "delete", "role", "lists")
-	kubectl(t, "-n", namespace, "create", "rolebinding", "lists", "--role=lists", "--group=system:serviceaccounts:strangers")
-	undo(t, "-n", namespace, "delete", "rolebinding", "lists")
+	grant := func(role string, rights ...string) {
+		suite.Kubectl(t, append([]string{"-n", namespace, "create", "role", role}, rights...)...)
+		suite.Undo(t, "-n", namespace, "delete", "role", role)
+		suite.Kubectl(t, "-n", namespace, "create", "rolebinding", role, "--role="+role, "--group=system:serviceaccounts:strangers")
+		suite.Undo(t, "-n", namespace, "delete", "rolebinding", role)
+	}
+	grant("lists", "--verb=list,get", "--resource=pods,daemonsets.apps")
 	nobody.soon(t, 2, "status", "make a token of the account kube-system/podweir-reader", "cannot create resource \"serviceaccounts/token\"", role)
 
 	// What all nodes have in common is told once.
-	kubectl(t, "-n", namespace, "create", "role", "tokens", "--verb=create", "--resource=serviceaccounts/token")
-	undo(t, "-n", namespace, "delete", "role", "tokens")
-	kubectl(t, "-n", namespace, "create", "rolebinding", "tokens", "--role=tokens", "--group=system:serviceaccounts:strangers")
-	undo(t, "-n", namespace, "delete", "rolebinding", "tokens")
+	grant("tokens", "--verb=create", "--resource=serviceaccounts/token")
 	nobody.soon(t, 2, "status", "0 of 2 nodes answered", "UNKNOWN 2 nodes: n1, n2", "cannot get resource \"pods/proxy\"", role)
 }

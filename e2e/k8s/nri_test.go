@@ -7,35 +7,36 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/podweir/podweir/e2e/k8s/workload"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // TestPrivilegedNRI has no CNI configuration and no binary of podweir on any node.
 func TestPrivilegedNRI(t *testing.T) {
-	uninstall(t)
-	install(t, "delivery=nri")
+	suite.Uninstall(t)
+	suite.Install(t, "delivery=nri")
 	node := suite.Members[0]
 	out, err := node.Exec(t.Context(), "bash", "-c", "find /etc/cni /opt/cni")
 	if err != nil || strings.Contains(out, "podweir") {
 		t.Errorf("there are files of podweir, or it cannot be seen (%v): %s", err, out)
 	}
 	peer := run(t, "peer", 1, nil)
-	p := run(t, "hooked", 0, limits("20M", "10M"))
-	measure(t, p, peer).holds(t, "shaped by the runtime's hook", 20_000_000, 10_000_000)
-	page, err := fetch(t.Context(), node, "/metrics")
+	p := run(t, "hooked", 0, workload.Limits("20M", "10M"))
+	p.holds(t, peer, "shaped by the runtime's hook", 20_000_000, 10_000_000)
+	page, err := node.Fetch(t.Context(), "/metrics")
 	must.OK(t, err)
 	t.Logf("hooks:\n%s", grep(page, "podweir_nri_hook_duration_seconds_count"))
 	if !strings.Contains(page, `podweir_nri_hook_duration_seconds_count`) {
 		t.Error("no hook was called")
 	}
 	// The look at running pods would shape it, too, but later, and logs it otherwise.
-	log := kubectl(t, "-n", namespace, "logs", agent(t, node))
+	log := suite.Kubectl(t, "-n", namespace, "logs", agent(t, node))
 	if shaped := grep(grep(log, `"msg":"pod shaped"`), `"pod":"default/`+p.Name+`"`); strings.Count(shaped, `"direction":`) != 2 {
 		t.Errorf("the hook did not shape the pod in both directions:\n%s", shaped)
 	}
 	killAgent(t, p, peer)
-	green(t, node)
+	suite.Green(t, node)
 	small(t, node)
-	uninstall(t)
-	measure(t, p, peer).holds(t, "after the uninstall", 0, 0)
+	suite.Uninstall(t)
+	p.holds(t, peer, "after the uninstall", 0, 0)
 }

@@ -5,35 +5,29 @@ package k8s_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/podweir/podweir/e2e/k8s/clustertest"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
-
-// undo runs kubectl when the test ends, whose context has ended by then.
-func undo(t *testing.T, args ...string) {
-	t.Helper()
-	t.Cleanup(func() { must.OK(t, must.Err(suite.Kubectl(context.WithoutCancel(t.Context()), "", args...))) })
-}
 
 // annotateNamespace changes annotations of the pods' namespace until the test ends.
 func annotateNamespace(t *testing.T, pairs ...string) {
 	t.Helper()
-	kubectl(t, append([]string{"annotate", "--overwrite", "namespace", "default"}, pairs...)...)
+	suite.Kubectl(t, append([]string{"annotate", "--overwrite", "namespace", "default"}, pairs...)...)
 	for _, pair := range pairs {
 		name, _, _ := strings.Cut(pair, "=")
-		undo(t, "annotate", "namespace", "default", name+"-")
+		suite.Undo(t, "annotate", "namespace", "default", name+"-")
 	}
 }
 
 // TestPrivilegedNamespaceRates sets rates on the namespace of pods that run, and of
 // pods that start.
 func TestPrivilegedNamespaceRates(t *testing.T) {
-	install(t, "namespaces.interval=10s")
+	suite.Install(t, "namespaces.interval=10s")
 	quiet := run(t, "quiet", 0, nil)
 	greedy := run(t, "greedy", 0, map[string]string{"podweir.io/ingress-rate": "100M", "podweir.io/egress-rate": "200M"})
 	greedy.limited(t, 100_000_000, 200_000_000)
@@ -48,26 +42,25 @@ func TestPrivilegedNamespaceRates(t *testing.T) {
 	// At ADD, and not by the agent.
 	next := run(t, "next", 0, nil)
 	next.limited(t, 30_000_000, 20_000_000)
-	out, err := podweir(t, next.Node, "status", "-o", "json")
-	if err != nil || !strings.Contains(out, next.Name) {
-		t.Fatalf("status: %v\n%s", err, out)
-	}
-	for _, p := range []*pod{quiet, next} {
-		must.Be(t, "who attached "+p.Name, map[string]string{"quiet": "agent", "next": "plugin"}[p.Name], p.by(t, out))
+	for p, who := range map[*pod]string{quiet: "agent", next: "plugin"} {
+		a := must.Get(suite.Attachment(t.Context(), p.Node, p.Name))(t)
+		if a == nil || a.By != who {
+			t.Errorf("%s is attached as %+v, want by the %s", p.Name, a, who)
+		}
 	}
 }
 
 // TestPrivilegedNamespaceOnANode limits the pods of a namespace together: one that runs, and one that starts.
 func TestPrivilegedNamespaceOnANode(t *testing.T) {
-	install(t, "namespaces.interval=10s")
+	suite.Install(t, "namespaces.interval=10s")
 	first := run(t, "first", 0, nil)
 	annotateNamespace(t, "podweir.io/node-ingress-rate=50M")
 	first.limited(t, 50_000_000, 0)
 	second := run(t, "second", 0, nil)
 	second.limited(t, 50_000_000, 0)
 	for _, p := range []*pod{first, second} {
-		eventually(t, time.Minute, p.Name+" has a share", func(context.Context) error {
-			out, err := podweir(t, p.Node, "status")
+		clustertest.Eventually(t, time.Minute, p.Name+" has a share", func(context.Context) error {
+			out, err := suite.Podweir(t.Context(), p.Node, "status")
 			if err == nil && (!strings.Contains(out, "ingress of namespace default has") || strings.Contains(out, "outside of it")) {
 				err = errors.New(out)
 			}
@@ -76,43 +69,28 @@ func TestPrivilegedNamespaceOnANode(t *testing.T) {
 	}
 }
 
-// by says who attached the pod, by what status prints as JSON.
-func (p *pod) by(t *testing.T, status string) string {
-	t.Helper()
-	var report struct {
-		Attachments []struct{ Pod, By string }
-	}
-	must.OK(t, json.Unmarshal([]byte(status), &report))
-	for _, a := range report.Attachments {
-		if a.Pod == "default/"+p.Name {
-			return a.By
-		}
-	}
-	return "nobody"
-}
-
 // TestPrivilegedAdmissionPolicy tries what a tenant may change of limits.
 func TestPrivilegedAdmissionPolicy(t *testing.T) {
-	install(t, "admissionPolicy.enabled=true")
+	suite.Install(t, "admissionPolicy.enabled=true")
 	annotateNamespace(t, "podweir.io/max-egress-rate=10M")
 	p := run(t, "tenants", 0, map[string]string{"podweir.io/egress-rate": "5M"})
 	for _, binding := range []string{"edit", "admin"} {
-		kubectl(t, "create", "clusterrolebinding", "tenant-"+binding, "--clusterrole="+binding, "--user=tenant")
-		undo(t, "delete", "clusterrolebinding", "tenant-"+binding)
+		suite.Kubectl(t, "create", "clusterrolebinding", "tenant-"+binding, "--clusterrole="+binding, "--user=tenant")
+		suite.Undo(t, "delete", "clusterrolebinding", "tenant-"+binding)
 	}
-	kubectl(t, "create", "clusterrole", "namespaces", "--verb=get,patch", "--resource=namespaces")
-	undo(t, "delete", "clusterrole", "namespaces")
-	kubectl(t, "create", "clusterrolebinding", "tenant-namespaces", "--clusterrole=namespaces", "--user=tenant")
-	undo(t, "delete", "clusterrolebinding", "tenant-namespaces")
+	suite.Kubectl(t, "create", "clusterrole", "namespaces", "--verb=get,patch", "--resource=namespaces")
+	suite.Undo(t, "delete", "clusterrole", "namespaces")
+	suite.Kubectl(t, "create", "clusterrolebinding", "tenant-namespaces", "--clusterrole=namespaces", "--user=tenant")
+	suite.Undo(t, "delete", "clusterrolebinding", "tenant-namespaces")
 	tenant := func(args ...string) error {
-		_, err := suite.Kubectl(t.Context(), "", append([]string{"--as=tenant"}, args...)...)
+		_, err := suite.Cluster.Kubectl(t.Context(), "", append([]string{"--as=tenant"}, args...)...)
 		return err
 	}
 	const pods, namespaces = "the rates of a pod cannot be changed", "the limits of a namespace cannot be changed"
-	eventually(t, time.Minute, "policy in force", func(context.Context) error {
+	clustertest.Eventually(t, time.Minute, "policy in force", func(context.Context) error {
 		err := tenant("annotate", "pod", p.Name, "kubernetes.io/ingress-bandwidth=9M")
 		if err == nil {
-			_, again := suite.Kubectl(t.Context(), "", "annotate", "pod", p.Name, "kubernetes.io/ingress-bandwidth-")
+			_, again := suite.Cluster.Kubectl(t.Context(), "", "annotate", "pod", p.Name, "kubernetes.io/ingress-bandwidth-")
 			return errors.Join(errors.New("a tenant added a rate"), again)
 		}
 		if !strings.Contains(err.Error(), pods) {

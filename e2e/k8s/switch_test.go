@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/e2e/k8s/cluster"
+	"github.com/podweir/podweir/e2e/k8s/clustertest"
+	"github.com/podweir/podweir/e2e/k8s/workload"
 	"github.com/podweir/podweir/plugin/testutil/mark"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
@@ -34,11 +36,11 @@ type change struct {
 // change.
 func TestPrivilegedDeliveryChanged(t *testing.T) {
 	mark.Nightly(t, "it takes minutes")
-	uninstall(t)
-	install(t, "delivery=chain")
+	suite.Uninstall(t)
+	suite.Install(t, "delivery=chain")
 	node := suite.Members[0]
 	t.Cleanup(func() { primaryWrites(t) })
-	p := run(t, "steady", 0, limits("20M", "10M"))
+	p := run(t, "steady", 0, workload.Limits("20M", "10M"))
 	peer := run(t, "peer", 1, nil)
 	from := "chain"
 	for _, c := range []change{
@@ -53,19 +55,19 @@ func TestPrivilegedDeliveryChanged(t *testing.T) {
 			c.carryOut(t, node, what)
 			return nil
 		})
-		r.holds(t, what, 20_000_000, 10_000_000)
+		clustertest.Judge(t, what, r, 20_000_000, 10_000_000)
 		c.left(t, node, what)
-		made := run(t, "after-"+c.delivery, 0, limits("10M", "20M"))
+		made := run(t, "after-"+c.delivery, 0, workload.Limits("10M", "20M"))
 		if c.delivery == "watch" { // which sees a pod in the API server, when it runs
 			made.limited(t, 10_000_000, 20_000_000)
 		} else if !hasLimit(t, made) {
 			t.Errorf("%s: a pod from afterwards starts without a limit", what)
 		}
-		measure(t, made, peer).holds(t, what+": a pod from afterwards", 10_000_000, 20_000_000)
+		made.holds(t, peer, what+": a pod from afterwards", 10_000_000, 20_000_000)
 		if c.delivery == "watch" {
 			killAgent(t, p, peer)
 		}
-		green(t, node)
+		suite.Green(t, node)
 		from = c.delivery
 	}
 }
@@ -73,20 +75,22 @@ func TestPrivilegedDeliveryChanged(t *testing.T) {
 // carryOut changes the delivery, and makes pods meanwhile.
 func (c *change) carryOut(t *testing.T, node *cluster.Node, what string) {
 	t.Helper()
-	upgrade(t, "delivery="+c.delivery)
+	suite.Upgrade(t, "delivery="+c.delivery)
 	var late []*pod
 	for i := range 4 {
 		if i == 1 && c.handed {
 			// Until then the former delivery goes on.
-			primaryWrites(t, "podweir-cni")
+			primaryWrites(t, cluster.Plugin{
+				"type": "podweir-cni", "capabilities": map[string]bool{"bandwidth": true, "io.kubernetes.cri.pod-annotations": true},
+			})
 		}
-		born := run(t, fmt.Sprintf("born-%s-%d", c.delivery, i), 0, limits("20M", "10M"))
+		born := run(t, fmt.Sprintf("born-%s-%d", c.delivery, i), 0, workload.Limits("20M", "10M"))
 		if !hasLimit(t, born) {
 			late = append(late, born)
 		}
 	}
 	if err := suite.Rollout(t.Context()); err != nil {
-		_, notReady := fetch(t.Context(), node, "/readyz")
+		_, notReady := node.Fetch(t.Context(), "/readyz")
 		t.Fatalf("%s: %v\n%v", what, err, notReady)
 	}
 	if c.plain {
@@ -103,12 +107,10 @@ func (c *change) carryOut(t *testing.T, node *cluster.Node, what string) {
 
 // primaryWrites lets the primary CNI write its conflist, with these plugins behind
 // its own.
-func primaryWrites(t *testing.T, chained ...string) {
+func primaryWrites(t *testing.T, chained ...cluster.Plugin) {
 	t.Helper()
 	for _, n := range suite.Members {
-		// As Cilium is told to write it: with both capabilities.
-		text := strings.ReplaceAll(n.Conflist(chained...), `"bandwidth": true`, `"bandwidth": true, "io.kubernetes.cri.pod-annotations": true`)
-		must.OK(t, n.WriteFile(cluster.Conflist, text))
+		must.OK(t, n.WriteFile(cluster.ConflistFile, cluster.Conflist(append([]cluster.Plugin{n.Ptp()}, chained...)...)))
 	}
 }
 
@@ -124,7 +126,7 @@ func hasLimit(t *testing.T, p *pod) bool {
 // delivery needs.
 func (c *change) left(t *testing.T, node *cluster.Node, what string) {
 	t.Helper()
-	eventually(t, 20*time.Second, "files after "+what, func(ctx context.Context) error {
+	clustertest.Eventually(t, 20*time.Second, "files after "+what, func(ctx context.Context) error {
 		out, err := node.Exec(ctx, "bash", "-c", "find /etc/cni /opt/cni /var/lib/podweir -name '*podweir*' ! -type d -o -path '/var/lib/podweir/*'")
 		if err != nil {
 			return err

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podweir/podweir/e2e/k8s/clustertest"
+	"github.com/podweir/podweir/e2e/k8s/workload"
 	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
@@ -17,11 +19,11 @@ import (
 // no test takes packets past one. The API server keeps Events for an hour.
 func TestPrivilegedNothingExceeded(t *testing.T) {
 	mark.Nightly(t, "it looks back on a whole run")
-	install(t)
-	p := run(t, "within", 0, limits("20M", "10M"))
+	suite.Install(t)
+	p := run(t, "within", 0, workload.Limits("20M", "10M"))
 	peer := run(t, "peer", 1, nil)
-	r := load(t, p, peer, wait(15*time.Second))
-	r.holds(t, "while its rate is watched", 20_000_000, 10_000_000)
+	r := load(t, p, peer, workload.Wait(15*time.Second))
+	clustertest.Judge(t, "while its rate is watched", r, 20_000_000, 10_000_000)
 	metrics(t, p.Node, func(page string) error {
 		lines := strings.Split(strings.TrimSpace(grep(page, "podweir_pod_enforced{")), "\n")
 		own := 0
@@ -35,7 +37,7 @@ func TestPrivilegedNothingExceeded(t *testing.T) {
 		}
 		return nil
 	})
-	if told := kubectl(t, "get", "events", "-A", "--field-selector", "reason=LimitExceeded", "-o", "name"); told != "" {
-		t.Errorf("pods were told to exceed their limits:\n%s", kubectl(t, "get", "events", "-A", "--field-selector", "reason=LimitExceeded"))
+	if told := suite.Kubectl(t, "get", "events", "-A", "--field-selector", "reason=LimitExceeded", "-o", "name"); told != "" {
+		t.Errorf("pods were told to exceed their limits:\n%s", suite.Kubectl(t, "get", "events", "-A", "--field-selector", "reason=LimitExceeded"))
 	}
 }

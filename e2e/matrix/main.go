@@ -5,7 +5,7 @@
 // real Kubernetes cluster of this machine. It needs root, what e2e/k8s/setup.sh
 // needs, and the image of `make image`.
 //
-//	matrix [-root DIR] [-fast] [-jobs N] [-list [-json]] [-dry-run] [-outdated] [-page FILE [-render]] [-logs DIR] [ROW...]
+//	matrix [-root DIR] [-fast] [-jobs N] [-list] [-dry-run] [-outdated] [-page FILE [-render]] [-logs DIR] [ROW...]
 //
 // ROW is a regular expression for whole names; without one, every row that can
 // run here.
@@ -33,8 +33,8 @@ var rows []byte
 
 // options are the command line.
 type options struct {
-	root, page, logs         string
-	fast, list, asJSON, plan bool
+	root, page, logs string
+	fast, list, plan bool
 	// jobs is how many rows run side by side, each in a cluster of its own.
 	jobs int
 	// render writes the page of old results.
@@ -50,7 +50,6 @@ func main() {
 	flag.BoolVar(&o.fast, "fast", false, "only the rows of the fast tier")
 	flag.IntVar(&o.jobs, "jobs", 1, "how many rows run side by side, each in a cluster of its own")
 	flag.BoolVar(&o.list, "list", false, "list rows, also those that cannot run here, and run none")
-	flag.BoolVar(&o.asJSON, "json", false, "with -list: as JSON")
 	flag.BoolVar(&o.plan, "dry-run", false, "print the steps of each row and run none")
 	flag.BoolVar(&o.render, "render", false, "run none, and write -page from the results beside it")
 	flag.BoolVar(&o.outdated, "outdated", false, "run none, ask for the newest release of each neighbour and write them beside -page")
@@ -73,7 +72,8 @@ func run(ctx context.Context, o *options) error {
 		return fmt.Errorf("matrix.yaml: %w", err)
 	}
 	if o.list {
-		return list(m, o.asJSON)
+		list(m)
+		return nil
 	}
 	if o.outdated {
 		if err := outdated(ctx, o); err != nil || o.page == "" {
@@ -98,12 +98,7 @@ func run(ctx context.Context, o *options) error {
 	})
 }
 
-func list(m *row.Matrix, asJSON bool) error {
-	if asJSON {
-		e := json.NewEncoder(os.Stdout)
-		e.SetIndent("", "  ")
-		return e.Encode(m)
-	}
+func list(m *row.Matrix) {
 	for _, r := range m.Rows {
 		where := r.Tier
 		if r.Needs != "" {
@@ -111,7 +106,6 @@ func list(m *row.Matrix, asJSON bool) error {
 		}
 		fmt.Printf("%-24s %s, %s, policy %s (%s)\n", r.Name, r.Version, r.Variant, r.Policy, where)
 	}
-	return nil
 }
 
 // dryRun says what a run would do.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/e2e/k8s/cilium"
+	"github.com/podweir/podweir/e2e/k8s/clustertest"
 	"github.com/podweir/podweir/e2e/k8s/workload"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
@@ -46,11 +47,7 @@ func stockBehind(t *testing.T, s cilium.Settings) {
 	bring(t, s)
 	n := suite.Members[0]
 	must.OK(t, n.WriteFile(stockConflist, stock))
-	t.Cleanup(func() {
-		if _, err := n.Exec(context.Background(), "rm", stockConflist); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.OK(t, must.Err(n.Exec(context.Background(), "rm", stockConflist))) })
 	peer := pod(t, "peer", "peer", 1, nil)
 	refused(t)
 
@@ -75,14 +72,8 @@ func stockBehind(t *testing.T, s cilium.Settings) {
 func refused(t *testing.T) {
 	t.Helper()
 	const name = "egress"
-	t.Cleanup(func() {
-		if err := workload.Delete(context.Background(), suite.Cluster, name); err != nil {
-			t.Error(err)
-		}
-	})
-	m := workload.Manifest(name, suite.Members[0], map[string]string{workload.EgressKey: "100M"})
-	must.OK(t, workload.Create(t.Context(), suite.Cluster, m))
-	eventually(t, 60*time.Second, "Event", func(ctx context.Context) error {
+	suite.Create(t, workload.Manifest(name, suite.Members[0], map[string]string{workload.EgressKey: "100M"}))
+	clustertest.Eventually(t, 60*time.Second, "Event", func(ctx context.Context) error {
 		var list struct {
 			Items []struct{ Reason, Message string }
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/podweir/podweir/e2e/k8s/cilium"
 	"github.com/podweir/podweir/e2e/k8s/clustertest"
 	"github.com/podweir/podweir/e2e/k8s/workload"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // handedMap is the ConfigMap that the doctor's commands make.
@@ -29,15 +30,15 @@ const handedMap = "podweir-cni-configuration"
 func TestPrivilegedHanded(t *testing.T) {
 	bring(t, cilium.Legacy)
 	p := underPolicy(t, "handed")
-	install(t)
-	t.Cleanup(func() { uninstall(t) })
+	suite.Install(t)
+	t.Cleanup(func() { suite.Uninstall(t) })
 	p.limited(t, "before", "drop-in", "host")
 
 	handed := cilium.Legacy
 	handed.ConfigMap = handedMap
 	r, err := workload.Load{Pod: p.shaped, Peer: p.far}.While(t.Context(), func(ctx context.Context) error {
 		for _, step := range []func() error{
-			func() error { return suite.Upgrade(ctx, chart, "cilium", "delivery=handed") },
+			func() error { return suite.Cluster.Upgrade(ctx, suite.Chart, suite.Values, "delivery=handed") },
 			func() error { return suite.Rollout(ctx) },
 			func() error { return p.handOver(t) },
 			func() error { return release.Install(ctx, handed) },
@@ -48,12 +49,13 @@ func TestPrivilegedHanded(t *testing.T) {
 		}
 		return nil
 	})
-	judge(t, "while Cilium took podweir into its chain", r, err, 20_000_000, 10_000_000)
+	must.OK(t, err)
+	clustertest.Judge(t, "while Cilium took podweir into its chain", r, 20_000_000, 10_000_000)
 	written(t, true)
 	// A pod from before keeps its queue; Cilium's chain asks for an ifb.
 	p.limited(t, "handed", "handed", "")
 	p.withoutAgent(t)
-	clustertest.Green(t, suite.Cluster, p.shaped.Node)
+	suite.Green(t, p.shaped.Node)
 	p.agentDeleted(t, "")
 
 	both := cilium.BPF
@@ -62,7 +64,7 @@ func TestPrivilegedHanded(t *testing.T) {
 	p.limited(t, "handed, BPF host routing", "handed", "ifb")
 
 	// Back, in the order of the how-to: podweir first.
-	install(t)
+	suite.Install(t)
 	bring(t, cilium.Legacy)
 	written(t, false)
 	p.limited(t, "drop-in again", "drop-in", "host")
@@ -102,13 +104,8 @@ func (p policed) handOver(t *testing.T) error {
 	if err := os.WriteFile(file, raw, 0o600); err != nil {
 		return err
 	}
-	t.Cleanup(func() {
-		_, err := suite.Kubectl(context.Background(), "", "-n", "kube-system", "delete", "configmap", "--ignore-not-found", handedMap)
-		if err != nil {
-			t.Error(err)
-		}
-	})
-	_, err = suite.Kubectl(t.Context(), "", "-n", "kube-system", "create", "configmap", handedMap, "--from-file="+file)
+	suite.Undo(t, "-n", "kube-system", "delete", "configmap", "--ignore-not-found", handedMap)
+	_, err = suite.Cluster.Kubectl(t.Context(), "", "-n", "kube-system", "create", "configmap", handedMap, "--from-file="+file)
 	return err
 }
 
@@ -117,7 +114,7 @@ func (p policed) handOver(t *testing.T) error {
 func written(t *testing.T, handed bool) {
 	t.Helper()
 	for _, n := range suite.Members {
-		eventually(t, 60*time.Second, "files on "+n.Name, func(ctx context.Context) error {
+		clustertest.Eventually(t, 60*time.Second, "files on "+n.Name, func(ctx context.Context) error {
 			raw, err := os.ReadFile(n.Path(cilium.Conflist))
 			if err != nil {
 				return err
@@ -145,5 +142,5 @@ func (p policed) withoutAgent(t *testing.T) {
 		}
 	}()
 	alone := pod(t, "alone", "alone", 0, workload.Limits("50M", "30M"))
-	capped(t, "the plugin alone", alone, p.far, 50_000_000, 30_000_000)
+	clustertest.Holds(t, "the plugin alone", alone, p.far, 50_000_000, 30_000_000)
 }

@@ -13,30 +13,20 @@ import (
 	"github.com/podweir/podweir/e2e/k8s/cluster"
 	"github.com/podweir/podweir/e2e/k8s/clustertest"
 	"github.com/podweir/podweir/e2e/k8s/workload"
-	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
-const (
-	here  = "../../cilium"
-	chart = "../../../chart"
-)
+const here = "../../cilium"
 
 // suite is the cluster of all scenarios, with Cilium as its primary CNI, release
-// Cilium's, made what each of its versions is installed from. All are there from the
-// first [bring].
+// Cilium's, made what each of its versions is installed from.
 var (
-	suite   = &clustertest.Suite{Start: start, Lazy: true}
+	suite   = &clustertest.Suite{Start: start, Chart: "../../../chart", Values: "cilium"}
 	release *cilium.Release
 	made    = map[string]cilium.Made{}
 )
 
-func TestMain(m *testing.M) {
-	if lab.WorkerMain() {
-		return
-	}
-	suite.Main(m)
-}
+func TestMain(m *testing.M) { suite.Main(m) }
 
 // start starts a cluster without a CNI, for Cilium to come.
 func start(ctx context.Context, dir string) (*cluster.Cluster, error) {
@@ -67,7 +57,6 @@ func bring(t *testing.T, s cilium.Settings) {
 
 func bringVersion(t *testing.T, version string, s cilium.Settings) {
 	t.Helper()
-	suite.Need(t)
 	release.Made = made[version]
 	must.OK(t, release.Install(t.Context(), s))
 }
@@ -78,8 +67,7 @@ func pod(t *testing.T, name, app string, node int, annotations map[string]string
 	t.Helper()
 	m := workload.Manifest(name, suite.Members[node], annotations)
 	m["metadata"].(map[string]any)["labels"] = cilium.Labels(app)
-	clustertest.Create(t, suite.Cluster, m)
-	return clustertest.Ready(t, suite.Cluster, name)
+	return suite.Run(t, m)
 }
 
 // policy brings a policy, which goes with the test.
@@ -90,16 +78,11 @@ func policy(t *testing.T, manifest map[string]any) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
-		if _, err := suite.Kubectl(ctx, string(text), "delete", "--ignore-not-found", "-f", "-"); err != nil {
+		if _, err := suite.Cluster.Kubectl(ctx, string(text), "delete", "--ignore-not-found", "-f", "-"); err != nil {
 			t.Error(err)
 		}
 	})
-	if _, err := suite.Kubectl(t.Context(), string(text), "apply", "-f", "-"); err != nil {
+	if _, err := suite.Cluster.Kubectl(t.Context(), string(text), "apply", "-f", "-"); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func eventually(t *testing.T, limit time.Duration, what string, try func(context.Context) error) {
-	t.Helper()
-	clustertest.Eventually(t, limit, what, try)
 }

@@ -6,7 +6,6 @@ package cilium_test
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -18,39 +17,16 @@ import (
 	"github.com/podweir/podweir/e2e/k8s/workload"
 )
 
-// install installs podweir as docs/howto/install-beside-cilium.md says, or
-// changes its values.
-func install(t *testing.T, set ...string) {
-	t.Helper()
-	clustertest.Install(t, suite.Cluster, chart, "cilium", set...)
-}
-
-func uninstall(t *testing.T) {
-	t.Helper()
-	clustertest.Uninstall(t, suite.Cluster)
-}
-
 // chooses waits until the agent of a node has chosen a delivery.
 func chooses(t *testing.T, n *cluster.Node, delivery string) {
 	t.Helper()
-	eventually(t, 60*time.Second, "delivery on "+n.Name, func(ctx context.Context) error {
+	clustertest.Eventually(t, 60*time.Second, "delivery on "+n.Name, func(ctx context.Context) error {
 		page, err := n.Fetch(ctx, "/metrics")
 		if err == nil && !strings.Contains(page, `podweir_delivery_info{delivery="`+delivery+`"} 1`) {
 			err = fmt.Errorf("it is not %s", delivery)
 		}
 		return err
 	})
-}
-
-// attachment is what podweir says of an interface.
-type attachment struct {
-	Pod        string
-	Error      string
-	Drift      []string
-	Directions []struct {
-		Direction, Side, Queue string
-		Notes                  []string
-	}
 }
 
 // shaped waits until podweir shapes both directions of a pod, ingress at a
@@ -62,26 +38,20 @@ func shaped(t *testing.T, p *workload.Pod, side string) {
 
 func shapedWithin(t *testing.T, most time.Duration, p *workload.Pod, side string) {
 	t.Helper()
-	eventually(t, most, p.Name, func(ctx context.Context) error {
-		// It ends with an error if any pod is not limited as it should be.
-		out, failed := suite.Podweir(ctx, p.Node, "status", "-o", "json")
-		var status struct {
-			Attachments []attachment
-			Failures    []struct{ Error string }
+	clustertest.Eventually(t, most, p.Name, func(ctx context.Context) error {
+		a, err := suite.Attachment(ctx, p.Node, p.Name)
+		if err == nil && a == nil {
+			err = errors.New("no attachment")
 		}
-		if err := json.Unmarshal([]byte(out), &status); err != nil {
-			return errors.Join(failed, err)
+		if err != nil {
+			return err
 		}
-		for _, a := range status.Attachments {
-			if a.Pod == "default/"+p.Name {
-				return a.err(side)
-			}
-		}
-		return fmt.Errorf("no attachment; failures: %+v", status.Failures)
+		return differs(a, side)
 	})
 }
 
-func (a attachment) err(side string) error {
+// differs says what is not as [shaped] wants it.
+func differs(a *cluster.Attachment, side string) error {
 	var errs []error
 	if a.Error != "" || len(a.Drift) > 0 {
 		errs = append(errs, fmt.Errorf("error %q, drift %q", a.Error, a.Drift))
@@ -99,25 +69,4 @@ func (a attachment) err(side string) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// capped loads a pod with a peer and fails the test unless both directions keep
-// to their caps; 0 is no cap.
-func capped(t *testing.T, what string, p, peer *workload.Pod, ingress, egress uint64) {
-	t.Helper()
-	r, err := workload.Load{Pod: p, Peer: peer}.For(t.Context(), 4*time.Second)
-	judge(t, what, r, err, ingress, egress)
-}
-
-func judge(t *testing.T, what string, r workload.Traffic, err error, ingress, egress uint64) {
-	t.Helper()
-	if err != nil {
-		t.Fatalf("%s: %v", what, err)
-	}
-	if err := r.Err(ingress, egress); err != nil {
-		t.Errorf("%s: %v", what, err)
-	}
-	for _, d := range r.Directions(ingress, egress) {
-		t.Logf("%s: %s", what, d)
-	}
 }

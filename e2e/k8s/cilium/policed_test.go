@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/e2e/k8s/cilium"
+	"github.com/podweir/podweir/e2e/k8s/clustertest"
 	"github.com/podweir/podweir/e2e/k8s/workload"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
@@ -41,18 +42,18 @@ func (p policed) limited(t *testing.T, when, delivery, side string) {
 	shapedWithin(t, 20*time.Second, p.shaped, side)
 	t.Logf("%s: the pod that runs has its queue at side %s after %.0f s", when, side, time.Since(began).Seconds())
 	p.holds(t, when)
-	capped(t, when+", peer on the other node", p.shaped, p.far, 20_000_000, 10_000_000)
-	capped(t, when+", peer on its node", p.shaped, p.near, 20_000_000, 10_000_000)
+	clustertest.Holds(t, when+", peer on the other node", p.shaped, p.far, 20_000_000, 10_000_000)
+	clustertest.Holds(t, when+", peer on its node", p.shaped, p.near, 20_000_000, 10_000_000)
 	late := pod(t, "late", "late", 0, workload.Limits("100M", "50M"))
 	shaped(t, late, side)
-	capped(t, when+", a new pod", late, p.far, 100_000_000, 50_000_000)
+	clustertest.Holds(t, when+", a new pod", late, p.far, 100_000_000, 50_000_000)
 	must.OK(t, workload.Delete(t.Context(), suite.Cluster, "late"))
 }
 
 // holds fails the test unless friends are answered and the foe is not.
 func (p policed) holds(t *testing.T, when string) {
 	t.Helper()
-	eventually(t, 20*time.Second, when+": policy", func(ctx context.Context) error {
+	clustertest.Eventually(t, 20*time.Second, when+": policy", func(ctx context.Context) error {
 		err := errors.Join(p.near.Reach(ctx, p.shaped), p.far.Reach(ctx, p.shaped))
 		if p.foe.Reach(ctx, p.shaped) == nil {
 			err = errors.Join(err, errors.New("the foe was answered"))
@@ -74,7 +75,8 @@ func (p policed) agentDeleted(t *testing.T, side string) {
 		p.holds(t, "under a flood, after Cilium's agent was deleted")
 		return workload.Wait(2 * time.Second)(ctx)
 	})
-	judge(t, "while Cilium's agent was deleted and came back", r, err, 20_000_000, 10_000_000)
+	must.OK(t, err)
+	clustertest.Judge(t, "while Cilium's agent was deleted and came back", r, 20_000_000, 10_000_000)
 	t.Logf("ingress in Mbit/s in each 100 ms: %.1f", workload.Tenths(r.In))
 	shaped(t, p.shaped, side)
 }

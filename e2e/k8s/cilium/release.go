@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/podweir/podweir/e2e/k8s/cluster"
@@ -173,33 +172,26 @@ func (r *Release) HostRouting(ctx context.Context, n *cluster.Node) (string, err
 	return cmp.Or(status.Routing.IntraHost, status.HostRouting.Mode), err
 }
 
-// agent is the pod of an agent.
-type agent struct {
-	Metadata struct {
-		Name              string
-		DeletionTimestamp *time.Time
-	}
-	Status struct {
-		ContainerStatuses []struct {
-			Ready        bool
-			RestartCount int
+// agent is the pod of the agent of a node that is not on its way out.
+func (r *Release) agent(ctx context.Context, n *cluster.Node) (string, error) {
+	var list struct {
+		Items []struct {
+			Metadata struct {
+				Name              string
+				DeletionTimestamp *time.Time
+			}
 		}
 	}
-}
-
-// agent is the one of a node that is not on its way out.
-func (r *Release) agent(ctx context.Context, n *cluster.Node) (agent, error) {
-	var list struct{ Items []agent }
 	err := r.Cluster.Get(ctx, &list, "pods", "-n", namespace, "-l", "k8s-app=cilium", "--field-selector", "spec.nodeName="+n.Name)
 	if err != nil {
-		return agent{}, err
+		return "", err
 	}
 	for _, a := range list.Items {
 		if a.Metadata.DeletionTimestamp == nil {
-			return a, nil
+			return a.Metadata.Name, nil
 		}
 	}
-	return agent{}, errors.New("cilium has no agent on " + n.Name)
+	return "", errors.New("cilium has no agent on " + n.Name)
 }
 
 // Exec runs a program in the agent of a node.
@@ -208,7 +200,7 @@ func (r *Release) Exec(ctx context.Context, n *cluster.Node, args ...string) (st
 	if err != nil {
 		return "", err
 	}
-	return r.Cluster.Kubectl(ctx, "", append([]string{"-n", namespace, "exec", a.Metadata.Name, "-c", "cilium-agent", "--"}, args...)...)
+	return r.Cluster.Kubectl(ctx, "", append([]string{"-n", namespace, "exec", a, "-c", "cilium-agent", "--"}, args...)...)
 }
 
 // Logs are the last words of the agent of a node.
@@ -217,65 +209,32 @@ func (r *Release) Logs(ctx context.Context, n *cluster.Node) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return r.Cluster.Kubectl(ctx, "", "-n", namespace, "logs", a.Metadata.Name, "-c", "cilium-agent", "--tail=100")
+	return r.Cluster.Kubectl(ctx, "", "-n", namespace, "logs", a, "-c", "cilium-agent", "--tail=100")
 }
 
 // DeleteAgent deletes the agent of a node and returns when the next one is
 // ready.
 func (r *Release) DeleteAgent(ctx context.Context, n *cluster.Node) error {
-	return r.replace(ctx, n, func(a agent) error {
-		return r.kubectl(ctx, "delete", "pod", a.Metadata.Name, "--wait", "--timeout=60s")
-	})
-}
-
-// KillAgent kills the agent of a node and returns when the kubelet has started
-// it again and it is ready.
-func (r *Release) KillAgent(ctx context.Context, n *cluster.Node) error {
-	return r.replace(ctx, n, func(agent) error {
-		_, err := n.Exec(ctx, "pkill", "-KILL", "-x", "cilium-agent")
-		return err
-	})
-}
-
-// replace ends the agent of a node and waits for the next one. What Kubernetes
-// says of the DaemonSet may be of the time before.
-func (r *Release) replace(ctx context.Context, n *cluster.Node, end func(agent) error) error {
-	before, err := r.agent(ctx, n)
-	if err != nil {
-		return err
+	a, err := r.agent(ctx, n)
+	if err == nil {
+		err = r.kubectl(ctx, "delete", "pod", a, "--wait", "--timeout=60s")
 	}
-	if err := end(before); err != nil {
-		return err
-	}
-	err = cluster.Eventually(ctx, 3*time.Minute, func(ctx context.Context) error {
-		now, err := r.agent(ctx, n)
-		if err == nil && (now.run() == before.run() || !now.ready()) {
-			err = fmt.Errorf("cilium on %s has not started again: %s", n.Name, now.run())
-		}
-		return err
-	})
 	if err != nil {
 		return err
 	}
 	return r.Ready(ctx)
 }
 
-// run says which start of which pod it is.
-func (a agent) run() string {
-	run := []string{a.Metadata.Name}
-	for _, s := range a.Status.ContainerStatuses {
-		run = append(run, fmt.Sprintf("restarted %d times", s.RestartCount))
+// KillAgent kills the agent of a node and returns when the kubelet has started
+// it again and it is ready. What Kubernetes says may be of the time before.
+func (r *Release) KillAgent(ctx context.Context, n *cluster.Node) error {
+	_, err := n.Exec(ctx, "timeout", "180", "bash", "-c", `
+old=$(pgrep -x cilium-agent) && kill -KILL $old || exit
+until new=$(pgrep -x cilium-agent) && [ "$new" != "$old" ]; do sleep 0.1; done`)
+	if err != nil {
+		return err
 	}
-	return strings.Join(run, ", ")
-}
-
-func (a agent) ready() bool {
-	for _, s := range a.Status.ContainerStatuses {
-		if !s.Ready {
-			return false
-		}
-	}
-	return len(a.Status.ContainerStatuses) > 0
+	return r.Ready(ctx)
 }
 
 // Restart replaces every agent.

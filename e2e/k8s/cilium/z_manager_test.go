@@ -5,8 +5,6 @@ package cilium_test
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/podweir/podweir/e2e/k8s/cilium"
 	"github.com/podweir/podweir/e2e/k8s/cluster"
+	"github.com/podweir/podweir/e2e/k8s/clustertest"
 	"github.com/podweir/podweir/e2e/k8s/workload"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
@@ -25,8 +24,8 @@ import (
 func TestPrivilegedManager(t *testing.T) {
 	bringVersion(t, cilium.Newest, cilium.BPF)
 	p := underPolicy(t, "managed")
-	install(t)
-	t.Cleanup(func() { uninstall(t) })
+	suite.Install(t)
+	t.Cleanup(func() { suite.Uninstall(t) })
 	p.limited(t, "without the manager", "drop-in", "ifb")
 
 	on := cilium.BPF
@@ -37,7 +36,7 @@ func TestPrivilegedManager(t *testing.T) {
 	bringVersion(t, cilium.Newest, cilium.BPF)
 	shapedWithin(t, 30*time.Second, p.shaped, "ifb")
 	// Cilium polices as well until it has made the pod's programs again.
-	eventually(t, 2*time.Minute, "all of the limits is used", func(ctx context.Context) error {
+	clustertest.Eventually(t, 2*time.Minute, "all of the limits is used", func(ctx context.Context) error {
 		r, err := workload.Load{Pod: p.shaped, Peer: p.far}.For(ctx, 4*time.Second)
 		if err != nil {
 			return err
@@ -57,19 +56,12 @@ func TestPrivilegedManager(t *testing.T) {
 func (p policed) leftToCilium(t *testing.T) {
 	t.Helper()
 	node := p.shaped.Node
-	eventually(t, 60*time.Second, "limits left to Cilium", func(ctx context.Context) error {
-		// It ends with an error if any pod is not limited as it should be.
-		out, failed := suite.Podweir(ctx, node, "status", "-o", "json")
-		var status struct{ Attachments []attachment }
-		if err := json.Unmarshal([]byte(out), &status); err != nil {
-			return errors.Join(failed, err)
+	clustertest.Eventually(t, 60*time.Second, "limits left to Cilium", func(ctx context.Context) error {
+		a, err := suite.Attachment(ctx, node, p.shaped.Name)
+		if a != nil {
+			err = fmt.Errorf("podweir has %+v", a)
 		}
-		for _, a := range status.Attachments {
-			if a.Pod == "default/"+p.shaped.Name {
-				return fmt.Errorf("podweir has %+v", a)
-			}
-		}
-		return nil
+		return err
 	})
 	p.holds(t, "with Cilium's manager")
 	report, err := suite.Doctor(t.Context(), node)

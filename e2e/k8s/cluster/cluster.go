@@ -92,7 +92,7 @@ func (c *Cluster) start(ctx context.Context) {
 		return
 	}
 	for _, n := range c.Members {
-		step.OK(n.WriteFile(Conflist, n.Conflist()))
+		step.OK(n.WriteFile(ConflistFile, Conflist(n.Ptp())))
 	}
 	step.OK(c.Connect(ctx))
 	step.Get(c.Kubectl(ctx, "", "wait", "--for=condition=Ready", "node", "--all", "--timeout=60s"))

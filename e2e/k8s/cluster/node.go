@@ -5,6 +5,7 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -129,36 +130,28 @@ func (n *Node) join(ctx context.Context) error {
 	})
 }
 
-// Conflist is where the primary CNI's network is.
-const Conflist = "/etc/cni/net.d/10-lab.conflist"
+// ConflistFile is where the primary CNI's network is.
+const ConflistFile = "/etc/cni/net.d/10-lab.conflist"
 
-// Conflist is the primary CNI's network: a veth pair and a route for each pod,
-// and behind it these types of plugin, each with the capability "bandwidth".
-func (n *Node) Conflist(chained ...string) string {
-	var more strings.Builder
-	for _, plugin := range chained {
-		fmt.Fprintf(&more, `,
-    {
-      "type": %q,
-      "capabilities": {"bandwidth": true}
-    }`, plugin)
+// Plugin is one entry of a conflist.
+type Plugin map[string]any
+
+// Conflist is the network of these plugins.
+func Conflist(plugins ...Plugin) string {
+	text, err := json.MarshalIndent(map[string]any{"cniVersion": "1.0.0", "name": "lab", "plugins": plugins}, "", "  ")
+	if err != nil {
+		panic(err) // maps of texts
 	}
-	return fmt.Sprintf(`{
-  "cniVersion": "1.0.0",
-  "name": "lab",
-  "plugins": [
-    {
-      "type": "ptp",
-      "ipam": {
-        "type": "host-local",
-        "ranges": [[{"subnet": %q}]],
-        "routes": [{"dst": "0.0.0.0/0"}]
-      }
-    }%s
-  ]
+	return string(text) + "\n"
 }
-`, n.PodCIDR, &more)
+
+// HostLocal gives the node's pods their addresses.
+func (n *Node) HostLocal() Plugin {
+	return Plugin{"type": "host-local", "ranges": [][]Plugin{{{"subnet": n.PodCIDR}}}, "routes": []Plugin{{"dst": "0.0.0.0/0"}}}
 }
+
+// Ptp gives each of them a veth pair and a route.
+func (n *Node) Ptp() Plugin { return Plugin{"type": "ptp", "ipam": n.HostLocal()} }
 
 // Connect gives every node routes to the pods of the others. A primary CNI that
 // leaves this to the network needs it with [Options.NoCNI], too.

@@ -116,13 +116,47 @@ func (r *Report) Findings() []Check {
 
 // Doctor asks the doctor of a node's agent.
 func (c *Cluster) Doctor(ctx context.Context, n *Node) (*Report, error) {
-	// It ends with an error if a check fails; then it has written all the same.
-	out, failed := c.Podweir(ctx, n, "doctor", "-o", "json")
 	r := &Report{}
-	if err := json.Unmarshal([]byte(out), r); err != nil {
-		return nil, errors.Join(failed, err)
+	return r, c.ask(ctx, n, "doctor", r)
+}
+
+// Attachment is a limited interface as `podweir status` has it.
+type Attachment struct {
+	Pod, By, Error string
+	Drift          []string
+	Interface      struct{ PodName, HostName string }
+	Directions     []struct {
+		Direction, Side, Queue string
+		Notes                  []string
 	}
-	return r, nil
+}
+
+// Attachments are those of a node.
+func (c *Cluster) Attachments(ctx context.Context, n *Node) ([]Attachment, error) {
+	var status struct{ Attachments []Attachment }
+	err := c.ask(ctx, n, "status", &status)
+	return status.Attachments, err
+}
+
+// Attachment is the first one of a pod of the namespace default, nil if there is none.
+func (c *Cluster) Attachment(ctx context.Context, n *Node, pod string) (*Attachment, error) {
+	all, err := c.Attachments(ctx, n)
+	for i := range all {
+		if all[i].Pod == "default/"+pod {
+			return &all[i], err
+		}
+	}
+	return nil, err
+}
+
+// ask reads what a command of podweir's says on a node.
+func (c *Cluster) ask(ctx context.Context, n *Node, command string, into any) error {
+	// It ends with an error if anything is not as it should be; then it has written all the same.
+	out, failed := c.Podweir(ctx, n, command, "-o", "json")
+	if err := json.Unmarshal([]byte(out), into); err != nil {
+		return errors.Join(failed, err)
+	}
+	return nil
 }
 
 // Fetch reads from the HTTP port of the node's agent; another status than 200 is

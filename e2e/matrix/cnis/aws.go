@@ -24,6 +24,8 @@ import (
 // AWS's own chart, without AWS. What stands in for EC2 is package imds, and for the policy
 // controller of EKS [vpc.endpoint].
 type vpc struct {
+	lines
+
 	// set are values of AWS's chart, later those that are set while pods run.
 	set, later []string
 	// ipv6 gives pods IPv6 addresses alone. Nodes have both, and the control plane and
@@ -36,13 +38,23 @@ type vpc struct {
 	metadata   map[string]*http.Server // by node
 }
 
+// awsLines are of what AWS's programs change themselves:
+//   - ipamd's or egress-cni's file of addresses;
+//   - the VPC's route, which goes when a restarted ipamd gives eth1 its address again;
+//   - objects of the Network Policy Agent, which its restart and its upgrade make again;
+//   - the containers of aws-node, which were restarted.
+var awsLines = lines{
+	"/run/aws-node/", "/run/cni/v6pd/", " dev eth1 onlink", "/sys/fs/bpf/globals/aws/", "handle_ingress", "handle_egress", "/rootfs overlay",
+	"/opt/cni/bin/aws-eks-na-cli", "/opt/cni/bin/tc.v", "events.bpf",
+}
+
 // newVPC reads the version that a row has of the Network Policy Agent, and behind "to"
 // the one to which it is upgraded.
 func newVPC(r *row.Row) CNI {
 	_, versions, _ := strings.Cut(r.Version, "Network Policy Agent ")
 	first, next, upgraded := strings.Cut(versions, " to ")
 	later := variantHas(r, "later")
-	v := &vpc{metadata: map[string]*http.Server{}, set: []string{
+	v := &vpc{lines: awsLines, metadata: map[string]*http.Server{}, set: []string{
 		agentVersion(first),
 		fmt.Sprintf("enableNetworkPolicy=%t", !later),
 		fmt.Sprintf("env.ENABLE_BANDWIDTH_PLUGIN=%t", variantHas(r, "bandwidth")),
@@ -52,6 +64,9 @@ func newVPC(r *row.Row) CNI {
 		v.later = []string{agentVersion(next)}
 	case later:
 		v.later = []string{"enableNetworkPolicy=true"}
+	}
+	if v.later != nil {
+		v.lines = append(slices.Clone(awsLines), "/kube-api-access-") // another pod of aws-node has another
 	}
 	if variantHas(r, "IPv6") {
 		v.ipv6 = true
@@ -282,19 +297,3 @@ func (v *vpc) endpoint(pod *workload.Pod, peers []any) map[string]any {
 // policyOf is the name of a pod's PolicyEndpoint. The controller's end in a hyphen
 // and something random; the agent panics at names without a hyphen.
 func policyOf(pod *workload.Pod) string { return pod.Name + "-0" }
-
-// Own says whether a line is about what AWS's programs change themselves:
-//   - ipamd's or egress-cni's file of addresses;
-//   - the VPC's route, which goes when a restarted ipamd gives eth1 its address again;
-//   - objects of the Network Policy Agent, which its restart and its upgrade make again;
-//   - the containers of aws-node, which were restarted.
-func (v *vpc) Own(line string) bool {
-	own := []string{
-		"/run/aws-node/", "/run/cni/v6pd/", " dev eth1 onlink", "/sys/fs/bpf/globals/aws/", "handle_ingress", "handle_egress", "/rootfs overlay",
-		"/opt/cni/bin/aws-eks-na-cli", "/opt/cni/bin/tc.v", "events.bpf",
-	}
-	if v.later != nil {
-		own = append(own, "/kube-api-access-") // another pod of aws-node has another
-	}
-	return slices.ContainsFunc(own, func(part string) bool { return strings.Contains(line, part) })
-}

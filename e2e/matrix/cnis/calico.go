@@ -173,7 +173,7 @@ func (c *calico) Uninstall(ctx context.Context, k *cluster.Cluster) error {
 // Own says whether a line is of Calico's: its rules follow each endpoint, its queues and
 // filters the annotations of a pod, and its routes (protocol 80) the blocks of addresses.
 func (c *calico) Own(line string) bool {
-	return strings.Contains(line, "cali") && !strings.Contains(line, "podweir") && !strings.Contains(line, "pw_") || strings.Contains(line, " proto 80 ") || lastAddress(line)
+	return strings.Contains(line, "cali") && !strings.Contains(line, "podweir") && !strings.Contains(line, "pw_") || strings.Contains(line, " proto 80 ") || strings.Contains(line, lastAddress)
 }
 
 // Shaper is the name by which podweir knows Calico as a shaper.

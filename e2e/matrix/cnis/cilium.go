@@ -6,7 +6,6 @@ package cnis
 import (
 	"context"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/podweir/podweir/e2e/k8s/cilium"
@@ -18,6 +17,7 @@ import (
 // change its settings.
 type ciliumCNI struct {
 	cilium.Release
+	lines
 	byLabels
 
 	settings cilium.Settings
@@ -28,7 +28,9 @@ type ciliumCNI struct {
 }
 
 func newCilium(r *row.Row) CNI {
-	m := &ciliumCNI{settings: cilium.Legacy, byLabels: byLabels{cilium.Policy}, release: cilium.Newest}
+	// What changes with every pod and every start of its agent.
+	own := lines{"/run/cilium", "/sys/fs/bpf/cilium", "/sys/fs/bpf/tc/globals", "cil_from_", "cil_to_"}
+	m := &ciliumCNI{settings: cilium.Legacy, lines: own, byLabels: byLabels{cilium.Policy}, release: cilium.Newest}
 	if strings.Contains(r.Version, " v1.15.") {
 		m.release = cilium.Old
 	}
@@ -53,6 +55,9 @@ func newCilium(r *row.Row) CNI {
 		auto := cilium.BPF
 		auto.DatapathMode = "auto"
 		m.changes = []Change{m.to("BPF host routing", cilium.BPF), m.to("bpf.datapathMode=auto", auto), m.to("legacy host routing", first)}
+	}
+	if m.changes != nil {
+		m.lines = append(m.lines, "/volumes/kubernetes.io~projected/") // of an agent that other settings replaced
 	}
 	return m
 }
@@ -108,12 +113,4 @@ func errorText(err error) string {
 		return ""
 	}
 	return err.Error()
-}
-
-// Own says whether a line is of Cilium's state, which changes with every pod and every
-// start of its agent, or of the volumes of an agent that other settings replaced.
-func (m *ciliumCNI) Own(line string) bool {
-	return m.changes != nil && strings.Contains(line, "/volumes/kubernetes.io~projected/") || slices.ContainsFunc([]string{
-		"/run/cilium", "/sys/fs/bpf/cilium", "/sys/fs/bpf/tc/globals", "cil_from_", "cil_to_",
-	}, func(part string) bool { return strings.Contains(line, part) })
 }

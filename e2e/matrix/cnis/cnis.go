@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/podweir/podweir/e2e/k8s/cluster"
 	"github.com/podweir/podweir/e2e/k8s/workload"
@@ -115,6 +116,17 @@ type TwoInterfaces interface {
 type Unchanged interface {
 	// Own says whether a line of a snapshot is of such a file.
 	Own(line string) bool
+}
+
+// lines are parts of the lines of a CNI's own state in a snapshot.
+type lines []string
+
+// lastAddress is host-local's book of the last address.
+const lastAddress = "last_reserved_ip."
+
+// Own implements [Unchanged].
+func (l lines) Own(line string) bool {
+	return slices.ContainsFunc(l, func(part string) bool { return strings.Contains(line, part) })
 }
 
 // members make the primary CNIs by their names in matrix.yaml.

@@ -23,6 +23,7 @@ const (
 // flannel is flannel's own chart with the real flanneld. e2e/flannel/plugin
 // stands in for its CNI binary.
 type flannel struct {
+	lines
 	daemonSet
 
 	backend, chart, version string
@@ -30,6 +31,7 @@ type flannel struct {
 
 func newFlannel(r *row.Row) CNI {
 	f := &flannel{
+		lines:     lines{lastAddress},
 		daemonSet: daemonSet{flannelSpace, "kube-flannel-ds", "10-flannel.conflist", "^/opt/bin/flanneld", ""},
 		backend:   "host-gw", version: strings.TrimPrefix(r.Version, "flannel "),
 	}
@@ -74,6 +76,3 @@ func forgetFlannel(ctx context.Context, c *cluster.Cluster) error {
 	_, err := c.Kubectl(ctx, "", "annotate", "node", "--all", flannelKey+"backend-type-", flannelKey+"backend-data-", flannelKey+"kube-subnet-manager-", flannelKey+"public-ip-")
 	return errors.Join(err, onEach(ctx, c, "rm -rf /run/flannel; for d in cni0 flannel.1; do [ ! -e /sys/class/net/$d ] || ip link delete $d; done"))
 }
-
-// Own is host-local's book of the last address.
-func (f *flannel) Own(line string) bool { return lastAddress(line) }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
-	"strings"
 
 	"github.com/podweir/podweir/e2e/k8s/cilium"
 	"github.com/podweir/podweir/e2e/k8s/cluster"
@@ -18,6 +17,7 @@ import (
 // enforces policy; the reference plugins bridge and host-local make interfaces, as in
 // kube-router's own image.
 type kubeRouter struct {
+	lines
 	byLabels
 	daemonSet
 
@@ -29,7 +29,9 @@ const beforeTheEnd = "/run/before-the-end"
 
 func newKubeRouter(*row.Row) CNI {
 	const file = "10-kuberouter.conflist"
-	return &kubeRouter{byLabels: byLabels{cilium.NetworkPolicy}, daemonSet: daemonSet{
+	// Its chains and sets follow pods and policies.
+	own := lines{"KUBE-", "kube-router", lastAddress}
+	return &kubeRouter{lines: own, byLabels: byLabels{cilium.NetworkPolicy}, daemonSet: daemonSet{
 		"kube-system", "kube-router", file, "^kube-router ",
 		"[ /etc/cni/net.d/" + file + " -nt " + beforeTheEnd + " ] && " + answers("20244/healthz") + " && rm " + beforeTheEnd,
 	}}
@@ -75,9 +77,4 @@ func (k *kubeRouter) KillAgent(ctx context.Context, c *cluster.Cluster, n *clust
 func (k *kubeRouter) Uninstall(ctx context.Context, c *cluster.Cluster) error {
 	_, err := c.Kubectl(ctx, "", "delete", "--ignore-not-found", "--timeout=90s", "-f", k.manifest)
 	return errors.Join(err, onEach(ctx, c, "rm -rf "+k.Conflist()+" /var/lib/cni; [ ! -e /sys/class/net/kube-bridge ] || ip link delete kube-bridge"))
-}
-
-// Own says whether a line is of kube-router's: its chains and sets follow pods and policies.
-func (k *kubeRouter) Own(line string) bool {
-	return strings.Contains(line, "KUBE-") || strings.Contains(line, "kube-router") || lastAddress(line)
 }

@@ -5,7 +5,6 @@ package cnis
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -19,11 +18,11 @@ import (
 // reference is a network of reference plugins. It has no daemon: routes between
 // the nodes are made by hand, as by the administrator of such a cluster.
 type reference struct {
-	file string
+	lines
+
+	row *row.Row
 	// main is the first plugin for pods of a node.
-	main func(n *cluster.Node) plugin
-	// chained are the types behind it, each with its capability.
-	chained []string
+	main func(n *cluster.Node) cluster.Plugin
 	// device is what the plugins leave on a node when the last pod is gone.
 	device string
 	// routed networks need routes to the pods of other nodes.
@@ -31,45 +30,21 @@ type reference struct {
 	cluster *cluster.Cluster
 }
 
-// plugin is one entry of a conflist.
-type plugin map[string]any
-
-// capabilities of the plugins that may be chained.
-var capabilities = map[string]string{"bandwidth": "bandwidth", "portmap": "portMappings"}
-
 // variantHas looks for a word in a row's variant: plugins that are chained, and
 // what changes the first one.
 func variantHas(r *row.Row, word string) bool {
 	return slices.Contains(strings.FieldsFunc(r.Variant, func(c rune) bool { return c == ',' || c == ' ' }), word)
 }
 
-// chain is what the variant names behind the first plugin, in its order.
-func chain(r *row.Row) []string {
-	var out []string
-	for _, word := range []string{"portmap", "bandwidth"} {
-		if variantHas(r, word) {
-			out = append(out, word)
-		}
-	}
-	return out
-}
-
-func hostLocal(n *cluster.Node) plugin {
-	return plugin{"type": "host-local", "ranges": [][]plugin{{{"subnet": n.PodCIDR}}}, "routes": []plugin{{"dst": "0.0.0.0/0"}}}
-}
-
 func newPtp(r *row.Row) CNI {
-	return &reference{
-		file: "/etc/cni/net.d/10-lab.conflist", chained: chain(r), routed: true,
-		main: func(n *cluster.Node) plugin { return plugin{"type": "ptp", "ipam": hostLocal(n)} },
-	}
+	return &reference{lines: lines{lastAddress}, row: r, routed: true, main: (*cluster.Node).Ptp}
 }
 
 func newBridge(r *row.Row) CNI {
 	return &reference{
-		file: "/etc/cni/net.d/10-lab.conflist", chained: chain(r), routed: true, device: "cni0",
-		main: func(n *cluster.Node) plugin {
-			p := plugin{"type": "bridge", "bridge": "cni0", "isGateway": true, "hairpinMode": variantHas(r, "hairpin"), "ipam": hostLocal(n)}
+		lines: lines{lastAddress}, row: r, routed: true, device: "cni0",
+		main: func(n *cluster.Node) cluster.Plugin {
+			p := cluster.Plugin{"type": "bridge", "bridge": "cni0", "isGateway": true, "hairpinMode": variantHas(r, "hairpin"), "ipam": n.HostLocal()}
 			if variantHas(r, "VLAN") {
 				p["vlan"] = 100
 			}
@@ -82,11 +57,11 @@ func newBridge(r *row.Row) CNI {
 // share one segment, so there are no routes.
 func newLayered(r *row.Row) CNI {
 	return &reference{
-		file: "/etc/cni/net.d/10-lab.conflist", chained: chain(r),
-		main: func(n *cluster.Node) plugin {
-			return plugin{"type": r.CNI, "master": "eth0", "ipam": plugin{
+		lines: lines{lastAddress}, row: r,
+		main: func(n *cluster.Node) cluster.Plugin {
+			return cluster.Plugin{"type": r.CNI, "master": "eth0", "ipam": cluster.Plugin{
 				"type":   "host-local",
-				"ranges": [][]plugin{{{"subnet": "10.77.0.0/16", "rangeStart": first(n, 10), "rangeEnd": first(n, 200)}}},
+				"ranges": [][]cluster.Plugin{{{"subnet": "10.77.0.0/16", "rangeStart": first(n, 10), "rangeEnd": first(n, 200)}}},
 			}}
 		},
 	}
@@ -99,23 +74,22 @@ func first(n *cluster.Node, last byte) string {
 	return netip.AddrFrom4(a).String()
 }
 
+// conflist has what the variant names behind the first plugin.
 func (p *reference) conflist(n *cluster.Node) string {
-	plugins := []plugin{p.main(n)}
-	for _, t := range p.chained {
-		plugins = append(plugins, plugin{"type": t, "capabilities": map[string]bool{capabilities[t]: true}})
+	plugins := []cluster.Plugin{p.main(n)}
+	for _, behind := range [][2]string{{"portmap", "portMappings"}, {"bandwidth", "bandwidth"}} {
+		if variantHas(p.row, behind[0]) {
+			plugins = append(plugins, cluster.Plugin{"type": behind[0], "capabilities": map[string]bool{behind[1]: true}})
+		}
 	}
-	text, err := json.MarshalIndent(map[string]any{"cniVersion": "1.0.0", "name": "lab", "plugins": plugins}, "", "  ")
-	if err != nil {
-		panic(err) // maps of texts
-	}
-	return string(text) + "\n"
+	return cluster.Conflist(plugins...)
 }
 
 // Install writes the conflist and the routes of each node.
 func (p *reference) Install(ctx context.Context, c *cluster.Cluster) error {
 	p.cluster = c
 	for _, n := range c.Members {
-		if err := n.WriteFile(p.file, p.conflist(n)); err != nil {
+		if err := n.WriteFile(cluster.ConflistFile, p.conflist(n)); err != nil {
 			return err
 		}
 	}
@@ -134,11 +108,11 @@ func (p *reference) Booted(ctx context.Context, _ *cluster.Node) error {
 }
 
 // Conflist is the file of the network.
-func (p *reference) Conflist() string { return p.file }
+func (p *reference) Conflist() string { return cluster.ConflistFile }
 
 // Uninstall removes files, devices, routes and the books of host-local.
 func (p *reference) Uninstall(ctx context.Context, c *cluster.Cluster) error {
-	script := "rm -rf " + p.file + " /var/lib/cni"
+	script := "rm -rf " + cluster.ConflistFile + " /var/lib/cni"
 	if p.device != "" {
 		script += fmt.Sprintf(" && { ! ip link show %[1]s >/dev/null 2>&1 || ip link delete %[1]s; }", p.device)
 	}
@@ -157,8 +131,3 @@ func onEach(ctx context.Context, c *cluster.Cluster, script string) error {
 	}
 	return errors.Join(errs...)
 }
-
-// Own is host-local's book of the last address.
-func (p *reference) Own(line string) bool { return lastAddress(line) }
-
-func lastAddress(line string) bool { return strings.Contains(line, "last_reserved_ip.") }

@@ -17,56 +17,56 @@ import (
 
 // Matrix is what matrix.yaml holds.
 type Matrix struct {
-	Rows []*Row `json:"rows" yaml:"rows"`
+	Rows []*Row `yaml:"rows"`
 }
 
 // Row is a primary CNI in one version and variant, with a delivery and a policy
 // engine.
 type Row struct {
 	// Name says which row it is, on the command line and in the page.
-	Name string `json:"name" yaml:"name"`
+	Name string `yaml:"name"`
 	// CNI is the implementation in e2e/matrix/cnis; it is empty where Needs is
 	// not.
-	CNI string `json:"cni,omitempty" yaml:"cni"`
+	CNI string `yaml:"cni"`
 	// Version is the primary CNI's, Variant how it is configured, Policy
 	// the engine that enforces network policy.
-	Version string `json:"version" yaml:"version"`
-	Variant string `json:"variant" yaml:"variant"`
-	Policy  string `json:"policy" yaml:"policy"`
+	Version string `yaml:"version"`
+	Variant string `yaml:"variant"`
+	Policy  string `yaml:"policy"`
 	// Tier is fast or full.
-	Tier string `json:"tier,omitempty" yaml:"tier"`
+	Tier string `yaml:"tier"`
 	// Kubernetes is an older release for the row's cluster, such as 1.34, and Helm3
 	// says that Helm 3 installs podweir in it.
-	Kubernetes string `json:"kubernetes,omitempty" yaml:"kubernetes"`
-	Helm3      bool   `json:"helm3,omitempty" yaml:"helm3"`
+	Kubernetes string `yaml:"kubernetes"`
+	Helm3      bool   `yaml:"helm3"`
 	// Real and StandsIn say what runs as users have it, and what replaces the
 	// rest.
-	Real     string `json:"real,omitempty" yaml:"real"`
-	StandsIn string `json:"standsIn,omitempty" yaml:"standsIn"`
+	Real     string `yaml:"real"`
+	StandsIn string `yaml:"standsIn"`
 	// Kernel lists features without which the row cannot run.
-	Kernel []string `json:"kernel,omitempty" yaml:"kernel"`
+	Kernel []string `yaml:"kernel"`
 	// Profile is the name in compat/profiles, Recipe the page for users.
-	Profile string `json:"profile,omitempty" yaml:"profile"`
-	Recipe  string `json:"recipe,omitempty" yaml:"recipe"`
+	Profile string `yaml:"profile"`
+	Recipe  string `yaml:"recipe"`
 	// Scenario is full, stock, two-interfaces or two-shapers.
-	Scenario string `json:"scenario,omitempty" yaml:"scenario"`
+	Scenario string `yaml:"scenario"`
 	// Order is cni-first (the default) or podweir-first.
-	Order string `json:"order,omitempty" yaml:"order"`
+	Order string `yaml:"order"`
 	// Delivery is how podweir is expected to get into the pods' set-up.
-	Delivery string `json:"delivery,omitempty" yaml:"delivery"`
+	Delivery string `yaml:"delivery"`
 	// Values is the chart's file of values, Set what is changed in it.
-	Values string   `json:"values,omitempty" yaml:"values"`
-	Set    []string `json:"set,omitempty" yaml:"set"`
+	Values string   `yaml:"values"`
+	Set    []string `yaml:"set"`
 	// Doctor lists the findings that the row has, by their codes, with the reason.
-	Doctor map[string]string `json:"doctor,omitempty" yaml:"doctor"`
+	Doctor map[string]string `yaml:"doctor"`
 	// Pods is how many are churned; a run of the fast rows alone churns fewer.
-	Pods int `json:"pods,omitempty" yaml:"pods"`
+	Pods int `yaml:"pods"`
 	// Skip are steps that this row leaves out, with the reason.
-	Skip map[string]string `json:"skip,omitempty" yaml:"skip"`
+	Skip map[string]string `yaml:"skip"`
 	// Needs is registry or cloud where the row cannot run here, Elsewhere a proof that
 	// replaces it meanwhile.
-	Needs     string `json:"needs,omitempty" yaml:"needs"`
-	Elsewhere string `json:"elsewhere,omitempty" yaml:"elsewhere"`
+	Needs     string `yaml:"needs"`
+	Elsewhere string `yaml:"elsewhere"`
 }
 
 // The scenarios.

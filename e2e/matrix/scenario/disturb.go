@@ -5,12 +5,10 @@ package scenario
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -189,32 +187,11 @@ func conflistRewritten(ctx context.Context, r *Run) {
 // pluginCalled says whether a pod was attached by the plugin; the agent attaches those
 // that the plugin was not called for.
 func (r *Run) pluginCalled(ctx context.Context, node *cluster.Node, pod string) error {
-	attached, err := r.attachments(ctx, node)
-	if err != nil {
-		return err
+	a, err := r.Cluster.Attachment(ctx, node, pod)
+	if err == nil && (a == nil || a.By != "plugin") {
+		err = fmt.Errorf("attachment %+v", a)
 	}
-	if !slices.ContainsFunc(attached, func(a attachment) bool { return a.Pod == "default/"+pod && a.By == "plugin" }) {
-		return fmt.Errorf("attachments %+v", attached)
-	}
-	return nil
-}
-
-// attachment is a limited interface as `podweir status` has it.
-type attachment struct {
-	Pod, By   string
-	Interface struct{ PodName, HostName string }
-}
-
-// attachments are those of a node.
-func (r *Run) attachments(ctx context.Context, node *cluster.Node) ([]attachment, error) {
-	// It ends with an error if any pod is not limited as it should be; then it has
-	// written all the same.
-	out, failed := r.Cluster.Podweir(ctx, node, "status", "-o", "json")
-	var status struct{ Attachments []attachment }
-	if err := json.Unmarshal([]byte(out), &status); err != nil {
-		return nil, errors.Join(failed, err)
-	}
-	return status.Attachments, nil
+	return err
 }
 
 // chained says whether podweir's conflist is of a version of the CNI's.

@@ -26,13 +26,11 @@ type device struct {
 
 // ends are the devices of the pod that stays: the node's, and its own.
 func (r *Run) ends(ctx context.Context) (host, pod device, err error) {
-	attached, err := r.attachments(ctx, r.early.Node)
-	for _, a := range attached {
-		if a.Pod == "default/"+r.early.Name {
-			return device{r.early.Node.Netns(), a.Interface.HostName}, device{r.early.NS, a.Interface.PodName}, err
-		}
+	a, err := r.Cluster.Attachment(ctx, r.early.Node, r.early.Name)
+	if a == nil {
+		return device{}, device{}, errors.Join(err, errors.New("podweir does not limit "+r.early.Name))
 	}
-	return device{}, device{}, errors.Join(err, errors.New("podweir does not limit "+r.early.Name))
+	return device{r.early.Node.Netns(), a.Interface.HostName}, device{r.early.NS, a.Interface.PodName}, err
 }
 
 // hooks are those of TCX that have programs.

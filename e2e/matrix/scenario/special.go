@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/podweir/podweir/e2e/k8s/cluster"
 	"github.com/podweir/podweir/e2e/k8s/workload"
 	"github.com/podweir/podweir/e2e/matrix/cnis"
 	"github.com/podweir/podweir/e2e/step"
@@ -132,11 +133,11 @@ func cniInterfaces(ctx context.Context, r *Run) {
 
 // interfaceOf finds an interface of a pod.
 func (r *Run) interfaceOf(ctx context.Context, p *workload.Pod, name string) (*workload.Interface, error) {
-	attached, err := r.attachments(ctx, p.Node)
+	attached, err := r.Cluster.Attachments(ctx, p.Node)
 	if err != nil {
 		return nil, err
 	}
-	at := slices.IndexFunc(attached, func(a attachment) bool {
+	at := slices.IndexFunc(attached, func(a cluster.Attachment) bool {
 		return a.Pod == "default/"+p.Name && a.Interface.PodName == name
 	})
 	if at < 0 {
@@ -174,8 +175,8 @@ func secondNetwork(ctx context.Context, r *Run) {
 	step.OK(node.WriteFile("/etc/cni/second.d/20-second.conflist", fmt.Sprintf(second, r.free.IP)))
 	net1, err := r.attach(ctx)
 	step.OK(expect("a second interface is attached", err))
-	attached := step.Get(r.attachments(ctx, node))
-	if !slices.ContainsFunc(attached, func(a attachment) bool { return a.Interface.PodName == net1.Name }) {
+	attached := step.Get(r.Cluster.Attachments(ctx, node))
+	if !slices.ContainsFunc(attached, func(a cluster.Attachment) bool { return a.Interface.PodName == net1.Name }) {
 		step.OK(expect("status shows net1 with its own limits", fmt.Errorf("attachments %+v", attached)))
 	}
 	r.together(
@@ -193,8 +194,8 @@ func secondNetwork(ctx context.Context, r *Run) {
 	step.OK(expect("no other finding", undeclared(found, map[string]string{severalInterfaces: "the pod has two"})))
 	r.underLoad(ctx, "eth0 while net1 is unplugged", func(ctx context.Context) { step.Get(r.second(ctx, "del")) })
 	step.OK(expect("eth0 keeps its limits without net1", step.Run(func() { r.capsOf(ctx, r.early, capIn, capOut) })))
-	attached = step.Get(r.attachments(ctx, node))
-	if slices.ContainsFunc(attached, func(a attachment) bool { return a.Interface.PodName == net1.Name }) {
+	attached = step.Get(r.Cluster.Attachments(ctx, node))
+	if slices.ContainsFunc(attached, func(a cluster.Attachment) bool { return a.Interface.PodName == net1.Name }) {
 		step.OK(expect("nothing of net1 is left", fmt.Errorf("attachments %+v", attached)))
 	}
 	step.Get(node.Exec(ctx, "rm", "-rf", "/etc/cni/second.d", "/var/lib/cni/networks/second"))

@@ -95,19 +95,21 @@ func Steps(r *row.Row) []Step {
 	)
 }
 
-func policyEngine(r *Run) string {
-	if _, ok := r.CNI.(cnis.Policy); !ok {
-		return "the row has no policy engine"
+// without is the reason to leave a step out where the CNI is no T.
+func without[T any](reason string) func(*Run) string {
+	return func(r *Run) string {
+		if _, ok := r.CNI.(T); ok {
+			return ""
+		}
+		return reason
 	}
-	return ""
 }
 
-func bySecondCall(r *Run) string {
-	if _, ok := r.CNI.(cnis.TwoInterfaces); !ok {
-		return "a second CNI call makes the interface"
-	}
-	return ""
-}
+var (
+	policyEngine = without[cnis.Policy]("the row has no policy engine")
+	cniAgent     = without[cnis.Agent]("the CNI has no process on the node")
+	bySecondCall = without[cnis.TwoInterfaces]("a second CNI call makes the interface")
+)
 
 func byCNI(r *Run) string {
 	if bySecondCall(r) == "" {
@@ -119,13 +121,6 @@ func byCNI(r *Run) string {
 func cniChanges(r *Run) string {
 	if c, ok := r.CNI.(cnis.Changes); !ok || len(c.Changes()) == 0 {
 		return "the CNI of the row stays as it is"
-	}
-	return ""
-}
-
-func cniAgent(r *Run) string {
-	if _, ok := r.CNI.(cnis.Agent); !ok {
-		return "the CNI has no process on the node"
 	}
 	return ""
 }
