@@ -4,9 +4,10 @@
 package coexist_test
 
 import (
+	"context"
 	"errors"
 	"net/netip"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"time"
 
@@ -109,10 +110,6 @@ type direction struct {
 // traffic are both directions of a pod.
 type traffic struct {
 	egress, ingress *direction
-	// policed says that the neighbour is there, so that denied packets drop.
-	stop chan struct{}
-	done chan struct{}
-	sent atomic.Int64
 }
 
 func newTraffic(t *testing.T, p *pod) *traffic {
@@ -242,27 +239,21 @@ func (tr *traffic) watch(t *testing.T) (end func()) {
 	for _, d := range tr.both() {
 		d.denied.drain(0)
 	}
-	tr.stop, tr.done = make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(tr.done)
-		tick := time.NewTicker(time.Millisecond)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tr.stop:
+	ctx, stop := context.WithCancel(t.Context())
+	var sender sync.WaitGroup
+	sender.Go(func() {
+		for range time.Tick(time.Millisecond) {
+			if ctx.Err() != nil {
 				return
-			case <-tick.C:
-				for _, d := range tr.both() {
-					if d.sender.send(d.to, deniedPort, []byte("denied")) == nil {
-						tr.sent.Add(1)
-					}
-				}
+			}
+			for _, d := range tr.both() {
+				_ = d.sender.send(d.to, deniedPort, []byte("denied"))
 			}
 		}
-	}()
+	})
 	return func() {
-		close(tr.stop)
-		<-tr.done
+		stop()
+		sender.Wait()
 		for _, d := range tr.both() {
 			d.leaked += d.denied.drain(10 * time.Millisecond)
 		}
