@@ -4,9 +4,8 @@
 package lab
 
 import (
+	"errors"
 	"fmt"
-
-	"github.com/vishvananda/netlink"
 )
 
 // bigPacket is below what a veth carries (512 KiB) and far above the 64 kB of
@@ -21,34 +20,10 @@ const bigMTU = 1508
 // AllowBigTCP lets TCP over IPv6 send packets of up to 500,000 bytes on every
 // veth of the lab's node and of the given hosts. It needs Linux 5.19.
 func (l *Lab) AllowBigTCP(hosts ...*Host) error {
-	all := []*Netns{l.node}
+	const each = `for dev in $(ip -o link show type veth | sed -E 's/^[0-9]+: ([^@:]+).*/\1/'); do ip link set $dev %s; done`
+	errs := []error{l.node.Run(fmt.Sprintf(each, fmt.Sprintf("mtu %d gso_max_size %d", bigMTU, bigPacket)))}
 	for _, h := range hosts {
-		all = append(all, h.Netns)
+		errs = append(errs, h.Netns.Run(fmt.Sprintf(each, fmt.Sprintf("gso_max_size %d", bigPacket))))
 	}
-	for _, ns := range all {
-		err := ns.Do(func() error {
-			links, err := netlink.LinkList()
-			if err != nil {
-				return err
-			}
-			for _, dev := range links {
-				if dev.Type() != "veth" {
-					continue
-				}
-				if ns == l.node {
-					if err := netlink.LinkSetMTU(dev, bigMTU); err != nil {
-						return fmt.Errorf("device %s: MTU %d: %w", dev.Attrs().Name, bigMTU, err)
-					}
-				}
-				if err := netlink.LinkSetGSOMaxSize(dev, bigPacket); err != nil {
-					return fmt.Errorf("device %s: GSO size %d: %w", dev.Attrs().Name, bigPacket, err)
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			return fmt.Errorf("namespace %s: %w", ns.Name(), err)
-		}
-	}
-	return nil
+	return errors.Join(errs...)
 }

@@ -4,7 +4,6 @@
 package lab
 
 import (
-	"errors"
 	"time"
 
 	"github.com/prometheus/procfs"
@@ -17,8 +16,6 @@ type Work struct {
 	// BusySeconds is the time in which they were neither idle nor with other machines. Linux measures both, to 10 ms
 	// here; what it was busy with it samples, and misses what is short.
 	BusySeconds float64
-	// Timers and Sends are softirqs: HRTIMER, in which a shaper wakes up, and NET_TX, in which it sends then.
-	Timers, Sends uint64
 }
 
 // Worked reads it.
@@ -28,18 +25,8 @@ func Worked() (Work, error) {
 		return Work{}, err
 	}
 	stat, err := fs.Stat()
-	soft, softErr := fs.Softirqs()
-	sum := func(perCPU []uint64) (n uint64) {
-		for _, v := range perCPU {
-			n += v
-		}
-		return n
-	}
 	now, not := monotonic(), stat.CPUTotal.Idle+stat.CPUTotal.Iowait+stat.CPUTotal.Steal
-	return Work{
-		At: now, BusySeconds: float64(len(stat.CPU))*now.Seconds() - not,
-		Timers: sum(soft.HRTimer), Sends: sum(soft.NetTx),
-	}, errors.Join(err, softErr)
+	return Work{At: now, BusySeconds: float64(len(stat.CPU))*now.Seconds() - not}, err
 }
 
 // Processor is the name of the machine's processor, as far as it says.

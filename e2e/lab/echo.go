@@ -27,22 +27,13 @@ const echoBytes = 64
 type EchoLoad struct {
 	// From and To are the client and the server.
 	From, To *Host `json:"-"`
-	// IPv6 selects the address family.
-	IPv6 bool
 	// PerSecond is how many requests are sent per second, whether or not the
 	// earlier responses have arrived.
 	PerSecond float64
-	// Delay is the time between connecting and the first request, so that the
-	// connection can be older than the load beside it.
-	Delay time.Duration
 	// Duration is how long requests are sent.
 	Duration time.Duration
 	// Timeout ends the load if no response arrives for so long.
 	Timeout time.Duration
-	// FrameBytes, if not 0, has the server send bulk on the same connection, from
-	// the time of the connect on, in frames of so many bytes: a response goes
-	// between two of them, as in HTTP/2.
-	FrameBytes int
 }
 
 type echoArgs struct {
@@ -53,18 +44,14 @@ type echoArgs struct {
 
 // StartEcho starts a server, connects to it and starts the load.
 func (l *Lab) StartEcho(ctx context.Context, load EchoLoad) (*RequestsRun, error) {
-	args := echoArgs{EchoLoad: load, Addr: netip.AddrPortFrom(load.To.Addr(load.IPv6), 0)}
+	args := echoArgs{EchoLoad: load, Addr: netip.AddrPortFrom(load.To.V4, 0)}
 	return startBoth[Latencies](ctx, l, end{load.To, "echo-server", &args}, &args.Addr, end{load.From, "echo-client", &args})
 }
 
 // tcpSocket makes a blocking socket: the echo pair stays out of Go's poller,
 // whose wake-ups would be part of the measurement.
-func tcpSocket(addr netip.AddrPort) int {
-	family := unix.AF_INET
-	if addr.Addr().Is6() {
-		family = unix.AF_INET6
-	}
-	fd := step.Get(unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))
+func tcpSocket() int {
+	fd := step.Get(unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))
 	step.OK(setCongestionControl(fd))
 	return fd
 }
@@ -77,7 +64,7 @@ func setCongestionControl(fd int) error {
 
 func runEchoServer(args echoArgs, ready func(any), _ <-chan struct{}) any {
 	runtime.LockOSThread()
-	fd := tcpSocket(args.Addr)
+	fd := tcpSocket()
 	step.OK(errors.Join(unix.Bind(fd, sockaddr(args.Addr)), unix.Listen(fd, 1)))
 	ready(netip.AddrPortFrom(args.Addr.Addr(), step.Get(boundPort(fd))))
 	conn, _, err := unix.Accept4(fd, unix.SOCK_CLOEXEC)
@@ -85,10 +72,6 @@ func runEchoServer(args echoArgs, ready func(any), _ <-chan struct{}) any {
 		step.OK(fmt.Errorf("accept: %w", err))
 	}
 	step.OK(unix.SetsockoptInt(conn, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1))
-	if args.FrameBytes > 0 {
-		step.OK(serveFrames(conn, args.FrameBytes))
-		return struct{}{}
-	}
 	for buf := make([]byte, echoBytes); readFull(conn, buf) == nil; {
 		step.Get(unix.Write(conn, buf))
 	}
@@ -128,7 +111,7 @@ func readFull(fd int, buf []byte) error {
 
 func runEchoClient(args echoArgs, ready func(any), quit <-chan struct{}) any {
 	step.OK(preciseThread())
-	fd := tcpSocket(args.Addr)
+	fd := tcpSocket()
 	timeout := unix.NsecToTimeval(int64(args.Timeout))
 	step.OK(errors.Join(
 		unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1),
@@ -148,7 +131,7 @@ func runEchoClient(args echoArgs, ready func(any), quit <-chan struct{}) any {
 // question, so the latencies do not depend on how long the load lasts.
 func echoLoop(fd int, args echoArgs, quit <-chan struct{}) *Latencies {
 	gap := float64(time.Second) / args.PerSecond
-	start := monotonic() + args.Delay
+	start := monotonic()
 	total := int(math.Ceil(float64(args.Duration) / gap))
 	due := func(i int) time.Duration { return start + time.Duration(float64(i)*gap) }
 
@@ -156,7 +139,7 @@ func echoLoop(fd int, args echoArgs, quit <-chan struct{}) *Latencies {
 	var reader sync.WaitGroup
 	reader.Go(func() {
 		runtime.LockOSThread()
-		echoRead(fd, total, due, &rec, args.FrameBytes)
+		echoRead(fd, total, due, &rec)
 	})
 	buf := make([]byte, echoBytes)
 	for i := 0; i < total && !closed(quit); i++ {
@@ -173,18 +156,12 @@ func echoLoop(fd int, args echoArgs, quit <-chan struct{}) *Latencies {
 
 // echoRead counts the response of every request; when one does not arrive
 // before the socket's timeout, it and all later ones count as failed.
-func echoRead(fd, total int, due func(int) time.Duration, rec *recorder, frameBytes int) {
-	read, buf := readFull, make([]byte, max(echoBytes, frameBytes))
-	if frameBytes > 0 {
-		read = readPastFrames
-	} else {
-		buf = buf[:echoBytes]
-		sleepUntil(due(0)) // the timeout of the socket is not for the delay
-	}
+func echoRead(fd, total int, due func(int) time.Duration, rec *recorder) {
+	buf := make([]byte, echoBytes)
 	var err error
 	for i := range total {
 		if err == nil {
-			err = read(fd, buf)
+			err = readFull(fd, buf)
 		}
 		if errors.Is(err, unix.EAGAIN) {
 			err = errNoResponse

@@ -5,11 +5,7 @@ package lab
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
-
-	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 )
 
 // podIfName is the name of the interface inside pods and clients.
@@ -70,7 +66,8 @@ func (s subnet) nth(n byte) (v4, v6 netip.Addr) {
 }
 
 // Client makes a namespace that reaches the pods through the node, by a veth
-// pair of its own, and is reached by them.
+// pair of its own, and is reached by them: address 1 of the subnet is the node's, address 2
+// the client's.
 func (l *Lab) Client(name string) (*Host, error) {
 	sub, err := l.nextSubnet()
 	if err != nil {
@@ -80,69 +77,17 @@ func (l *Lab) Client(name string) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	nodeIf := fmt.Sprintf("client%d", sub.index)
-	if err := l.wire(ns, nodeIf, sub); err != nil {
-		return nil, fmt.Errorf("client %s: %w", name, err)
-	}
-	v4, v6 := sub.nth(2)
-	return &Host{Name: name, Netns: ns, IfName: podIfName, V4: v4, V6: v6}, nil
-}
-
-// wire connects a namespace to the node: address 1 of the subnet is the node,
-// address 2 is the client.
-func (l *Lab) wire(ns *Netns, nodeIf string, sub subnet) error {
+	h, nodeIf := &Host{Name: name, Netns: ns, IfName: podIfName}, fmt.Sprintf("client%d", sub.index)
+	h.V4, h.V6 = sub.nth(2)
 	gw4, gw6 := sub.nth(1)
-	v4, v6 := sub.nth(2)
-	if err := l.pair(ns, nodeIf); err != nil {
-		return err
+	err = l.node.Run("ip link add " + nodeIf + " type veth peer name " + podIfName + " netns " + ns.Name() + "\n" + configure(nodeIf, gw4, gw6))
+	if err == nil {
+		err = ns.Run(configure(podIfName, h.V4, h.V6) + fmt.Sprintf("ip route add default via %s\nip route add default via %s\n", gw4, gw6))
 	}
-	if err := l.node.Do(func() error { return configure(nodeIf, gw4, gw6) }); err != nil {
-		return err
-	}
-	return ns.Do(func() error {
-		if err := configure(podIfName, v4, v6); err != nil {
-			return err
-		}
-		for _, gw := range []netip.Addr{gw4, gw6} {
-			if err := netlink.RouteAdd(&netlink.Route{Gw: gw.AsSlice()}); err != nil {
-				return fmt.Errorf("default route via %s: %w", gw, err)
-			}
-		}
-		return nil
-	})
+	return h, err
 }
 
-// pair makes a veth pair of which the node has one end.
-func (l *Lab) pair(ns *Netns, nodeIf string) error {
-	return l.node.Do(func() error {
-		attrs := netlink.NewLinkAttrs()
-		attrs.Name = nodeIf
-		veth := &netlink.Veth{LinkAttrs: attrs, PeerName: podIfName}
-		veth.PeerNamespace = netlink.NsFd(ns.FD())
-		if err := netlink.LinkAdd(veth); err != nil {
-			return fmt.Errorf("add veth %s: %w", nodeIf, err)
-		}
-		return nil
-	})
-}
-
-// configure gives a device of the current namespace its addresses and sets it
-// up.
-func configure(ifName string, v4, v6 netip.Addr) error {
-	link, err := netlink.LinkByName(ifName)
-	if err != nil {
-		return fmt.Errorf("device %s: %w", ifName, err)
-	}
-	for _, addr := range []*netlink.Addr{
-		{IPNet: &net.IPNet{IP: v4.AsSlice(), Mask: net.CIDRMask(24, 32)}},
-		{IPNet: &net.IPNet{IP: v6.AsSlice(), Mask: net.CIDRMask(64, 128)}, Flags: unix.IFA_F_NODAD},
-	} {
-		if err := netlink.AddrAdd(link, addr); err != nil {
-			return fmt.Errorf("device %s: address %s: %w", ifName, addr, err)
-		}
-	}
-	if err := netlink.LinkSetUp(link); err != nil {
-		return fmt.Errorf("device %s: set up: %w", ifName, err)
-	}
-	return nil
+// configure is a script that gives a device its addresses and sets it up.
+func configure(ifName string, v4, v6 netip.Addr) string {
+	return fmt.Sprintf("ip addr add %[2]s/24 dev %[1]s\nip addr add %[3]s/64 dev %[1]s nodad\nip link set %[1]s up\n", ifName, v4, v6)
 }

@@ -23,8 +23,6 @@ import (
 type HTTPLoad struct {
 	// From and To are the client and the server.
 	From, To *Host `json:"-"`
-	// IPv6 selects the address family.
-	IPv6 bool
 	// ResponseBytes is the size of a response's body.
 	ResponseBytes int
 	// PerSecond is the rate of an open loop: requests are sent when they are
@@ -47,7 +45,7 @@ type httpArgs struct {
 
 // StartHTTP starts a server and the load on it.
 func (l *Lab) StartHTTP(ctx context.Context, load HTTPLoad) (*RequestsRun, error) {
-	args := httpArgs{HTTPLoad: load, Addr: netip.AddrPortFrom(load.To.Addr(load.IPv6), 0)}
+	args := httpArgs{HTTPLoad: load, Addr: netip.AddrPortFrom(load.To.V4, 0)}
 	return startBoth[Latencies](ctx, l, end{load.To, "http-server", &args}, &args.Addr, end{load.From, "http-client", &args})
 }
 
@@ -86,10 +84,8 @@ func (r *recorder) add(latency time.Duration, err error) {
 	defer r.mu.Unlock()
 	r.out.Samples = append(r.out.Samples, latency)
 	if err != nil {
-		if r.out.Errors == nil {
-			r.out.Errors = map[string]int{}
-		}
-		r.out.Errors[reason(err)]++
+		r.out.Failed++
+		r.out.Reason = err.Error()
 	}
 }
 
@@ -98,18 +94,6 @@ func (r *recorder) result(elapsed time.Duration) *Latencies {
 	defer r.mu.Unlock()
 	r.out.Elapsed = elapsed
 	return Merge(&r.out)
-}
-
-// reason is an error without the ports in it, which would make each unique.
-func reason(err error) string {
-	var timeout interface{ Timeout() bool }
-	if errors.As(err, &timeout) && timeout.Timeout() {
-		return "timeout"
-	}
-	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
-		err = inner
-	}
-	return err.Error()
 }
 
 func freshClient(args *httpArgs) *http.Client {

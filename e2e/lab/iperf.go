@@ -10,10 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"os/exec"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -95,8 +93,13 @@ func (l *Lab) StartElephant(ctx context.Context, e Elephant) (*ElephantRun, erro
 	if err != nil {
 		return nil, err
 	}
-	if err := waitListening(ctx, server, port); err != nil {
-		return nil, errors.Join(err, server.kill())
+	// Connecting would use up iperf3's only test.
+	listens := fmt.Sprintf("ss -Hltn 'sport = :%d' | grep -q .", port)
+	for deadline := monotonic() + iperfStart; e.To.Netns.Run(listens) != nil; {
+		if monotonic() > deadline || !server.running() || ctx.Err() != nil {
+			err := fmt.Errorf("iperf3 does not listen on port %d: %s%s", port, server.stdout.String(), server.stderr.String())
+			return nil, errors.Join(ctx.Err(), err, server.kill())
+		}
 	}
 	run := &ElephantRun{Started: monotonic(), server: server}
 	run.client, err = l.startProcess(ctx, e.From, nil, "iperf3", l.iperfClient(&e, addr, port)...)
@@ -129,38 +132,6 @@ func (l *Lab) nextPort() int {
 	defer l.mu.Unlock()
 	l.ports++
 	return l.ports
-}
-
-// waitListening polls until a process of its own namespace listens on a port.
-// Connecting instead would use up iperf3's only test.
-func waitListening(ctx context.Context, p *process, port int) error {
-	suffix := fmt.Sprintf(":%04X", port)
-	deadline := monotonic() + iperfStart
-	for monotonic() < deadline && p.running() {
-		for _, table := range []string{"tcp", "tcp6"} {
-			raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", p.cmd.Process.Pid, table))
-			if err == nil && listens(string(raw), suffix) {
-				return nil
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(2 * time.Millisecond):
-		}
-	}
-	return fmt.Errorf("iperf3 does not listen on port %d: %s%s", port, p.stdout.String(), p.stderr.String())
-}
-
-// listens looks for a socket in state LISTEN (0A) in /proc/net/tcp.
-func listens(table, suffix string) bool {
-	for line := range strings.Lines(table) {
-		f := strings.Fields(line)
-		if len(f) > 3 && strings.HasSuffix(f[1], suffix) && f[3] == "0A" {
-			return true
-		}
-	}
-	return false
 }
 
 // Stop ends the transfer now and returns what was reported until then.

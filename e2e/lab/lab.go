@@ -28,8 +28,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/vishvananda/netlink"
 )
 
 // namePrefix starts the name of every namespace, network and directory that a
@@ -68,16 +66,14 @@ type Lab struct {
 
 	mu       sync.Mutex
 	closed   bool
-	closers  []closer // run last first
-	lastID   int      // of closers
-	subnets  int      // given out so far
+	closers  []*closer // run last first
+	subnets  int       // given out so far
 	podCount int
 	ports    int // given to iperf3 so far
 }
 
 // closer undoes one thing that the lab made.
 type closer struct {
-	id   int
 	what string
 	undo func(context.Context) error
 }
@@ -153,48 +149,26 @@ func (l *Lab) start() error {
 		return err
 	}
 	l.node = node
-	for _, key := range []string{"net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"} {
-		if err := node.sysctl(key, "1"); err != nil {
-			return fmt.Errorf("switch on forwarding: %w", err)
-		}
-	}
-	return nil
+	return node.Run("sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1")
 }
 
+// namespaceSetup is what every namespace has. Duplicate address detection would cost each pod
+// a second or two. One run must not start with the window that the last one ended with. And a
+// connection that has ended keeps its port for a minute, of which there are 28,000: a client of
+// 16,000 fresh ones a second would wait.
+const namespaceSetup = `ip link set lo up
+sysctl -qw net.ipv6.conf.default.accept_dad=0 net.ipv6.conf.all.accept_dad=0 net.ipv4.tcp_no_metrics_save=1 net.ipv4.tcp_tw_reuse=1
+sysctl -qw net.ipv4.ip_local_port_range='16384 65535'`
+
 // newNamespace makes a namespace with its loopback up, that goes with the lab, or
-// earlier by the ID of its closer.
-func (l *Lab) newNamespace(suffix string) (*Netns, int, error) {
+// earlier by its closer.
+func (l *Lab) newNamespace(suffix string) (*Netns, *closer, error) {
 	ns, err := newNetns(l.name + suffix)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
-	id := l.onClose("namespace "+ns.Name(), func(context.Context) error { return ns.close() })
-	for key, value := range map[string]string{
-		// Duplicate address detection would cost each pod a second or two.
-		"net/ipv6/conf/default/accept_dad": "0",
-		"net/ipv6/conf/all/accept_dad":     "0",
-		// One run must not start with the window that the last one ended with.
-		"net/ipv4/tcp_no_metrics_save": "1",
-		// A connection that has ended keeps its port for a minute, and there are
-		// 28,000 of them: a client of 16,000 fresh ones a second would wait.
-		"net/ipv4/ip_local_port_range": "16384 65535",
-		"net/ipv4/tcp_tw_reuse":        "1",
-	} {
-		if err := ns.sysctl(key, value); err != nil {
-			return nil, 0, fmt.Errorf("namespace %s: sysctl %s: %w", ns.Name(), key, err)
-		}
-	}
-	err = ns.Do(func() error {
-		lo, err := netlink.LinkByName("lo")
-		if err != nil {
-			return err
-		}
-		return netlink.LinkSetUp(lo)
-	})
-	if err != nil {
-		return nil, 0, fmt.Errorf("namespace %s: loopback: %w", ns.Name(), err)
-	}
-	return ns, id, nil
+	c := l.onClose("namespace "+ns.Name(), func(context.Context) error { return ns.close() })
+	return ns, c, ns.Run(namespaceSetup)
 }
 
 // Node is the namespace in which the host-side devices are and CNI plugins run.
@@ -227,9 +201,10 @@ func (l *Lab) Close() error {
 	return errors.Join(errs...)
 }
 
-// onClose registers undo to run when the lab closes and returns an ID for
-// closeNow. If the lab is closed already, it undoes at once.
-func (l *Lab) onClose(what string, undo func(context.Context) error) int {
+// onClose registers undo to run when the lab closes, or earlier by closeNow. If the lab is
+// closed already, it undoes at once.
+func (l *Lab) onClose(what string, undo func(context.Context) error) *closer {
+	c := &closer{what, undo}
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
@@ -239,24 +214,23 @@ func (l *Lab) onClose(what string, undo func(context.Context) error) int {
 			log := slog.Default()
 			log.Error("remove after close", "what", what, "error", err)
 		}
-		return 0
+		return c
 	}
 	defer l.mu.Unlock()
-	l.lastID++
-	l.closers = append(l.closers, closer{id: l.lastID, what: what, undo: undo})
-	return l.lastID
+	l.closers = append(l.closers, c)
+	return c
 }
 
 // closeNow undoes one registered thing; one that was undone is no error.
-func (l *Lab) closeNow(ctx context.Context, id int) error {
+func (l *Lab) closeNow(ctx context.Context, c *closer) error {
 	l.mu.Lock()
-	i := slices.IndexFunc(l.closers, func(c closer) bool { return c.id == id })
+	i := slices.Index(l.closers, c)
+	if i >= 0 {
+		l.closers = slices.Delete(l.closers, i, i+1)
+	}
+	l.mu.Unlock()
 	if i < 0 {
-		l.mu.Unlock()
 		return nil
 	}
-	c := l.closers[i]
-	l.closers = slices.Delete(l.closers, i, i+1)
-	l.mu.Unlock()
 	return c.undo(ctx)
 }

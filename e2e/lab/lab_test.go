@@ -115,7 +115,7 @@ func TestLatenciesCountFailures(t *testing.T) {
 	got := rec.result(2 * time.Second)
 	want := &Latencies{
 		Samples: []time.Duration{time.Millisecond, 3 * time.Millisecond, time.Second},
-		Errors:  map[string]int{"timeout": 1}, Elapsed: 2 * time.Second,
+		Failed:  1, Reason: "i/o timeout", Elapsed: 2 * time.Second,
 	}
 	must.Match(t, "result", want, got)
 	if rate := got.PerSecond(); rate != 1 {

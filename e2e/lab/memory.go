@@ -13,43 +13,31 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/containernetworking/cni/libcni"
 	"github.com/prometheus/procfs"
+
+	"github.com/podweir/podweir/e2e/lab/wiremeter"
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // Memory is what the kernel uses, in bytes. Slab, Vmalloc and PerCPU do not
-// overlap and are what maps, programs, qdiscs and devices are made of. Memlock
-// is the kernel's own account of BPF maps and programs, a part of the others, and Chunks
-// that of podweir's slab, which stays when pods go and serves those that come.
-// PageTables are those of all processes, and from Linux 6.16 on the kernel's
-// own; they belong to none of the others.
-type Memory struct {
-	Slab, Vmalloc, PerCPU int64
-	PageTables            int64
-	Memlock, Chunks       int64
-}
+// overlap and are what maps, programs, qdiscs and devices are made of. Chunks are a part of
+// them, the maps of podweir's slab, which stay when pods go and serve those that come.
+type Memory struct{ Slab, Vmalloc, PerCPU, Chunks int64 }
 
-// Total is what is used altogether, in bytes, page tables apart: those follow
-// from what runs at the moment. Chunks are apart, too: whether an ADD makes one depends on
-// what was there before.
+// Total is what is used altogether, in bytes, but for Chunks: whether an ADD makes one
+// depends on what was there before.
 func (m Memory) Total() int64 { return m.Slab + m.Vmalloc + m.PerCPU - m.Chunks }
 
 // Sub returns the difference of two readings.
 func (m Memory) Sub(o Memory) Memory {
-	return Memory{
-		Slab: m.Slab - o.Slab, Vmalloc: m.Vmalloc - o.Vmalloc,
-		PerCPU: m.PerCPU - o.PerCPU, PageTables: m.PageTables - o.PageTables,
-		Memlock: m.Memlock - o.Memlock, Chunks: m.Chunks - o.Chunks,
-	}
+	return Memory{m.Slab - o.Slab, m.Vmalloc - o.Vmalloc, m.PerCPU - o.PerCPU, m.Chunks - o.Chunks}
 }
 
 // Div returns the reading per one of n.
 func (m Memory) Div(n int64) Memory {
-	return Memory{
-		Slab: m.Slab / n, Vmalloc: m.Vmalloc / n, PerCPU: m.PerCPU / n, PageTables: m.PageTables / n,
-		Memlock: m.Memlock / n, Chunks: m.Chunks / n,
-	}
+	return Memory{m.Slab / n, m.Vmalloc / n, m.PerCPU / n, m.Chunks / n}
 }
 
-// KernelMemory reads the whole machine's use. It needs root for Memlock.
+// KernelMemory reads the whole machine's use. It needs root for Chunks.
 func KernelMemory() (Memory, error) {
 	fs, err := procfs.NewDefaultFS()
 	if err != nil {
@@ -59,51 +47,33 @@ func KernelMemory() (Memory, error) {
 	if err != nil {
 		return Memory{}, err
 	}
-	if i.SlabBytes == nil || i.VmallocUsedBytes == nil || i.PercpuBytes == nil || i.PageTablesBytes == nil {
-		return Memory{}, errors.New("meminfo lacks one of Slab, VmallocUsed, Percpu and PageTables")
+	if i.SlabBytes == nil || i.VmallocUsedBytes == nil || i.PercpuBytes == nil {
+		return Memory{}, errors.New("meminfo lacks one of Slab, VmallocUsed and Percpu")
 	}
-	m := Memory{
-		Slab: int64(*i.SlabBytes), Vmalloc: int64(*i.VmallocUsedBytes), PerCPU: int64(*i.PercpuBytes), PageTables: int64(*i.PageTablesBytes),
-	}
-	maps, err := memlock(ebpf.MapGetNextID, ebpf.NewMapFromID, func(i *ebpf.MapInfo, bytes int64) {
-		if i.Name == chunk {
-			m.Chunks += bytes
-		}
-	})
-	if err != nil {
-		return m, fmt.Errorf("list BPF maps: %w", err)
-	}
-	programs, err := memlock(ebpf.ProgramGetNextID, ebpf.NewProgramFromID, func(*ebpf.ProgramInfo, int64) {})
-	if err != nil {
-		return m, fmt.Errorf("list BPF programs: %w", err)
-	}
-	m.Memlock = maps + programs
-	return m, nil
+	chunks, err := chunkBytes()
+	return Memory{int64(*i.SlabBytes), int64(*i.VmallocUsedBytes), int64(*i.PercpuBytes), chunks}, err
 }
 
 // chunk is the name of the maps that podweir's slab is made of.
 const chunk = "pw_chunk"
 
-// memlock sums the memlock of every BPF map or program, and hands each to a function. Objects
-// that go while it reads are not counted.
-func memlock[ID ~uint32, Info interface{ Memlock() (uint64, bool) }, Object interface {
-	Info() (Info, error)
-	Close() error
-}](after func(ID) (ID, error), open func(ID) (Object, error), each func(Info, int64)) (sum int64, err error) {
-	for id := ID(0); ; {
-		if id, err = after(id); errors.Is(err, os.ErrNotExist) {
+// chunkBytes sums the memlock of those maps. One that goes meanwhile is not counted.
+func chunkBytes() (sum int64, err error) {
+	for id := ebpf.MapID(0); ; {
+		if id, err = ebpf.MapGetNextID(id); errors.Is(err, os.ErrNotExist) {
 			return sum, nil
 		} else if err != nil {
-			return 0, err
+			return 0, fmt.Errorf("list BPF maps: %w", err)
 		}
-		if o, err := open(id); err == nil {
-			if info, err := o.Info(); err == nil {
-				n, _ := info.Memlock()
-				sum += int64(n)
-				each(info, int64(n))
-			}
-			_ = o.Close()
+		m, err := ebpf.NewMapFromID(id)
+		if err != nil {
+			continue
 		}
+		if info, err := m.Info(); err == nil && info.Name == chunk {
+			n, _ := info.Memlock()
+			sum += int64(n)
+		}
+		_ = m.Close()
 	}
 }
 
@@ -117,22 +87,14 @@ func SettledMemory(ctx context.Context) (Memory, error) {
 		still  = 32 << 10
 	)
 	last, err := KernelMemory()
-	for range rounds {
-		if err != nil {
-			return last, err
-		}
-		select {
-		case <-ctx.Done():
-			return last, ctx.Err()
-		case <-time.After(pause):
+	for round, moved := 0, int64(still); err == nil && round < rounds && moved >= still; round++ {
+		if err = wiremeter.Until(ctx, wiremeter.Now()+pause); err != nil {
+			break
 		}
 		var now Memory
 		now, err = KernelMemory()
-		moved := now.Sub(last).Total()
+		moved = max(now.Sub(last).Total(), last.Sub(now).Total())
 		last = now
-		if moved < still && moved > -still {
-			break
-		}
 	}
 	return last, err
 }
@@ -142,37 +104,24 @@ func SettledMemory(ctx context.Context) (Memory, error) {
 // on each of them, reads again and deletes them; so namespaces and veths are
 // not in the difference. One more pod, made before the first reading, pays for
 // what the kernel allocates only once. While the pods are there, beside is called.
-func (n *Network) ChainMemoryBeside(
-	ctx context.Context, pods int, opts PodOptions, beside func() error,
-) (m Memory, err error) {
-	plain := n.plain()
-	made, err := plain.Pods(ctx, pods+1, opts)
-	if err != nil {
-		return m, err
-	}
-	defer func() {
-		for _, p := range made {
-			p.network = n // from now on DEL runs the whole chain
+func (n *Network) ChainMemoryBeside(ctx context.Context, pods int, opts PodOptions, beside func() error) (m Memory, err error) {
+	err = step.Run(func() {
+		made := step.Get(n.plain().Pods(ctx, pods+1, opts))
+		defer step.Close(func() error {
+			for _, p := range made {
+				p.network = n // from now on DEL runs the whole chain
+			}
+			return DeletePods(context.WithoutCancel(ctx), made)
+		})
+		step.OK(n.addChain(ctx, made[0]))
+		before := step.Get(SettledMemory(ctx))
+		for _, pod := range made[1:] {
+			step.OK(n.addChain(ctx, pod))
 		}
-		err = errors.Join(err, DeletePods(context.WithoutCancel(ctx), made))
-	}()
-	if err := n.addChain(ctx, made[0]); err != nil {
-		return m, err
-	}
-	before, err := SettledMemory(ctx)
-	if err != nil {
-		return m, err
-	}
-	for _, pod := range made[1:] {
-		if err := n.addChain(ctx, pod); err != nil {
-			return m, err
-		}
-	}
-	after, err := SettledMemory(ctx)
-	if err == nil {
-		err = beside()
-	}
-	return after.Sub(before).Div(int64(pods)), err
+		m = step.Get(SettledMemory(ctx)).Sub(before).Div(int64(pods))
+		step.OK(beside())
+	})
+	return m, err
 }
 
 // plain is the network with ptp alone.

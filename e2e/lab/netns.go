@@ -4,9 +4,11 @@
 package lab
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -55,11 +57,17 @@ func openNetns(path string) (*Netns, error) {
 // Name is the name that `ip netns` shows.
 func (n *Netns) Name() string { return filepath.Base(n.Path()) }
 
-// sysctl writes a value below /proc/sys of the namespace.
-func (n *Netns) sysctl(key, value string) error {
-	return n.Do(func() error {
-		return os.WriteFile(filepath.Join("/proc/sys", key), []byte(value), 0o644)
+// Run runs a script of the shell's in the namespace. What it did and said is in the error.
+func (n *Netns) Run(script string) error {
+	var out []byte
+	err := n.Do(func() (err error) {
+		out, err = exec.Command("sh", "-exc", script).CombinedOutput()
+		return err
 	})
+	if err != nil {
+		return fmt.Errorf("namespace %s: %w: %s", n.Name(), err, bytes.TrimSpace(out))
+	}
+	return nil
 }
 
 // close removes the name; the namespace goes when its last process and socket go.

@@ -149,9 +149,10 @@ type Pod struct {
 	// Result is the result of the ADD.
 	Result *current.Result
 
-	network  *Network
-	rt       *libcni.RuntimeConf
-	closerID [2]int // namespace, attachment
+	network *Network
+	rt      *libcni.RuntimeConf
+	// namespace and attachment are what ends with the pod.
+	namespace, attachment *closer
 }
 
 // Pod makes a namespace and runs CNI ADD of the whole chain for it. The pod
@@ -182,11 +183,11 @@ func (n *Network) Pod(ctx context.Context, opts PodOptions) (*Pod, error) {
 // prepare makes the namespace, and what a runtime tells plugins.
 func (p *Pod) prepare(opts PodOptions) error {
 	l := p.network.lab
-	ns, id, err := l.newNamespace("-" + p.Name)
+	ns, namespace, err := l.newNamespace("-" + p.Name)
 	if err != nil {
 		return err
 	}
-	p.Netns, p.closerID[0] = ns, id
+	p.Netns, p.namespace = ns, namespace
 	p.rt = &libcni.RuntimeConf{
 		ContainerID: p.ContainerID, NetNS: ns.Path(), IfName: p.IfName,
 		CapabilityArgs: map[string]any{},
@@ -204,7 +205,7 @@ func (p *Pod) prepare(opts PodOptions) error {
 
 func (p *Pod) add(ctx context.Context) error {
 	// Registered first: a half-done ADD needs its DEL, too.
-	p.closerID[1] = p.network.lab.onClose("pod "+p.Name, p.Del)
+	p.attachment = p.network.lab.onClose("pod "+p.Name, p.Del)
 	result, err := p.network.cni.AddNetworkList(ctx, p.network.list, p.rt)
 	if err != nil {
 		return err
@@ -242,5 +243,5 @@ func (p *Pod) Del(ctx context.Context) error {
 // have ended, otherwise the namespace lives on without a name until they do.
 func (p *Pod) Delete(ctx context.Context) error {
 	l := p.network.lab
-	return errors.Join(l.closeNow(ctx, p.closerID[1]), l.closeNow(ctx, p.closerID[0]))
+	return errors.Join(l.closeNow(ctx, p.attachment), l.closeNow(ctx, p.namespace))
 }

@@ -6,7 +6,14 @@ package lab
 import (
 	"context"
 	"errors"
-	"sync"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/podweir/podweir/plugin/datapath"
+	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/status"
 )
 
 // together is how many pods are made or deleted at the same time: an ADD waits
@@ -42,20 +49,52 @@ func Reshape(ctx context.Context, pods []*Pod, bw *Bandwidth) error {
 
 // eachOf calls f with every index of pods and joins the errors.
 func eachOf(pods []*Pod, f func(i int) error) error {
-	next := make(chan int)
-	errs := make([]error, together)
-	var wg sync.WaitGroup
-	for worker := range together {
-		wg.Go(func() {
-			for i := range next {
-				errs[worker] = errors.Join(errs[worker], f(i))
-			}
+	errs := make([]error, len(pods))
+	var all errgroup.Group
+	all.SetLimit(together)
+	for i := range pods {
+		all.Go(func() error {
+			errs[i] = f(i)
+			return nil
 		})
 	}
-	for i := range pods {
-		next <- i
-	}
-	close(next)
-	wg.Wait()
+	_ = all.Wait()
 	return errors.Join(errs...)
+}
+
+// Counters sums podweir's own counters of a direction of pods, by what became of packets. Of
+// none is an error.
+func (l *Lab) Counters(direction string, pods ...*Pod) (map[string]datapath.Counter, error) {
+	sum := map[string]datapath.Counter{}
+	err := l.node.Do(func() error {
+		node, err := engine.Open(engine.DefaultPaths)
+		if err != nil {
+			return err
+		}
+		defer node.Close()
+		rep, err := status.Collect(node) // of the whole machine, which may have other labs, too
+		if err != nil {
+			return err
+		}
+		for _, a := range rep.Attachments {
+			if !slices.ContainsFunc(pods, func(p *Pod) bool { return p.ContainerID == a.ID.ContainerID }) {
+				continue
+			}
+			for _, d := range a.Directions {
+				if d.Direction.String() != direction {
+					continue
+				}
+				for _, c := range d.Counters {
+					was := sum[c.Disposition]
+					c.Packets, c.Bytes = c.Packets+was.Packets, c.Bytes+was.Bytes
+					sum[c.Disposition] = c
+				}
+			}
+		}
+		return nil
+	})
+	if err == nil && len(sum) == 0 {
+		err = fmt.Errorf("podweir's status has nothing of the %s of these pods", direction)
+	}
+	return sum, err
 }

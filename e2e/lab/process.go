@@ -27,7 +27,7 @@ type process struct {
 	done   chan struct{}
 	err    error
 	lab    *Lab
-	id     int // of the closer
+	closer *closer
 }
 
 // startProcess runs a program in the host's namespace. stdout, if not nil, is
@@ -48,7 +48,7 @@ func (l *Lab) startProcess(ctx context.Context, h *Host, stdout *os.File, name s
 	if err := child.Start(p.cmd, h.Netns.NetNS); err != nil {
 		return nil, fmt.Errorf("start %s in %s: %w", name, h.Name, err)
 	}
-	p.id = l.onClose("process "+name, func(context.Context) error { return p.kill() })
+	p.closer = l.onClose("process "+name, func(context.Context) error { return p.kill() })
 	go func() {
 		p.err = p.cmd.Wait()
 		close(p.done)
@@ -65,7 +65,7 @@ func (p *process) wait(ctx context.Context) error {
 		return ctx.Err()
 	}
 	// It is gone: forget it, so that a long-lived lab does not pile up closers.
-	_ = p.lab.closeNow(ctx, p.id)
+	_ = p.lab.closeNow(ctx, p.closer)
 	if p.err != nil {
 		return fmt.Errorf("%s: %w: %s", p.cmd.Path, p.err, bytes.TrimSpace(p.stderr.Bytes()))
 	}

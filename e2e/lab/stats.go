@@ -17,19 +17,12 @@ type Latencies struct {
 	// in it with the time until it was given up, so that failing cannot look
 	// fast.
 	Samples []time.Duration
-	// Errors counts failed requests by reason.
-	Errors map[string]int
+	// Failed is the number of requests without a complete response, and Reason why one of them
+	// has none.
+	Failed int
+	Reason string
 	// Elapsed is the time from the first due request to the end of the load.
 	Elapsed time.Duration
-}
-
-// Failed is the number of requests without a complete response.
-func (l *Latencies) Failed() int {
-	n := 0
-	for _, count := range l.Errors {
-		n += count
-	}
-	return n
 }
 
 // PerSecond is the rate of complete responses.
@@ -37,7 +30,7 @@ func (l *Latencies) PerSecond() float64 {
 	if l.Elapsed <= 0 {
 		return 0
 	}
-	return float64(len(l.Samples)-l.Failed()) / l.Elapsed.Seconds()
+	return float64(len(l.Samples)-l.Failed) / l.Elapsed.Seconds()
 }
 
 // Quantile is the q-quantile of the samples, 0 ≤ q ≤ 1.
@@ -57,13 +50,12 @@ func Quantile[T cmp.Ordered](ascending []T, q float64) T {
 
 // Merge joins the samples of several runs.
 func Merge(runs ...*Latencies) *Latencies {
-	out := &Latencies{Errors: map[string]int{}}
+	out := &Latencies{}
 	for _, r := range runs {
 		out.Samples = append(out.Samples, r.Samples...)
 		out.Elapsed += r.Elapsed
-		for reason, n := range r.Errors {
-			out.Errors[reason] += n
-		}
+		out.Failed += r.Failed
+		out.Reason = cmp.Or(out.Reason, r.Reason)
 	}
 	slices.Sort(out.Samples)
 	return out

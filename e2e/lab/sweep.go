@@ -27,29 +27,21 @@ const stateRoot = "/run/podweir-lab"
 // does not start with the lab prefix and the ID of a dead process, and logs
 // what it cannot remove.
 func (o *Options) sweep(ctx context.Context) {
-	log := slog.Default()
-	dirs, err := filepath.Glob(filepath.Join(stateRoot, namePrefix+"*"))
-	if err != nil {
-		log.Error("list crashed labs", "error", err)
-	}
-	for _, dir := range dirs {
-		if ownerAlive(filepath.Base(dir)) {
-			continue
+	for _, left := range []struct {
+		in     string
+		remove func(path string) error
+	}{
+		{stateRoot, func(dir string) error { return o.sweepDir(ctx, dir) }}, {netnsDir, removeNetns},
+	} {
+		paths, err := filepath.Glob(filepath.Join(left.in, namePrefix+"*"))
+		for _, path := range paths {
+			if !ownerAlive(filepath.Base(path)) {
+				err = errors.Join(err, left.remove(path))
+			}
 		}
-		if err := o.sweepDir(ctx, dir); err != nil {
-			log.Error("remove a crashed lab", "dir", dir, "error", err)
-		}
-	}
-	names, err := filepath.Glob(filepath.Join(netnsDir, namePrefix+"*"))
-	if err != nil {
-		log.Error("list crashed labs' namespaces", "error", err)
-	}
-	for _, path := range names {
-		if ownerAlive(filepath.Base(path)) {
-			continue
-		}
-		if err := removeNetns(path); err != nil {
-			log.Error("remove a crashed lab's namespace", "path", path, "error", err)
+		if err != nil {
+			log := slog.Default()
+			log.Error("remove what crashed labs left", "in", left.in, "error", err)
 		}
 	}
 }

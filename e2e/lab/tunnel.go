@@ -3,11 +3,7 @@
 
 package lab
 
-import (
-	"fmt"
-
-	"github.com/vishvananda/netlink"
-)
+import "fmt"
 
 const (
 	tunnelIf = "tunnel"
@@ -30,11 +26,7 @@ func (l *Lab) Tunnel(a, b *Host) (insideA, insideB *Host, err error) {
 	end := func(of, peer *Host, number byte) (*Host, error) {
 		inside := &Host{Name: of.Name + "-" + tunnelIf, Netns: of.Netns, IfName: tunnelIf}
 		inside.V4, inside.V6 = sub.nth(number)
-		err := of.Netns.Do(func() error { return tunnelEnd(of, peer, inside) })
-		if err != nil {
-			return nil, fmt.Errorf("tunnel of %s: %w", of.Name, err)
-		}
-		return inside, nil
+		return inside, tunnelEnd(of, peer, inside)
 	}
 	if insideA, err = end(a, b, 1); err != nil {
 		return nil, nil, err
@@ -44,25 +36,8 @@ func (l *Lab) Tunnel(a, b *Host) (insideA, insideB *Host, err error) {
 }
 
 func tunnelEnd(of, peer, inside *Host) error {
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.MTU = tunnelIf, tunnelMTU
-	err := netlink.LinkAdd(&netlink.Vxlan{
-		LinkAttrs: attrs, VxlanId: 1, SrcAddr: of.V4.AsSlice(), Group: peer.V4.AsSlice(),
-		Port: tunnelPort, PortLow: tunnelPort, PortHigh: tunnelPort + 1, // the highest is not used
-	})
-	if err != nil {
-		return fmt.Errorf("add VXLAN: %w", err)
-	}
-	if err := configure(tunnelIf, inside.V4, inside.V6); err != nil {
-		return err
-	}
-	link, err := netlink.LinkByName(tunnelIf)
-	if err != nil {
-		return err
-	}
-	// WireGuard encrypts, and sends, each packet by itself.
-	if err := netlink.LinkSetGSOMaxSegs(link, 1); err != nil {
-		return fmt.Errorf("device %s: one segment in a packet: %w", tunnelIf, err)
-	}
-	return nil
+	// The highest port of a range is not used. WireGuard encrypts, and sends, each packet by itself.
+	return of.Netns.Run(fmt.Sprintf("ip link add %[1]s mtu %[2]d type vxlan id 1 local %[3]s remote %[4]s dstport %[5]d srcport %[5]d %[6]d nolearning\n",
+		tunnelIf, tunnelMTU, of.V4, peer.V4, tunnelPort, tunnelPort+1) +
+		configure(tunnelIf, inside.V4, inside.V6) + "ip link set " + tunnelIf + " gso_max_segs 1")
 }

@@ -5,8 +5,8 @@ package rivals
 
 import (
 	"errors"
+	"fmt"
 	"math"
-	"net"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -38,37 +38,25 @@ const (
 //
 // The ifb stays until the namespace goes.
 func Calico(node *lab.Netns, ifName string, bitsPerSec uint64) error {
-	return node.Do(func() error {
-		link, err := netlink.LinkByName(ifName)
-		if err != nil {
-			return err
-		}
-		return errors.Join(netlink.QdiscReplace(bucket(link, bitsPerSec)), redirected(link, bitsPerSec))
-	})
-}
-
-// redirected sends what the pod sends to an ifb with a bucket.
-func redirected(link netlink.Link, bitsPerSec uint64) error {
-	attrs := netlink.NewLinkAttrs()
-	name := link.Attrs().Name
-	attrs.Name = ifbPrefix + name[max(0, len(name)-(ifNameMost-len(ifbPrefix))):]
-	attrs.Flags, attrs.MTU = net.FlagUp, link.Attrs().MTU
-	if err := netlink.LinkAdd(&netlink.Ifb{LinkAttrs: attrs}); err != nil {
-		return err
-	}
-	ifb, err := netlink.LinkByName(attrs.Name)
+	ifb := ifbPrefix + ifName[max(0, len(ifName)-(ifNameMost-len(ifbPrefix))):]
+	err := node.Run(fmt.Sprintf(`ip link add %[2]s type ifb
+ip link set %[2]s up
+tc qdisc replace dev %[1]s ingress
+tc filter add dev %[1]s ingress prio 1 protocol all u32 match u32 0 0 flowid 1:1 action mirred egress redirect dev %[2]s`, ifName, ifb))
 	if err != nil {
 		return err
 	}
-	hook := &netlink.Ingress{QdiscAttrs: netlink.QdiscAttrs{
-		LinkIndex: link.Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_INGRESS,
-	}}
-	filter := &netlink.U32{
-		FilterAttrs: netlink.FilterAttrs{LinkIndex: link.Attrs().Index, Parent: hook.Handle, Priority: 1, Protocol: unix.ETH_P_ALL},
-		ClassId:     netlink.MakeHandle(1, 1),
-		Actions:     []netlink.Action{netlink.NewMirredAction(ifb.Attrs().Index)},
-	}
-	return errors.Join(netlink.QdiscReplace(hook), netlink.FilterAdd(filter), netlink.QdiscReplace(bucket(ifb, bitsPerSec)))
+	return node.Do(func() error {
+		var errs []error
+		for _, name := range []string{ifName, ifb} {
+			link, err := netlink.LinkByName(name)
+			if err == nil {
+				err = netlink.QdiscReplace(bucket(link, bitsPerSec))
+			}
+			errs = append(errs, err)
+		}
+		return errors.Join(errs...)
+	})
 }
 
 // bucket is what makeTBF and GetTBFValues make of a limit: 25 ms of the rate behind a

@@ -11,6 +11,7 @@ import (
 
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
+	"github.com/podweir/podweir/e2e/step"
 )
 
 const (
@@ -104,7 +105,7 @@ func (c *Case) heldUp(away time.Duration) uint64 {
 func (r *CapResult) Offered() bool { return r.Carried >= offeredEnough*float64(r.Cap) }
 
 func (r *CapResult) leastUse() float64 {
-	if r.Load.Flows == 0 {
+	if r.Load.Bulk.Flows == 0 {
 		return leastFlood
 	}
 	return LeastUse
@@ -125,61 +126,45 @@ func (r *CapResult) Err() error {
 }
 
 // Measure puts the load of a case on a fresh pod.
-func (r *Rig) Measure(ctx context.Context, c Case) (*CapResult, error) {
-	t, err := r.Shaped(ctx, c.Cap, c.Keys)
-	if err != nil {
-		return nil, err
-	}
-	res, err := r.MeasureOn(ctx, t, c)
-	return res, errors.Join(err, t.Close(ctx))
+func (r *Rig) Measure(ctx context.Context, c Case) (res *CapResult, err error) {
+	err = step.Run(func() {
+		t := step.Get(r.Shaped(ctx, c.Cap, c.Keys))
+		defer step.Close(func() error { return t.Close(ctx) })
+		res = step.Get(r.MeasureOn(ctx, t, c))
+	})
+	return res, err
 }
 
 // MeasureOn is Measure on a pod that exists.
 func (r *Rig) MeasureOn(ctx context.Context, t *Target, c Case) (*CapResult, error) {
 	res := &CapResult{Case: c}
-	var err error
-	if res.Carried, err = r.Carried(ctx, c.Direction, c.Load, c.Cap); err != nil {
-		return nil, err
-	}
-	processors, err := lab.WatchProcessors()
-	if err != nil {
-		return nil, err
-	}
-	err = t.measure(ctx, res)
-	away, sum := processors.StopSum()
-	res.Away, res.Lost = away, sum.Seconds()/c.Duration.Seconds()
-	return res, err
+	return res, step.Run(func() {
+		res.Carried = step.Get(r.Carried(ctx, c.Direction, c.Load, c.Cap))
+		processors := step.Get(lab.WatchProcessors())
+		defer step.Close(func() error {
+			away, sum := processors.StopSum()
+			res.Away, res.Lost = away, sum.Seconds()/c.Duration.Seconds()
+			return nil
+		})
+		t.measure(ctx, res)
+	})
 }
 
 // measure puts the load on the pod and fills in what passed.
-func (t *Target) measure(ctx context.Context, res *CapResult) error {
+func (t *Target) measure(ctx context.Context, res *CapResult) {
 	c := res.Case
-	o, err := t.Start(ctx, c.Direction, c.Load, c.Cap, c.Duration)
-	if err != nil {
-		return err
-	}
+	o := step.Get(t.Start(ctx, c.Direction, c.Load, c.Cap, c.Duration))
 	var light <-chan error
 	if c.Light {
 		light = t.lightMiddle(ctx, c.Cap, c.Duration)
 	}
 	bulk, flood, err := o.Wait(ctx)
-	if err != nil {
-		return err
+	step.OK(err)
+	if c.Light {
+		step.OK(<-light)
 	}
-	if light != nil {
-		if err := <-light; err != nil {
-			return err
-		}
-	}
-	end := wiremeter.Now()
-	all, err := t.Wire(c.Direction, o.Started, end)
-	if err != nil {
-		return err
-	}
-	steady, err := t.Wire(c.Direction, o.Started+settle, o.Until-200*time.Millisecond)
-	if err != nil {
-		return err
-	}
+	all := step.Get(t.Wire(c.Direction, o.Started, wiremeter.Now()))
+	steady := step.Get(t.Wire(c.Direction, o.Started+settle, o.Until-200*time.Millisecond))
 	res.Wire, res.Worst, res.Excess = all, all.Worst(time.Second), all.Excess(float64(c.Cap))
 	res.Used = steady.BitsPerSec() / float64(c.Cap)
 	if all.Packets > 0 {
@@ -191,7 +176,6 @@ func (t *Target) measure(ctx context.Context, res *CapResult) error {
 	if flood != nil {
 		res.Carried = min(res.Carried, OfferedBits(flood))
 	}
-	return nil
 }
 
 // ethernet is the size of the header that a flood's count leaves out.
@@ -230,12 +214,8 @@ func (r *CapResult) reports(bulk *lab.Bulk) {
 func (t *Target) lightMiddle(ctx context.Context, bitsPerSec uint64, last time.Duration) <-chan error {
 	done := make(chan error, 1)
 	go func() {
-		timer := time.NewTimer(last / 3)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			done <- ctx.Err()
+		if err := wiremeter.Until(ctx, wiremeter.Now()+last/3); err != nil {
+			done <- err
 			return
 		}
 		run, err := t.rig.Lab.StartHTTP(ctx, lab.HTTPLoad{

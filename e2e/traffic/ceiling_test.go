@@ -5,17 +5,12 @@ package traffic
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
-	"github.com/podweir/podweir/plugin/datapath"
-	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
 	"github.com/podweir/podweir/plugin/testutil/must"
@@ -23,7 +18,9 @@ import (
 
 // flood50 offers 50 times the cap in one of the ways.
 func flood50(way lab.Way) Load {
-	return Load{Name: fmt.Sprintf("UDP 50x %s", way), Payload: fullPayload, Times: 50, Way: way}
+	load := flood(fmt.Sprintf("UDP 50x %s", way), lab.UDPFlood{Way: way})
+	load.Times = 50
+	return load
 }
 
 // What a process in the pod sends past its queue, or after it took the queue away,
@@ -37,7 +34,7 @@ func TestPrivilegedCeiling(t *testing.T) {
 		name  string
 		keys  map[string]any
 		way   lab.Way
-		ruins []string
+		ruins string
 		// held says that this is no way past the queue: it holds the limit by
 		// itself, the ceiling sees nothing, and only a pod without podweir
 		// shows what was offered.
@@ -55,7 +52,7 @@ func TestPrivilegedCeiling(t *testing.T) {
 		{name: "SO_TXTIME", way: lab.Stamped, held: true},
 		{
 			name: "without queue and programs", way: lab.BySocket,
-			ruins: []string{"sh", "-c", "tc qdisc del dev eth0 clsact; tc qdisc del dev eth0 root 2>/dev/null || true"},
+			ruins: "tc qdisc del dev eth0 clsact || true; tc qdisc del dev eth0 root 2>/dev/null || true",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -123,7 +120,7 @@ func TestPrivilegedCeilingLeavesOrdinaryLoads(t *testing.T) {
 				// The ceiling is there, and its counter counts.
 				beside(t, tt.capacity)
 				pod := shaped(t, newRig(t), tt.capacity, tt.keys)
-				startFlood(t, pod, flood50(lab.Past), tt.capacity, nil).worstSecond(t)
+				startFlood(t, pod, flood50(lab.Past), tt.capacity, "").worstSecond(t)
 				if egressCounter(t, pod, droppedCeiling) == 0 {
 					t.Error("the ceiling drops nothing of a flood past the queue")
 				}
@@ -167,19 +164,10 @@ type flooded struct {
 }
 
 // startFlood starts a flood of 4 s. Before that the pod does something to itself.
-func startFlood(t *testing.T, pod *Target, load Load, capacity uint64, first []string) *flooded {
+func startFlood(t *testing.T, pod *Target, load Load, capacity uint64, first string) *flooded {
 	t.Helper()
 	must.OK(t, pod.freshMeters())
-	if first != nil {
-		err := pod.Netns.Do(func() error {
-			out, err := exec.CommandContext(t.Context(), first[0], first[1:]...).CombinedOutput()
-			if err != nil {
-				return fmt.Errorf("%v: %w: %s", first, err, out)
-			}
-			return nil
-		})
-		must.OK(t, err)
-	}
+	must.OK(t, pod.Netns.Run(first))
 	offer := must.Get(pod.Start(t.Context(), Egress, load, capacity, 4*time.Second))(t)
 	return &flooded{pod, offer, capacity}
 }
@@ -203,39 +191,5 @@ const droppedCeiling = "dropped-ceiling"
 // egressCounter is a counter of packets that `podweir status` has of a pod's egress.
 func egressCounter(t *testing.T, pod *Target, name string) uint64 {
 	t.Helper()
-	all := egressCounters(t, pod)
-	for _, c := range all {
-		if c.Disposition == name {
-			return c.Packets
-		}
-	}
-	t.Fatalf("no counter %s of %s: %+v", name, pod.Name, all)
-	return 0
-}
-
-// egressCounters are those that `podweir status` has of a pod's egress.
-func egressCounters(t *testing.T, pod *Target) []datapath.Counter {
-	t.Helper()
-	bin, err := filepath.Abs(filepath.Join("..", "..", "bin", "podweir"))
-	must.OK(t, err)
-	var out []byte
-	err = pod.rig.Lab.Node().Do(func() (err error) {
-		// It exits with 1 where a pod is not as it should be, as one that broke
-		// its own queue.
-		out, err = exec.CommandContext(t.Context(), bin, "status", "-o", "json").Output()
-		return err
-	})
-	var rep status.Report
-	if bad := json.Unmarshal(out, &rep); bad != nil {
-		t.Fatalf("podweir status: %v: %v: %s", err, bad, out)
-	}
-	for _, a := range rep.Attachments {
-		for _, d := range a.Directions {
-			if a.ID.ContainerID == pod.ContainerID && d.Direction.String() == Egress.String() {
-				return d.Counters
-			}
-		}
-	}
-	t.Fatalf("podweir status knows nothing of %s: %v", pod.Name, err)
-	return nil
+	return must.Get(pod.rig.Lab.Counters(Egress.String(), pod.Pod))(t)[name].Packets
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/podweir/podweir/e2e/lab"
+	"github.com/podweir/podweir/e2e/lab/wiremeter"
 )
 
 // backlog returns when packets wait in the root qdisc of a direction.
@@ -19,17 +20,13 @@ func (t *Target) backlog(ctx context.Context, d Direction) error {
 	if d == Ingress {
 		ns, ifName = t.rig.Lab.Node(), t.HostIfName
 	}
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
 	for end := time.Now().Add(backlogTimeout); time.Now().Before(end); {
 		waiting, err := rootBacklog(ns, ifName)
 		if err != nil || waiting > 0 {
 			return err
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := wiremeter.Until(ctx, wiremeter.Now()+time.Millisecond); err != nil {
+			return err
 		}
 	}
 	return fmt.Errorf("nothing waits on %s", ifName)

@@ -145,7 +145,7 @@ func TestPrivilegedPacketsOfThePodAreSmall(t *testing.T) {
 		ways["auto"] = 13
 	}
 	for _, congestion := range []string{"cubic", "bbr"} {
-		load := Load{Name: "TCP 4 " + congestion, Flows: 4, Congestion: congestion}
+		load := TCP("TCP 4 "+congestion, 4, congestion)
 		for way, few := range ways {
 			t.Run(load.Name+", "+way, func(t *testing.T) {
 				beside(t, capacity)

@@ -5,11 +5,11 @@ package traffic
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
+	"github.com/podweir/podweir/e2e/step"
 )
 
 const (
@@ -29,43 +29,27 @@ type Kept struct {
 
 // KeptBeside measures requests and responses on one kept connection of a pod
 // and, in turns, of the unlimited pod, while the first is loaded.
-func (t *Target) KeptBeside(ctx context.Context, d Direction, load Load, bitsPerSec uint64, turns int, turn time.Duration) (*Kept, error) {
-	last := bulkHead + time.Duration(2*turns)*(turn+starting)
-	o, err := t.Start(ctx, d, load, bitsPerSec, last)
-	if err != nil {
-		return nil, err
-	}
-	out, err := t.keptTurns(ctx, turns, turn)
-	_, _, waitErr := o.Wait(ctx)
-	return out, errors.Join(err, waitErr)
-}
-
-func (t *Target) keptTurns(ctx context.Context, turns int, turn time.Duration) (*Kept, error) {
-	if err := wiremeter.Until(ctx, wiremeter.Now()+bulkHead); err != nil {
-		return nil, err
-	}
-	var pod, free []*lab.Latencies
-	for range turns {
-		for _, who := range []*Target{t, t.rig.Free} {
-			run, err := t.rig.Lab.StartEcho(ctx, lab.EchoLoad{
-				From: t.rig.Client, To: &who.Host, PerSecond: keptPerSecond,
-				Duration: turn, Timeout: keptTimeout,
-			})
-			if err != nil {
-				return nil, err
-			}
-			lat, err := run.Wait(ctx)
-			if err != nil {
-				return nil, err
-			}
-			if who == t {
-				pod = append(pod, lat)
-			} else {
-				free = append(free, lat)
+func (t *Target) KeptBeside(ctx context.Context, d Direction, load Load, bitsPerSec uint64, turns int, turn time.Duration) (out *Kept, err error) {
+	err = step.Run(func() {
+		o := step.Get(t.Start(ctx, d, load, bitsPerSec, bulkHead+time.Duration(2*turns)*(turn+starting)))
+		defer step.Close(func() error {
+			_, _, err := o.Wait(ctx)
+			return err
+		})
+		step.OK(wiremeter.Until(ctx, wiremeter.Now()+bulkHead))
+		of := map[*Target][]*lab.Latencies{}
+		for range turns {
+			for _, who := range []*Target{t, t.rig.Free} {
+				run := step.Get(t.rig.Lab.StartEcho(ctx, lab.EchoLoad{
+					From: t.rig.Client, To: &who.Host, PerSecond: keptPerSecond,
+					Duration: turn, Timeout: keptTimeout,
+				}))
+				of[who] = append(of[who], step.Get(run.Wait(ctx)))
 			}
 		}
-	}
-	return &Kept{Pod: lab.Merge(pod...), Bystander: lab.Merge(free...)}, nil
+		out = &Kept{Pod: lab.Merge(of[t]...), Bystander: lab.Merge(of[t.rig.Free]...)}
+	})
+	return out, err
 }
 
 // Reference makes a pod shaped by the reference bandwidth plugin with a burst

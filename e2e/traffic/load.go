@@ -4,12 +4,14 @@
 package traffic
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
 
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
+	"github.com/podweir/podweir/e2e/step"
 )
 
 const (
@@ -25,49 +27,46 @@ const (
 	sparingTimes = 2 * carriedEnough
 )
 
-// Load is one kind of load: TCP if Flows is set, else a UDP flood.
+// Load is one kind of load: bulk by TCP if that has flows, else a flood. Who sends to whom, how
+// much and for how long is a case's.
 type Load struct {
-	Name string
-	V6   bool
-
-	Flows      int
-	Congestion string
-	// WriteBytes is the size of each write, 0 for iperf3's own.
-	WriteBytes int
-
-	// Payload of a datagram in bytes.
-	Payload     int
-	TOS         int
-	RotatePorts bool
-	// Discovery has neighbour discovery in place of datagrams.
-	Discovery bool
-	// Way is how datagrams leave the pod.
-	Way lab.Way
-	// Segments is the number of datagrams in a packet; 0 is one, and 16 where
-	// one thread cannot send twice the cap otherwise.
-	Segments int
+	Name  string
+	Bulk  lab.Elephant
+	Flood lab.UDPFlood
 	// Times is how many times the cap is offered; 0 is as fast as one thread
 	// can, and as TCP does.
 	Times uint64
 }
 
-// The loads of the promises.
+// TCP is a load of so many connections.
+func TCP(name string, flows int, congestion string) Load {
+	return Load{Name: name, Bulk: lab.Elephant{Flows: flows, CongestionControl: congestion}}
+}
+
+// The loads of the promises. A flood is sent in larger packets where one thread cannot send
+// twice the cap otherwise.
 var (
-	TCP1     = Load{Name: "TCP 1 cubic", Flows: 1, Congestion: "cubic"}
-	TCP1BBR  = Load{Name: "TCP 1 bbr", Flows: 1, Congestion: "bbr"}
-	TCP20    = Load{Name: "TCP 20 cubic", Flows: 20, Congestion: "cubic"}
-	TCP6     = Load{Name: "TCP 1 cubic IPv6", Flows: 1, Congestion: "cubic", V6: true}
-	TCPBig   = Load{Name: "TCP 1 cubic BIG TCP", Flows: 1, Congestion: "cubic", V6: true, WriteBytes: 1 << 20}
-	UDP      = Load{Name: "UDP 2x", Payload: fullPayload, Times: 2}
-	UDP6     = Load{Name: "UDP 2x IPv6", Payload: fullPayload, Times: 2, V6: true}
-	UDPGSO   = Load{Name: "UDP 2x GSO 61 kB", Payload: fullPayload, Times: 2, Segments: 42}
-	UDPTiny  = Load{Name: "UDP 60 B", Payload: tinyPayload, Times: 2}
-	UDPECT0  = Load{Name: "UDP 2x ECT(0)", Payload: fullPayload, Times: 2, TOS: lab.ECT0}
-	UDPPorts = Load{Name: "UDP 2x rotating ports", Payload: fullPayload, Times: 2, RotatePorts: true}
+	TCP1     = TCP("TCP 1 cubic", 1, "cubic")
+	TCP1BBR  = TCP("TCP 1 bbr", 1, "bbr")
+	TCP20    = TCP("TCP 20 cubic", 20, "cubic")
+	TCP6     = Load{Name: "TCP 1 cubic IPv6", Bulk: lab.Elephant{Flows: 1, IPv6: true}}
+	TCPBig   = Load{Name: "TCP 1 cubic BIG TCP", Bulk: lab.Elephant{Flows: 1, IPv6: true, WriteBytes: 1 << 20}}
+	UDP      = flood("UDP 2x", lab.UDPFlood{})
+	UDP6     = flood("UDP 2x IPv6", lab.UDPFlood{IPv6: true})
+	UDPGSO   = flood("UDP 2x GSO 61 kB", lab.UDPFlood{Segments: 42})
+	UDPTiny  = flood("UDP 60 B", lab.UDPFlood{PayloadBytes: tinyPayload})
+	UDPECT0  = flood("UDP 2x ECT(0)", lab.UDPFlood{TOS: lab.ECT0})
+	UDPPorts = flood("UDP 2x rotating ports", lab.UDPFlood{RotatePorts: true})
 	// Discovery can only be sent by a neighbour, because a router takes a hop off:
 	// into a pod it comes from the node.
-	Discovery = Load{Name: "neighbour discovery 2x", Payload: fullPayload, Times: 2, V6: true, Discovery: true}
+	Discovery = flood("neighbour discovery 2x", lab.UDPFlood{IPv6: true, Discovery: true})
 )
+
+// flood is twice the cap, in full packets if it does not say how large they are.
+func flood(name string, f lab.UDPFlood) Load {
+	f.PayloadBytes = cmp.Or(f.PayloadBytes, fullPayload)
+	return Load{Name: name, Flood: f, Times: 2}
+}
 
 // Offer is load in progress.
 type Offer struct {
@@ -80,28 +79,22 @@ type Offer struct {
 // Start puts a load on a pod.
 func (t *Target) Start(ctx context.Context, d Direction, load Load, bitsPerSec uint64, last time.Duration) (*Offer, error) {
 	from, to := t.Ends(d)
-	if load.Discovery && d == Ingress {
+	if load.Flood.Discovery && d == Ingress {
 		from = &lab.Host{Name: "node", Netns: t.rig.Lab.Node()}
 	}
 	o := &Offer{Started: wiremeter.Now()}
 	var err error
-	if load.Flows > 0 {
-		o.bulk, err = t.rig.Lab.StartElephant(ctx, lab.Elephant{
-			From: from, To: to, IPv6: load.V6, CongestionControl: load.Congestion,
-			Flows: load.Flows, Duration: last, WriteBytes: load.WriteBytes,
-			BitsPerSec: load.Times * bitsPerSec / uint64(load.Flows),
-		})
+	offered := load.Times * bitsPerSec
+	if b := load.Bulk; b.Flows > 0 {
+		b.From, b.To, b.Duration, b.BitsPerSec = from, to, last, offered/uint64(b.Flows)
+		o.bulk, err = t.rig.Lab.StartElephant(ctx, b)
 	} else {
-		segments := max(load.Segments, 1)
-		if segments == 1 && bitsPerSec >= gsoFrom && load.Payload == fullPayload && !load.RotatePorts {
-			segments = gsoSegments
+		f := load.Flood
+		f.From, f.To, f.Duration, f.BitsPerSec = from, to, last, offered
+		if f.Segments <= 1 && bitsPerSec >= gsoFrom && f.PayloadBytes == fullPayload && !f.RotatePorts {
+			f.Segments = gsoSegments
 		}
-		o.flood, err = t.rig.Lab.StartFlood(ctx, lab.UDPFlood{
-			From: from, To: to, IPv6: load.V6, BitsPerSec: load.Times * bitsPerSec,
-			PayloadBytes: load.Payload, Segments: segments, TOS: load.TOS,
-			RotatePorts: load.RotatePorts, Discovery: load.Discovery, Way: load.Way,
-			Duration: last,
-		})
+		o.flood, err = t.rig.Lab.StartFlood(ctx, f)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s, %s: %w", load.Name, d, err)
@@ -126,31 +119,23 @@ func (o *Offer) Wait(ctx context.Context) (bulk *lab.Bulk, flood *lab.FloodResul
 // offered, cap.
 func (r *Rig) Carried(ctx context.Context, d Direction, load Load, bitsPerSec uint64) (float64, error) {
 	key := fmt.Sprintf("%s %s", load.Name, d)
-	if r.SparesOthers && load.Flows > 0 {
+	if r.SparesOthers && load.Bulk.Flows > 0 {
 		load.Times = sparingTimes
 	}
-	if load.Times > 0 || load.Flows == 0 {
+	if load.Times > 0 || load.Bulk.Flows == 0 {
 		key = fmt.Sprintf("%s %d", key, bitsPerSec)
 	}
 	if rate, ok := r.carried[key]; ok {
 		return rate, nil
 	}
-	const counted = 750 * time.Millisecond
-	last := counted + starting
-	if err := r.Free.freshMeters(); err != nil {
-		return 0, err
-	}
-	o, err := r.Free.Start(ctx, d, load, bitsPerSec, last)
-	if err != nil {
-		return 0, err
-	}
-	if _, _, err := o.Wait(ctx); err != nil {
-		return 0, err
-	}
-	series, err := r.Free.Wire(d, o.Until-counted, min(o.Until, wiremeter.Now()))
-	if err != nil {
-		return 0, err
-	}
-	r.carried[key] = series.BitsPerSec()
-	return r.carried[key], nil
+	err := step.Run(func() {
+		const counted = 750 * time.Millisecond
+		step.OK(r.Free.freshMeters())
+		o := step.Get(r.Free.Start(ctx, d, load, bitsPerSec, counted+starting))
+		_, _, err := o.Wait(ctx)
+		step.OK(err)
+		series := step.Get(r.Free.Wire(d, o.Until-counted, min(o.Until, wiremeter.Now())))
+		r.carried[key] = series.BitsPerSec()
+	})
+	return r.carried[key], err
 }

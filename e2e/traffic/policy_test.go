@@ -209,7 +209,7 @@ func TestPrivilegedIngressByIFBHoldsTheCap(t *testing.T) {
 				return
 			}
 			arrived := must.Get(before.Read(from, wiremeter.Now()))(t)
-			if sent := float64(arrived.Worst(time.Second)) * 8 / capacity; load.Flows == 0 && sent < 1.5 {
+			if sent := float64(arrived.Worst(time.Second)) * 8 / capacity; load.Bulk.Flows == 0 && sent < 1.5 {
 				t.Errorf("%.2f of the cap arrived before the ifb, so nothing was tested", sent)
 			}
 		})
@@ -297,8 +297,8 @@ func TestPrivilegedLimitChangesUnderAFlood(t *testing.T) {
 				if float64(worst) > most {
 					t.Errorf("%d bytes in a second, want %.0f at most", worst, most)
 				}
-				if n := answers.Failed(); n != 0 {
-					t.Errorf("the kept connection lost %d responses: %v", n, answers.Errors)
+				if n := answers.Failed; n != 0 {
+					t.Errorf("the kept connection lost %d responses: %s", n, answers.Reason)
 				}
 			})
 		}
@@ -353,7 +353,7 @@ func TestPrivilegedCallBesideElephants(t *testing.T) {
 			beside(t, capacity)
 			r := newRig(t)
 			pod := shaped(t, r, capacity, map[string]any{"policy": "elephants"})
-			bulk, err := pod.Start(t.Context(), d, Load{Name: "TCP 8 cubic", Flows: 8, Congestion: "cubic"}, capacity, last+2*settle)
+			bulk, err := pod.Start(t.Context(), d, TCP("TCP 8 cubic", 8, "cubic"), capacity, last+2*settle)
 			must.OK(t, err)
 			if err := wiremeter.Until(t.Context(), bulk.Started+settle); err != nil { // they are heavy then
 				t.Fatal(err)
@@ -368,14 +368,14 @@ func TestPrivilegedCallBesideElephants(t *testing.T) {
 			if _, _, err := bulk.Wait(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			all := got.Failed() + len(got.Samples)
-			t.Logf("%d of %d packets of the call lost, median %v, p90 %v", got.Failed(), all, got.Quantile(0.5), got.Quantile(0.9))
+			all := got.Failed + len(got.Samples)
+			t.Logf("%d of %d packets of the call lost, median %v, p90 %v", got.Failed, all, got.Quantile(0.5), got.Quantile(0.9))
 			if got.Quantile(0.5) < 5*time.Millisecond {
 				t.Errorf("median %v, want the call to wait with the bulk", got.Quantile(0.5))
 			}
 			// In a plain queue it loses 0.3 to 0.9 %.
-			if most := all / 500; got.Failed() > most {
-				t.Errorf("the call lost %d of %d packets, want at most %d", got.Failed(), all, most)
+			if most := all / 500; got.Failed > most {
+				t.Errorf("the call lost %d of %d packets, want at most %d", got.Failed, all, most)
 			}
 		})
 	}

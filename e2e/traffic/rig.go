@@ -14,26 +14,21 @@ import (
 
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
+	"github.com/podweir/podweir/e2e/step"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
-// Direction is ingress or egress from the pod's point of view.
-type Direction int
+// Direction is of traffic, from the pod's point of view.
+type Direction = terms.Direction
 
 // The directions.
 const (
-	Egress Direction = iota
-	Ingress
+	Egress  = terms.Egress
+	Ingress = terms.Ingress
 )
 
-func (d Direction) String() string {
-	if d == Ingress {
-		return "ingress"
-	}
-	return "egress"
-}
-
 // Directions are both.
-var Directions = []Direction{Egress, Ingress}
+var Directions = terms.Directions
 
 // Rig is a lab with a client and a pod that nobody limits.
 type Rig struct {
@@ -56,7 +51,7 @@ type Rig struct {
 // receiver; that of the pod is behind an ifb too.
 type Target struct {
 	*lab.Pod
-	meters [2]*wiremeter.Meter
+	meters map[Direction]*wiremeter.Meter
 	rig    *Rig
 }
 
@@ -68,10 +63,11 @@ func NewRig(ctx context.Context, opts lab.Options) (*Rig, error) {
 		return nil, err
 	}
 	r := &Rig{Lab: l, carried: map[string]float64{}}
-	if r.Client, err = l.Client("client"); err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
-	if r.Free, err = r.Pod(ctx, nil); err != nil {
+	err = step.Run(func() {
+		r.Client = step.Get(l.Client("client"))
+		r.Free = step.Get(r.Pod(ctx, nil))
+	})
+	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return r, nil
@@ -114,6 +110,7 @@ func (t *Target) freshMeters() error {
 	if err := t.closeMeters(); err != nil {
 		return err
 	}
+	t.meters = map[Direction]*wiremeter.Meter{}
 	for d, host := range map[Direction]*lab.Host{Egress: t.rig.Client, Ingress: &t.Host} {
 		meter, err := wiremeter.Attach(host.Netns, host.IfName, wiremeter.Delivered)
 		if err != nil {
@@ -137,12 +134,10 @@ func (t *Target) Close(ctx context.Context) error {
 
 func (t *Target) closeMeters() error {
 	var errs []error
-	for i, m := range t.meters {
-		if m != nil {
-			errs = append(errs, m.Close())
-		}
-		t.meters[i] = nil
+	for _, m := range t.meters {
+		errs = append(errs, m.Close())
 	}
+	t.meters = nil
 	return errors.Join(errs...)
 }
 

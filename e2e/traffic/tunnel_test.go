@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vishvananda/netlink"
-
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
@@ -26,16 +24,9 @@ func TestPrivilegedTunnelIsCountedWhole(t *testing.T) {
 	pod := shaped(t, r, capacity, map[string]any{"egressMode": "clsact-hostside"})
 	from, to, err := r.Lab.Tunnel(&pod.Host, r.Client)
 	must.OK(t, err)
-	err = from.Netns.Do(func() error {
-		link, err := netlink.LinkByName(from.IfName)
-		if err != nil {
-			return err
-		}
-		return netlink.LinkSetGSOMaxSegs(link, 64) // large packets, which the kernel cuts behind podweir
-	})
-	must.OK(t, err)
+	must.OK(t, from.Netns.Run("ip link set "+from.IfName+" gso_max_segs 64")) // large packets, which the kernel cuts behind podweir
 	bytes := func() (sum uint64) {
-		for _, c := range egressCounters(t, pod) {
+		for _, c := range must.Get(r.Lab.Counters(Egress.String(), pod.Pod))(t) {
 			sum += c.Bytes
 		}
 		return sum

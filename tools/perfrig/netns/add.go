@@ -14,8 +14,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"sync"
 	"time"
+
+	"github.com/containernetworking/cni/pkg/invoke"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/step"
@@ -44,15 +46,7 @@ const (
 func (r *run) add(ctx context.Context) {
 	l := step.Get(lab.New(ctx, r.opts))
 	defer step.Close(l.Close)
-	calls := r.makePods(ctx, l, "one", r.cell.Workload.Pods)
-	var took []float64
-	for _, call := range calls {
-		d, err := call.run(ctx, "ADD")
-		if err != nil {
-			step.OK(errors.Join(err, deleteAll(ctx, calls)))
-		}
-		took = append(took, millis(d))
-	}
+	took, _ := added(ctx, r.makePods(ctx, l, "one", r.cell.Workload.Pods), 1)
 	all := stats.Summarise(took)
 	r.set("add_p50_ms", all.Median)
 	r.set("add_max_ms", all.Max)
@@ -60,7 +54,6 @@ func (r *run) add(ctx context.Context) {
 		first, last := stats.Summarise(took[:addEdge]), stats.Summarise(took[len(took)-addEdge:])
 		r.set("add_last_by_first_ratio", last.Median/first.Median)
 	}
-	step.OK(deleteAll(ctx, calls))
 	r.addAtOnce(ctx, l)
 	r.addMemory(ctx, l)
 }
@@ -68,54 +61,48 @@ func (r *run) add(ctx context.Context) {
 // addAtOnce has crowds come, in turns, of pods that are made for each: on a device that had a
 // clsact qdisc before, which no new pod's has, podweir lists all qdiscs of the node.
 func (r *run) addAtOnce(ctx context.Context, l *lab.Lab) {
-	took, whole := make([][]float64, len(crowds)), make([][]float64, len(crowds))
+	took, whole := map[string][]float64{}, map[string][]float64{}
 	for round := range crowdTimes {
-		for n, c := range crowds {
-			each, all, err := together(ctx, r.makePods(ctx, l, fmt.Sprintf("%d-%d", c.pods, round), c.pods))
-			step.OK(err)
-			for _, d := range each {
-				took[n] = append(took[n], millis(d))
-			}
-			whole[n] = append(whole[n], millis(all))
+		for _, c := range crowds {
+			each, all := added(ctx, r.makePods(ctx, l, fmt.Sprintf("%d-%d", c.pods, round), c.pods), c.pods)
+			took[c.name], whole[c.name] = append(took[c.name], each...), append(whole[c.name], all)
 		}
 	}
-	for n, c := range crowds {
-		s := stats.Summarise(took[n])
+	for _, c := range crowds {
+		s := stats.Summarise(took[c.name])
 		r.set(c.name+"_p50_ms", s.Median)
 		r.set(c.name+"_max_ms", s.Max)
-		r.set(c.name+"_whole_ms", stats.Summarise(whole[n]).Median)
+		r.set(c.name+"_whole_ms", stats.Summarise(whole[c.name]).Median)
 	}
 }
 
-// together adds all at once and deletes them. It returns how long each took, and all of
-// them together.
-func together(ctx context.Context, calls []*invocation) (each []time.Duration, whole time.Duration, err error) {
-	each, errs := make([]time.Duration, len(calls)), make([]error, len(calls))
-	var wg sync.WaitGroup
+// added adds pods, so many at once, and deletes them. It returns how long each took, and all
+// of them together, in milliseconds.
+func added(ctx context.Context, calls []*invocation, atOnce int) (each []float64, whole float64) {
+	defer step.Close(func() error { return deleteAll(ctx, calls) })
+	each = make([]float64, len(calls))
+	var all errgroup.Group
+	all.SetLimit(atOnce)
 	began := time.Now()
 	for n, call := range calls {
-		wg.Go(func() { each[n], errs[n] = call.run(ctx, "ADD") })
+		all.Go(func() error {
+			took, err := call.run(ctx, "ADD")
+			each[n] = millis(took)
+			return err
+		})
 	}
-	wg.Wait()
-	whole = time.Since(began)
-	if err = errors.Join(errors.Join(errs...), deleteAll(ctx, calls)); err != nil {
-		err = fmt.Errorf("%d at once: %w", len(calls), err)
-	}
-	return each, whole, err
+	step.OK(all.Wait())
+	return each, millis(time.Since(began))
 }
 
 func (r *run) addMemory(ctx context.Context, l *lab.Lab) {
 	calls := r.makePods(ctx, l, "weighed", peaks)
+	defer step.Close(func() error { return deleteAll(ctx, calls) })
 	var bytesOf []float64
 	for _, call := range calls {
-		peak, err := call.peakRSS(l.Dir())
-		if err != nil {
-			step.OK(errors.Join(err, deleteAll(ctx, calls)))
-		}
-		bytesOf = append(bytesOf, float64(peak))
+		bytesOf = append(bytesOf, call.peakRSS(l.Dir()))
 	}
 	r.set("add_rss_p50_bytes", stats.Summarise(bytesOf).Median)
-	step.OK(deleteAll(ctx, calls))
 }
 
 // invocation is one call of a plugin for a pod that ptp has made.
@@ -150,50 +137,32 @@ func (r *run) newInvocation(l *lab.Lab, pod *lab.Pod) *invocation {
 		"runtimeConfig": map[string]any{"bandwidth": bw},
 	}
 	maps.Copy(conf, chain[0])
-	bin := r.plugin(fmt.Sprint(chain[0]["type"]))
+	bin := step.Get(filepath.Abs(step.Get(invoke.FindInPath(fmt.Sprint(chain[0]["type"]), r.opts.PluginDirs))))
 	return &invocation{bin: bin, stdin: step.Get(json.Marshal(conf)), node: l.Node(), pod: pod, env: []string{
 		"CNI_CONTAINERID=" + pod.ContainerID, "CNI_NETNS=" + pod.Netns.Path(),
 		"CNI_IFNAME=" + pod.IfName, "CNI_PATH=" + filepath.Dir(bin), "PATH=" + os.Getenv("PATH"),
 	}}
 }
 
-// plugin is the absolute path of a plugin, found as a runtime finds it.
-func (r *run) plugin(name string) string {
-	for _, dir := range r.opts.PluginDirs {
-		file := filepath.Join(dir, name)
-		if _, err := os.Stat(file); err == nil {
-			return step.Get(filepath.Abs(file))
-		}
-	}
-	step.OK(fmt.Errorf("no plugin %s in %v", name, r.opts.PluginDirs))
-	return ""
-}
-
 // run executes the plugin in the node's namespace and returns how long the
-// whole process took.
-func (i *invocation) run(ctx context.Context, command string) (time.Duration, error) {
-	var stdout, stderr bytes.Buffer
+// whole process took. A pod that starts unshaped would be quick: it is an error.
+func (i *invocation) run(ctx context.Context, command string) (took time.Duration, err error) {
 	cmd := exec.CommandContext(ctx, i.bin)
-	cmd.Env = append(slices.Clone(i.env), "CNI_COMMAND="+command)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(i.stdin), &stdout, &stderr
+	cmd.Env, cmd.Stdin = append(slices.Clone(i.env), "CNI_COMMAND="+command), bytes.NewReader(i.stdin)
+	var out []byte
 	began := time.Now()
-	if err := i.node.Do(cmd.Start); err != nil {
-		return 0, err
+	err = i.node.Do(func() (err error) {
+		out, err = cmd.CombinedOutput()
+		return err
+	})
+	took = time.Since(began)
+	if err == nil && bytes.Contains(out, []byte("level=ERROR")) {
+		err = errors.New("the pod is not shaped")
 	}
-	err := cmd.Wait()
-	took := time.Since(began)
-	return took, i.shaped(err, command, &stdout, &stderr)
-}
-
-// shaped says how a call failed. A pod that starts unshaped would be quick.
-func (i *invocation) shaped(err error, command string, stdout, stderr *bytes.Buffer) error {
 	if err != nil {
-		return fmt.Errorf("%s %s: %w: %s%s", filepath.Base(i.bin), command, err, stdout.Bytes(), stderr.Bytes())
+		err = fmt.Errorf("%s %s: %w: %s", filepath.Base(i.bin), command, err, out)
 	}
-	if bytes.Contains(stderr.Bytes(), []byte("level=ERROR")) {
-		return fmt.Errorf("%s %s: %s", filepath.Base(i.bin), command, stderr.Bytes())
-	}
-	return nil
+	return took, err
 }
 
 // deleteAll runs DEL and removes the pods: what the reference plugin leaves on the node's

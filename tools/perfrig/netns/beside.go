@@ -23,9 +23,6 @@ const (
 	// fetchShare is what a response is to one of the clients of a closed loop, in
 	// seconds of the cap: 30 kB at 10 Mbit/s.
 	fetchShare = 0.024
-	// frameBytes is the largest frame that HTTP/2 has by default (RFC 9113 section
-	// 4.2).
-	frameBytes = 16 << 10
 	// A segment of video is due every videoPeriod, the first videoHead after the
 	// start, when one bulk flow is out of slow start. There are two, so that the
 	// patience with the second is over when the last answer to a call is.
@@ -49,37 +46,31 @@ var floods = map[string]traffic.Load{
 	// The cost is in packets.
 	"tiny": traffic.UDPTiny,
 	// Only the first fragment has ports, of three at an MTU of 1,500 bytes.
-	"fragments": {Name: "UDP 2x fragments", Payload: 4000, Times: 2},
+	"fragments": {Name: "UDP 2x fragments", Flood: lab.UDPFlood{PayloadBytes: 4000}, Times: 2},
 }
-
-// hosts are the two ends of a load.
-type hosts struct{ from, to *lab.Host }
 
 // beside is what runs beside the calls of a mix; what the mix has not is nil.
 type beside struct {
-	bulk                 []*lab.ElephantRun
-	pages, stream, video *lab.RequestsRun
-	flood                *traffic.Offer
-	// inner are the ends as they are inside the tunnel.
-	inner *hosts
+	bulk         []*lab.ElephantRun
+	pages, video *lab.RequestsRun
+	flood        *traffic.Offer
 }
 
 // startBeside starts all but the calls. A tunnel goes with the pod.
 func (l *ordinary) startBeside(ctx context.Context, d traffic.Direction, from, to *lab.Host) *beside {
 	b := &beside{}
-	bulk := hosts{from, to}
+	bulkFrom, bulkTo := from, to
 	if l.mix.Tunnel {
-		innerFrom, innerTo, err := l.rig.Lab.Tunnel(from, to)
+		var err error
+		bulkFrom, bulkTo, err = l.rig.Lab.Tunnel(from, to)
 		step.OK(err)
-		bulk = hosts{innerFrom, innerTo}
-		b.inner = &bulk
 	}
 	for _, of := range l.mix.Bulk {
 		if of.ECN {
-			step.OK(errors.Join(askForMarks(bulk.from), askForMarks(bulk.to)))
+			step.OK(errors.Join(askForMarks(bulkFrom), askForMarks(bulkTo)))
 		}
 		b.bulk = append(b.bulk, step.Get(l.rig.Lab.StartElephant(ctx, lab.Elephant{
-			From: bulk.from, To: bulk.to, CongestionControl: of.Congestion, Flows: of.Flows, Duration: 2 * (loadHead + loadLast),
+			From: bulkFrom, To: bulkTo, CongestionControl: of.Congestion, Flows: of.Flows, Duration: 2 * (loadHead + loadLast),
 		})))
 	}
 	if l.mix.Flood != "" {
@@ -106,12 +97,6 @@ func (l *ordinary) startRequests(ctx context.Context, from, to *lab.Host, b *bes
 			Duration: loadHead + loadLast + besideTail, Timeout: giveUp,
 		}))
 	}
-	if l.mix.Stream {
-		b.stream = step.Get(l.rig.Lab.StartEcho(ctx, lab.EchoLoad{
-			From: to, To: from, FrameBytes: frameBytes, PerSecond: perSecond,
-			Delay: loadHead, Duration: loadLast + besideTail, Timeout: giveUp,
-		}))
-	}
 	if l.mix.VideoShare == 0 {
 		return
 	}
@@ -125,7 +110,7 @@ func (l *ordinary) startRequests(ctx context.Context, from, to *lab.Host, b *bes
 // besideDone waits for what runs beside the calls and ends by itself, and records
 // what it saw.
 func (l *ordinary) besideDone(ctx context.Context, b *beside) {
-	for name, run := range map[string]*lab.RequestsRun{"pages": b.pages, "stream": b.stream, "segment": b.video} {
+	for name, run := range map[string]*lab.RequestsRun{"pages": b.pages, "segment": b.video} {
 		if run == nil {
 			continue
 		}

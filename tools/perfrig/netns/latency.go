@@ -15,10 +15,9 @@ import (
 const (
 	// Three turns of 1.7 s at 200 requests per second resolve the 99th
 	// percentile.
-	turns     = 3
-	turn      = 1700 * time.Millisecond
-	perSecond = 200 // ruling of the design for kept connections
-	giveUp    = 3 * time.Second
+	turns  = 3
+	turn   = 1700 * time.Millisecond
+	giveUp = 3 * time.Second
 	// head is how long bulk has run when it counts.
 	head = 2 * time.Second
 )

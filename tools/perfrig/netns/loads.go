@@ -55,7 +55,7 @@ func (l *ordinary) measure(ctx context.Context) {
 	b := l.startBeside(ctx, d, from, to)
 	step.OK(wiremeter.Until(ctx, start+loadHead))
 	marksDone := step.Get(l.countMarks(d))
-	l.calls(ctx, from, to, b)
+	l.calls(ctx, from, to)
 	step.OK(marksDone())
 	end := start + loadHead + loadLast
 	// Bulk is last: what is measured beside it must not outlast it.
@@ -73,45 +73,26 @@ func (l *ordinary) call() lab.Calls {
 	}
 }
 
-// callEnds are those of a call, and the name of its metrics.
-type callEnds struct {
-	name string
-	hosts
-}
-
-// calls puts the calls on the pod, one through its tunnel if there is one, and
-// one on the unlimited pod.
-func (l *ordinary) calls(ctx context.Context, from, to *lab.Host, b *beside) {
+// calls puts the calls on the pod, and one on the unlimited pod.
+func (l *ordinary) calls(ctx context.Context, from, to *lab.Host) {
 	c := l.call()
+	c.From, c.To = from, to
+	calls := step.Get(l.rig.Lab.StartCalls(ctx, c))
+	c.Flows, c.PerSecond = 1, c.PerSecond/float64(c.Flows)
 	// The same direction, of a pod and a client of its own.
-	free := hosts{&l.rig.Free.Host, l.onlooker}
-	if from != &l.pod.Host {
-		free = hosts{l.onlooker, &l.rig.Free.Host}
+	if c.From, c.To = &l.rig.Free.Host, l.onlooker; from != &l.pod.Host {
+		c.From, c.To = c.To, c.From
 	}
-	ends := []callEnds{{"call", hosts{from, to}}, {"call_bystander", free}}
-	if b.inner != nil {
-		ends = append(ends, callEnds{"inner_call", *b.inner})
-	}
-	var runs []*lab.RequestsRun
-	for i, end := range ends {
-		c.From, c.To = end.from, end.to
-		run := step.Get(l.rig.Lab.StartCalls(ctx, c))
-		runs = append(runs, run)
-		if i == 0 {
-			c.PerSecond /= float64(c.Flows)
-			c.Flows = 1
-		}
-	}
-	for i, run := range runs {
-		l.told(ends[i].name, step.Get(run.Wait(ctx)))
-	}
+	bystander := step.Get(l.rig.Lab.StartCalls(ctx, c))
+	l.told("call", step.Get(calls.Wait(ctx)))
+	l.told("call_bystander", step.Get(bystander.Wait(ctx)))
 }
 
 // told records a call: what was lost, and how long the rest took.
 func (l *ordinary) told(name string, c *lab.Latencies) {
-	l.set(name+"_lost_percent", 100*float64(c.Failed())/float64(max(len(c.Samples), 1)))
+	l.set(name+"_lost_percent", 100*float64(c.Failed)/float64(max(len(c.Samples), 1)))
 	// What got no answer is at the end of the samples, with the patience.
-	answered := c.Samples[:len(c.Samples)-c.Failed()]
+	answered := c.Samples[:len(c.Samples)-c.Failed]
 	l.distribution(name, answered)
 	l.set(name+"_p90_ms", millis(lab.Quantile(answered, 0.9)))
 }

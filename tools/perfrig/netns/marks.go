@@ -4,17 +4,13 @@
 package netns
 
 import (
-	"os"
-
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/traffic"
 	"github.com/podweir/podweir/tools/perfrig/spec"
 )
 
 // askForMarks has a host's TCP ask for ECN, and answer who does.
-func askForMarks(h *lab.Host) error {
-	return h.Netns.Do(func() error { return os.WriteFile("/proc/sys/net/ipv4/tcp_ecn", []byte("1"), 0o644) })
-}
+func askForMarks(h *lab.Host) error { return h.Netns.Run("sysctl -qw net.ipv4.tcp_ecn=1") }
 
 // countMarks begins to count what podweir's programs mark and drop, where the bulk asks
 // for marks and this build's programs decide. Of others' the senders' reports say what
@@ -24,14 +20,17 @@ func (l *ordinary) countMarks(d traffic.Direction) (done func() error, err error
 	if !l.mix.Marked() || p.Kind != spec.Podweir || p.Keys["type"] != "" || p.Keys["policy"] != "strict" {
 		return func() error { return nil }, nil
 	}
-	now := func() (packets, error) {
-		return counted(l.rig.Lab, d.String(), func(container string) bool { return container == l.pod.ContainerID })
-	}
-	before, err := now()
+	before, err := l.rig.Lab.Counters(d.String(), l.pod.Pod)
 	return func() error {
-		after, err := now()
-		l.set("bulk_marked_count", float64(after.marked-before.marked))
-		l.set("bulk_dropped_count", float64(after.dropped-before.dropped))
+		after, err := l.rig.Lab.Counters(d.String(), l.pod.Pod)
+		grown := func(names ...string) (n float64) {
+			for _, name := range names {
+				n += float64(after[name].Packets - before[name].Packets)
+			}
+			return n
+		}
+		l.set("bulk_marked_count", grown("marked"))
+		l.set("bulk_dropped_count", grown("dropped-early", "dropped-horizon"))
 		return err
 	}, err
 }

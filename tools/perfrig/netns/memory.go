@@ -29,8 +29,7 @@ func (r *run) memory(ctx context.Context) {
 	step.OK(errors.Join(err, r.said.err()))
 	slots := r.slotsBytes()
 	for name, n := range map[string]int64{
-		"total": m.Total() + slots, "slots": slots, "slab": m.Slab, "vmalloc": m.Vmalloc, "percpu": m.PerCPU, "memlock": m.Memlock,
-		"pagetables": m.PageTables,
+		"total": m.Total() + slots, "slots": slots, "slab": m.Slab, "vmalloc": m.Vmalloc, "percpu": m.PerCPU,
 	} {
 		r.set("memory_"+name+"_bytes", float64(n))
 	}

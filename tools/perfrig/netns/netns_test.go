@@ -98,9 +98,9 @@ func TestPrivilegedInterruptedRunLeavesNothing(t *testing.T) {
 		done <- New(root).Run(ctx, cell(t, "costs", "latency-egress/100M/podweir-strict"), &record.Sample{})
 	}()
 	const podsAndClients = 4 // node, client, two pods
-	for end := time.Now().Add(10 * time.Second); len(left(t)) < podsAndClients+1; {
+	for end := time.Now().Add(time.Minute); len(left(t)) < podsAndClients+1; {
 		if time.Now().After(end) {
-			t.Fatalf("after 10 s there are only %v", left(t))
+			t.Fatalf("after a minute there are only %v", left(t))
 		}
 		<-time.After(10 * time.Millisecond)
 	}
@@ -122,23 +122,21 @@ func TestPrivilegedWorkloads(t *testing.T) {
 		want []string  // above 0
 		most map[string]float64
 	}{
-		"costs cost-cubic-4-egress/100M/podweir-strict": {want: []string{
-			"machine_cores_per_gbit", "packets_per_gbit_count", "timers_per_gbit_count", "sends_per_gbit_count",
-		}},
+		"costs cost-cubic-4-egress/100M/podweir-strict": {want: []string{"machine_cores_per_gbit", "packets_per_gbit_count"}},
 		"costs tcp-1-cubic-egress/100M/podweir-strict": {
 			want: []string{"egress_used_share", "egress_worst_second_share", "egress_goodput_bits_per_second"},
 			// A meter of both pods saw hundreds of caps.
 			most: map[string]float64{"egress_worst_second_share": 2},
 		},
-		"scale memory-8/100M/podweir-strict":       {want: []string{"memory_memlock_bytes", "memory_slots_bytes", "add_rss_p50_bytes"}},
+		"scale memory-8/100M/podweir-strict":       {want: []string{"memory_total_bytes", "memory_slots_bytes", "add_rss_p50_bytes"}},
 		"scale pods-8-ingress/100G/podweir-strict": {want: []string{"alone_light_cost_ns", "spread_heavy_cost_ns", "spread_heavy_sender_cost_ns"}},
 		"scale pods-1-ingress/uncapped/unshaped":   {want: []string{"spread_light_sender_cost_ns"}},
 		"loads load-call-03-ecn-8-ingress/10M/podweir-strict": {want: []string{
 			"bulk_marked_count", "bulk_round_trip_p50_ms", "bulk_fairness_share", "call_p50_ms",
 		}},
 		"loads load-pages-ingress/10M/podweir-flat": {
-			mix:  &spec.Mix{CallShare: 0.03, Fetch: true, Stream: true, Tunnel: true, VideoShare: 0.05, Bulk: []spec.Bulk{{Congestion: "cubic", Flows: 1}}},
-			want: []string{"pages_requests_per_second", "stream_p99_ms", "stream_requests_per_second", "inner_call_p50_ms", "segment_mean_ms", "ingress_used_share"},
+			mix:  &spec.Mix{CallShare: 0.03, Fetch: true, Tunnel: true, VideoShare: 0.05, Bulk: []spec.Bulk{{Congestion: "cubic", Flows: 1}}},
+			want: []string{"pages_requests_per_second", "segment_mean_ms", "ingress_used_share"},
 		},
 		"loads load-pages-ingress/10M/podweir-strict": {
 			mix:  &spec.Mix{CallShare: 0.03, Flood: "udp", FloodTimes: 1.2, Bulk: []spec.Bulk{{Congestion: lab.QUIC, Flows: 1}}},

@@ -29,13 +29,7 @@ var percentiles = []struct {
 func (r *run) answers(name string, l *lab.Latencies) {
 	r.distribution(name, l.Samples)
 	r.set(name+"_requests_per_second", l.PerSecond())
-	r.set(name+"_errors_count", float64(l.Failed()))
-	for reason, n := range l.Errors {
-		if r.into.Errors == nil {
-			r.into.Errors = map[string]int{}
-		}
-		r.into.Errors[name+": "+reason] += n
-	}
+	r.set(name+"_errors_count", float64(l.Failed))
 }
 
 // distribution records how long something took, as far as there are samples enough: ten lie
@@ -73,5 +67,5 @@ func (r *run) direction() traffic.Direction {
 
 // load is the bulk that a workload describes.
 func load(w *spec.Workload) traffic.Load {
-	return traffic.Load{Name: w.Name, Flows: w.Streams, Congestion: w.Congestion}
+	return traffic.TCP(w.Name, w.Streams, w.Congestion)
 }

@@ -7,13 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/step"
-	"github.com/podweir/podweir/plugin/engine"
-	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/tools/perfrig/spec"
 	"github.com/podweir/podweir/tools/perfrig/stats"
 )
@@ -73,8 +73,9 @@ func (r *run) pods(ctx context.Context) {
 	a.sinks = step.Get(lab.OpenSinks(hosts))
 	defer step.Close(a.sinks.Close)
 	// In all phases: the statistics cost each program a little.
-	a.meter = step.Get(meterPrograms(ownPrograms))
+	a.meter = &programMeter{stats: step.Get(ebpf.EnableStats(unix.BPF_STATS_RUN_TIME))}
 	defer step.Close(a.meter.Close)
+	a.meter.overhead = emptyProgram()
 	a.set("statistics_cost_ns", a.meter.overhead)
 	sent := a.path(ctx, "light")
 	if r.cell.Phase.Kind == spec.Podweir {
@@ -99,21 +100,21 @@ func (a *among) path(ctx context.Context, name string) (perSecond float64) {
 		{name: "alone", to: a.sinks.Part(0, 1)},
 		{name: "spread", to: a.sinks.Part(1, len(a.all))},
 	}
-	var took packets
+	var all, light uint64
 	var rates []float64
 	for range podsTurns {
 		a.reattach(ctx, windows)
-		before := a.counted()
+		allBefore, lightBefore := a.counted()
 		for _, w := range windows {
 			sent := a.window(ctx, w)
 			if w.name == "spread" {
 				rates = append(rates, float64(sent.Packets)/sent.Elapsed.Seconds())
 			}
 		}
-		after := a.counted()
-		took.all, took.light = took.all+after.all-before.all, took.light+after.light-before.light
+		allAfter, lightAfter := a.counted()
+		all, light = all+allAfter-allBefore, light+lightAfter-lightBefore
 	}
-	a.took(name, took.all, took.light)
+	a.took(name, all, light)
 	a.tell(name, windows)
 	return stats.Summarise(rates).Median
 }
@@ -128,7 +129,8 @@ func (a *among) reattach(ctx context.Context, windows []*podsTurn) {
 		if others := a.all[1:]; len(others) == 1 {
 			a.again(ctx, others, a.each)
 		}
-		step.OK(errors.Join(a.said.err(), a.meter.reopen(ownPrograms)))
+		step.OK(a.said.err())
+		a.meter.reopen()
 	}
 	for _, w := range windows {
 		a.window(ctx, &podsTurn{to: w.to})
@@ -143,11 +145,11 @@ func (a *among) again(ctx context.Context, pods []*lab.Pod, limit *lab.Bandwidth
 
 // window sends for one turn.
 func (a *among) window(ctx context.Context, w *podsTurn) *lab.FloodResult {
-	before := step.Get(a.meter.read())
+	before := sumOf(a.meter.programs...)
 	sent := step.Get(a.lab.Spread(ctx, lab.Spread{
 		From: a.client, To: w.to, PayloadBytes: podsPayload, Duration: podsWindow,
 	}))
-	did := step.Get(a.meter.read()).sub(before)
+	did := sumOf(a.meter.programs...).sub(before)
 	if sent.Refused > 0 || sent.Packets == 0 {
 		step.OK(fmt.Errorf("%s: %d of %d datagrams were refused", w.name, sent.Refused, sent.Packets))
 	}
@@ -211,69 +213,14 @@ func (a *among) took(path string, all, light uint64) {
 	a.set(path+"_path_share", share)
 }
 
-// counted sums up podweir's counters of what goes to all of the pods.
-func (a *among) counted() packets {
+// counted is how many packets to all of the pods podweir counted, and how many of them as light.
+func (a *among) counted() (all, light uint64) {
 	if a.cell.Phase.Kind != spec.Podweir {
-		return packets{}
+		return 0, 0
 	}
-	return step.Get(counted(a.lab, a.cell.Workload.Direction, func(container string) bool { return ofLab(a.lab, container) }))
-}
-
-// nodeStatus is what podweir tells of all attachments of the machine, which may
-// be those of other labs, too.
-func nodeStatus(l *lab.Lab) (rep *status.Report, err error) {
-	err = l.Node().Do(func() error {
-		node, err := engine.Open(engine.DefaultPaths)
-		if err != nil {
-			return err
-		}
-		defer node.Close()
-		rep, err = status.Collect(node)
-		return err
-	})
-	return rep, err
-}
-
-// ofLab says whether a container is one of the lab's pods.
-func ofLab(l *lab.Lab, containerID string) bool {
-	return strings.HasPrefix(containerID, l.Name()+"-")
-}
-
-// packets are what a direction's programs counted.
-type packets struct{ light, all, marked, dropped uint64 }
-
-// counted sums up podweir's own counters of a direction of some attachments. Of
-// none is an error.
-func counted(l *lab.Lab, direction string, of func(containerID string) bool) (sum packets, err error) {
-	rep, err := nodeStatus(l)
-	if err != nil {
-		return sum, err
+	counters := step.Get(a.lab.Counters(a.cell.Workload.Direction, a.all...))
+	for _, c := range counters {
+		all += c.Packets
 	}
-	found := false
-	for i := range rep.Attachments {
-		if !of(rep.Attachments[i].ID.ContainerID) {
-			continue
-		}
-		for _, d := range rep.Attachments[i].Directions {
-			if d.Direction.String() != direction {
-				continue
-			}
-			found = true
-			for _, c := range d.Counters {
-				sum.all += c.Packets
-				switch c.Disposition {
-				case "light":
-					sum.light += c.Packets
-				case "marked":
-					sum.marked += c.Packets
-				case "dropped-early", "dropped-horizon":
-					sum.dropped += c.Packets
-				}
-			}
-		}
-	}
-	if !found {
-		return sum, fmt.Errorf("podweir's status has nothing of the %s of these pods", direction)
-	}
-	return sum, nil
+	return all, counters["light"].Packets
 }

@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // peakRSS runs ADD and returns the process's largest resident set in bytes. The
@@ -20,37 +22,25 @@ import (
 // process, so a child of this program would show this program's: a shell
 // starts the plugin in the background and ends, and we, as the subreaper,
 // inherit it.
-func (i *invocation) peakRSS(dir string) (int64, error) {
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return 0, fmt.Errorf("become the subreaper: %w", err)
-	}
+func (i *invocation) peakRSS(dir string) float64 {
+	step.OK(unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 	stdin := filepath.Join(dir, "rss.json")
-	if err := os.WriteFile(stdin, i.stdin, 0o600); err != nil {
-		return 0, err
-	}
+	step.OK(os.WriteFile(stdin, i.stdin, 0o600))
 	// $! goes out before the wait for the plugin's end, which is ours.
 	cmd := exec.Command("/bin/sh", "-c", `"$1" <"$2" >"$3" 2>&1 & echo $!`, "sh", i.bin, stdin, stdin+".out")
 	cmd.Env = append(slices.Clone(i.env), "CNI_COMMAND=ADD")
-	var out strings.Builder
-	cmd.Stdout = &out
-	if err := i.node.Do(cmd.Start); err != nil {
-		return 0, err
-	}
-	if err := cmd.Wait(); err != nil {
-		return 0, err
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(out.String()))
-	if err != nil {
-		return 0, err
-	}
+	var out []byte
+	step.OK(i.node.Do(func() (err error) {
+		out, err = cmd.Output()
+		return err
+	}))
+	pid := step.Get(strconv.Atoi(strings.TrimSpace(string(out))))
 	var status unix.WaitStatus
 	var usage unix.Rusage
-	if _, err := unix.Wait4(pid, &status, 0, &usage); err != nil {
-		return 0, fmt.Errorf("wait for %s: %w", i.bin, err)
-	}
+	step.Get(unix.Wait4(pid, &status, 0, &usage))
 	if status.ExitStatus() != 0 {
 		raw, _ := os.ReadFile(stdin + ".out")
-		return 0, fmt.Errorf("%s ADD: status %d: %s", i.bin, status.ExitStatus(), raw)
+		step.OK(fmt.Errorf("%s ADD: status %d: %s", i.bin, status.ExitStatus(), raw))
 	}
-	return usage.Maxrss << 10, nil
+	return float64(usage.Maxrss << 10)
 }

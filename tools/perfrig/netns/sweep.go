@@ -63,8 +63,6 @@ func (r *run) cost(before lab.Work, passed *wiremeter.Series, rest float64) {
 	now := step.Get(lab.Worked())
 	if gbit := float64(passed.Total()) * 8 / 1e9; gbit > 0 {
 		r.set("machine_cores_per_gbit", (now.BusySeconds-before.BusySeconds-rest*(now.At-before.At).Seconds())/gbit)
-		r.set("timers_per_gbit_count", float64(now.Timers-before.Timers)/gbit)
-		r.set("sends_per_gbit_count", float64(now.Sends-before.Sends)/gbit)
 		r.set("packets_per_gbit_count", float64(passed.Packets)/gbit)
 	}
 }

@@ -55,8 +55,6 @@ type Sample struct {
 
 	// Metrics are numbers by their name, which ends with its [Unit].
 	Metrics map[string]float64 `json:"metrics,omitempty"`
-	// Errors counts requests without a complete answer, by load and reason.
-	Errors map[string]int `json:"errors,omitempty"`
 
 	// Unavailable says why the substrate cannot do it; it is not tried again.
 	Unavailable string `json:"unavailable,omitempty"`

@@ -117,12 +117,11 @@ func loads() *Spec {
 }
 
 // ordinary are loads without an attack: a call, below and at its fair share, beside
-// bulk; pages on fresh connections; many small flows that fill the cap; bulk and
-// small answers on one connection or through one tunnel; video.
+// bulk; pages on fresh connections; many small flows that fill the cap; bulk through a
+// tunnel; video.
 func ordinary(to ...string) []Workload {
 	cubic := func(flows int) []Bulk { return []Bulk{{Congestion: "cubic", Flows: flows}} }
 	mixes := map[string]Mix{
-		"stream": {CallShare: 0.03, Stream: true},
 		"tunnel": {CallShare: 0.03, Tunnel: true, Bulk: cubic(1)},
 		// Below the fair share of two flows and of nine, as players choose it.
 		"video-30-cubic-1": {CallShare: 0.03, VideoShare: 0.3, Bulk: cubic(1)},

@@ -101,11 +101,10 @@ type Mix struct {
 	// Fetch says that clients in a closed loop get pages, each on a connection of
 	// its own.
 	Fetch bool `json:"fetch,omitempty"`
-	// Stream is one TCP connection that carries both bulk and small answers, as
-	// HTTP/2 does.
+	// Stream is one TCP connection with bulk and small answers in it, which campaigns had
+	// until 2026-11.
 	Stream bool `json:"stream,omitempty"`
-	// Tunnel has the bulk, and a second call, go through one UDP flow, as through
-	// WireGuard.
+	// Tunnel has the bulk go through one UDP flow, as through WireGuard.
 	Tunnel bool `json:"tunnel,omitempty"`
 	// VideoShare, if not 0, is the share of the cap that a video takes, which comes
 	// in a segment every four seconds.
