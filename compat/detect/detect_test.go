@@ -422,19 +422,23 @@ func TestDirectories(t *testing.T) {
 	}
 }
 
+// runtimeIs fails the test unless this is the node's libcni, runtime and version.
+func runtimeIs(t *testing.T, n *detect.Node, want string, readsDropIns profiles.Answer) {
+	t.Helper()
+	r := n.Runtime
+	must.Be(t, "the runtime", want, r.Libcni+" "+r.Name+" "+r.Version)
+	must.Be(t, "it reads drop-ins", readsDropIns, r.ReadsDropIns())
+}
+
 // TestRuntimeIsAnyBinary: a runtime that is not written in Go, or whose binary is
 // gone, has a libcni that is not known.
 func TestRuntimeIsAnyBinary(t *testing.T) {
 	n := detect.Read(t.Context(), node{
 		processes: []string{"7 containerd"}, files: map[string]string{"proc/7/exe": "no binary"},
 	}.root(), detect.Options{Runtime: "containerd://1.7.2"})
-	if n.Runtime.Libcni != "" || n.Runtime.Version != "1.7.2" || n.Runtime.ReadsDropIns() != profiles.No {
-		t.Errorf("runtime %+v", n.Runtime)
-	}
+	runtimeIs(t, n, " containerd 1.7.2", profiles.No)
 	n = detect.Read(t.Context(), node{processes: []string{"7 containerd"}}.root(), detect.Options{Live: live{runtime: "containerd://2.4.2"}})
-	if n.Runtime.Version != "2.4.2" || n.Runtime.ReadsDropIns() != profiles.Yes {
-		t.Errorf("runtime %+v, want what it says of itself", n.Runtime)
-	}
+	runtimeIs(t, n, " containerd 2.4.2", profiles.Yes) // what it says of itself
 	n = detect.Read(t.Context(), node{processes: []string{"7 containerd"}}.root(), detect.Options{Runtime: "containerd://1.7.2", Live: live{runtime: "containerd://2.4.2"}})
 	must.Be(t, "version that the operator says", "1.7.2", n.Runtime.Version)
 	n = detect.Read(t.Context(), node{processes: []string{"7 containerd"}}.root(), detect.Options{Live: live{}})
@@ -445,9 +449,7 @@ func TestRuntimeIsAnyBinary(t *testing.T) {
 		must.Be(t, "version that was given, where the runtime does not answer", version, n.Runtime.Version)
 	}
 	n = detect.Read(t.Context(), node{processes: []string{"7 containerd", "8 cri-dockerd"}}.root(), detect.Options{})
-	if n.Runtime.Name != "docker" || n.Runtime.ReadsDropIns() != profiles.Unknown {
-		t.Errorf("runtime %+v, want cri-dockerd's: the containerd is dockerd's", n.Runtime)
-	}
+	runtimeIs(t, n, " docker ", profiles.Unknown) // cri-dockerd's: the containerd is dockerd's
 	n = detect.Read(t.Context(), node{processes: []string{"7 crio"}}.root(), detect.Options{Runtime: "nonsense"})
 	must.Be(t, "runtime by its process", "cri-o", n.Runtime.Name)
 	must.Fail(t, "reading what the operator says", errors.Join(n.Problems...), "nonsense")

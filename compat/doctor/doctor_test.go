@@ -344,13 +344,9 @@ func TestRootCauseOnce(t *testing.T) {
 		case "PW201":
 			must.Be(t, "PW201", doctor.Fail, o.Status)
 		case "PW202", "PW203", "PW210", "PW301":
-			if o.Status != doctor.Skip || o.Seen != "needs PW201" {
-				t.Errorf("%s = %s %q, want skipped", o.Code, o.Status, o.Seen)
-			}
+			must.Be(t, o.Code, "skip needs PW201", string(o.Status)+" "+o.Seen)
 		case "PW205":
-			if o.Status != doctor.Skip || o.Seen != "needs PW202" {
-				t.Errorf("%s = %s %q, want skipped", o.Code, o.Status, o.Seen)
-			}
+			must.Be(t, o.Code, "skip needs PW202", string(o.Status)+" "+o.Seen)
 		}
 	}
 }

@@ -99,12 +99,9 @@ func TestPlacesAreSafe(t *testing.T) {
 				t.Errorf("%s %s: clsact is held by the CNI and not refused to us", p.Name, name)
 			}
 		}
-		if p.Conflist.MayBeExclusive && (len(p.Conflist.HandedDo) == 0 || len(p.Conflist.ShareDo) == 0) {
-			t.Errorf("%s: may be exclusive, and no command says what to do", p.Name)
-		}
-		if p.Bypass == profiles.Unknown && len(p.Unknowns) == 0 {
-			t.Errorf("%s: something is unknown and not listed", p.Name)
-		}
+		may := p.Conflist.MayBeExclusive
+		must.Be(t, p.Name+": may be exclusive, and no command says what to do", false, may && (len(p.Conflist.HandedDo) == 0 || len(p.Conflist.ShareDo) == 0))
+		must.Be(t, p.Name+": something is unknown and not listed", false, p.Bypass == profiles.Unknown && len(p.Unknowns) == 0)
 	}
 }
 
@@ -132,9 +129,7 @@ func TestFamiliesHaveOneFallback(t *testing.T) {
 		}
 	}
 	for _, family := range []string{"cilium", "calico", "aws", "flannel"} {
-		if fallback[family] == nil {
-			t.Errorf("family %s has no fallback", family)
-		}
+		must.Be(t, family+" has a fallback", true, fallback[family] != nil)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/compat/conflist"
+	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/plugin/agent/delivery"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/must"
@@ -138,6 +139,15 @@ func (h *host) removed(t *testing.T, m *delivery.Manager) {
 	t.Helper()
 	must.OK(t, m.Remove(t.Context()))
 	must.Be(t, "the binary after the removal", "", h.read(plugin))
+}
+
+// works fails the test unless podweir is in force by a delivery, and nothing is wrong.
+func works(t *testing.T, m *delivery.Manager, want profiles.Delivery) {
+	t.Helper()
+	d := m.Decision()
+	must.Be(t, "delivery", want, d.Delivery)
+	must.Be(t, "problem", "", d.Problem)
+	must.Be(t, "in force", true, d.InForce)
 }
 
 // run runs an agent's part until the test ends or stop is called.

@@ -36,27 +36,20 @@ func TestFollow(t *testing.T) {
 	}
 	w := newWatcher(slog.New(slog.DiscardHandler), fsnotify.NewWatcher)
 	defer w.close()
-	if w.follow([]string{dir}) {
-		t.Error("a directory that is not there is watched")
-	}
+	must.Be(t, "a directory that is not there is watched", false, w.follow([]string{dir}))
 	must.OK(t, os.Mkdir(dir, 0o700))
-	if !w.follow([]string{dir}) || w.follow([]string{dir}) {
-		t.Error("follow() is new at the first call alone, want that")
-	}
-	if touch(); !w.heard() {
-		t.Error("a new file is not heard of")
-	}
+	must.Be(t, "follow() is new at the first call", true, w.follow([]string{dir}))
+	must.Be(t, "follow() is new at the second", false, w.follow([]string{dir}))
+	touch()
+	must.Be(t, "a new file is heard of", true, w.heard())
 	must.OK(t, os.Rename(dir, dir+".old"))
 	must.OK(t, os.Mkdir(dir, 0o700))
-	if !w.follow([]string{dir}) {
-		t.Error("the directory that took the place is not watched")
-	}
+	must.Be(t, "the directory that took the place is watched", true, w.follow([]string{dir}))
 	for len(w.changed) > 0 {
 		<-w.changed
 	}
-	if touch(); !w.heard() {
-		t.Error("a new file in the directory that took the place is not heard of")
-	}
+	touch()
+	must.Be(t, "a new file in the directory that took the place is heard of", true, w.heard())
 	if w.follow(nil); len(w.seen) != 0 {
 		t.Errorf("%v are watched, want none", w.seen)
 	}

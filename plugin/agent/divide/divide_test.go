@@ -136,9 +136,7 @@ func TestLoopComesBackAfterOthers(t *testing.T) {
 	ticks(l, 0, 20)
 	q.share, q.changed = 77, true
 	ticks(l, 20, 1)
-	if q.share == 77 || q.changed {
-		t.Errorf("share %v, want the one that was divided", q.share)
-	}
+	must.Be(t, "share that was divided, again", 25_000_000, q.share)
 }
 
 func TestLoopWaitsForWhoIsBusyAndForgetsWhoIsGone(t *testing.T) {
@@ -198,9 +196,8 @@ func TestLoopBoundsItsChanges(t *testing.T) {
 	if large.share != 7_812_500 { // a quarter of what it had, and a quarter more
 		t.Errorf("the share that becomes smaller is %v, want it changed before those that grow", large.share)
 	}
-	if ticks(l, 3, 2); changes() > 300 {
-		t.Errorf("%d changes in five ticks, want 300 at most", changes())
-	}
+	ticks(l, 3, 2)
+	must.Be(t, "more than 300 changes in five ticks", false, changes() > 300)
 }
 
 // However many queues are busy, the kernel is asked about a few of them at a tick, in turns. All groups are divided at
@@ -235,17 +232,15 @@ func TestKernelIsAskedInTurns(t *testing.T) {
 func TestStillQueuesAreNotLookedAt(t *testing.T) {
 	idle, busy := &queue{share: 1000}, &queue{share: 1000, busy: true}
 	l := group(idle, busy)
-	if ticks(l, 0, 160); idle.looks > 1 || busy.looks != 160 {
-		t.Errorf("%d and %d looks in 160 ticks at queues that are idle and busy, want 1 at most, and 160", idle.looks, busy.looks)
-	}
+	ticks(l, 0, 160)
+	must.Be(t, "looks at a queue that is idle, in 160 ticks", 1, max(idle.looks, 1))
+	must.Be(t, "looks at a queue that is busy", 160, busy.looks)
 	idle.changed, idle.share = true, 77
-	if ticks(l, 160, 101); idle.changed || idle.share != 1_250_000 {
-		t.Errorf("share %v of an idle queue that another process changed two seconds ago, want the parked share", idle.share)
-	}
+	ticks(l, 160, 101)
+	must.Be(t, "share of an idle queue that another process changed two seconds ago: the parked one", 1_250_000, idle.share)
 	idle.busy = true
-	if ticks(l, 261, 2); idle.share < 12_000_000 {
-		t.Errorf("share %v two ticks after it began, want half of the limit", idle.share)
-	}
+	ticks(l, 261, 2)
+	between(t, "two ticks after it began", 12_000_000, 25_000_000, idle.share)
 	must.Be(t, "time until the next tick while a queue is busy", divide.Tick, l.Next())
 	idle.busy, busy.busy = false, false
 	ticks(l, 263, 110)
@@ -277,9 +272,8 @@ func TestLoopTakesOffWhatIsOutside(t *testing.T) {
 	if sent["0"].Bytes == 0 || sent["outside"] != (divide.Sent{Bytes: 5_800_000, In: 29 * divide.Tick}) || l.Sent()["outside"] != (divide.Sent{}) {
 		t.Errorf("%v was sent, want of both, and nothing since", sent)
 	}
-	if l.Leave("outside"); l.Has("outside") {
-		t.Error("it is still there")
-	}
+	l.Leave("outside")
+	must.Be(t, "it is there", false, l.Has("outside"))
 }
 
 // A queue has sent much before it joins, and is made anew with nothing sent: neither was sent since

@@ -98,12 +98,9 @@ func TestQueueOutsideJoinsAgain(t *testing.T) {
 	l := New(slog.New(slog.DiscardHandler))
 	j := &joined{looks: 3, outside: map[string]*engine.Undivided{"in": {}}}
 	l.JoinOutside("batch", 10_000_000, "in", failing{})
-	if j.lost(l) {
-		t.Error("lost before it was looked at")
-	}
-	if l.Divide(Tick); !j.lost(l) {
-		t.Error("it cannot be looked at, and is not taken for lost")
-	}
+	must.Be(t, "lost before it was looked at", false, j.lost(l))
+	l.Divide(Tick)
+	must.Be(t, "lost when it cannot be looked at", true, j.lost(l))
 	// What was well for so long and is lost, or changed, is tried again at once if that fails.
 	for _, j := range []*joined{{looks: 100, shares: map[string]*engine.Share{"lost": {}}}, {looks: 100, mark: 1, failed: true}} {
 		if looks, is := j.joinsAgain(0, l); looks != 0 || !is {

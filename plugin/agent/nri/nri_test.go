@@ -391,6 +391,14 @@ func queued(t *testing.T, pod *testutil.NetNS) bool {
 	return strings.Contains(pod.Run(t, "tc", "qdisc", "show", "dev", "eth0"), "tbf")
 }
 
+// has fails the test unless a sandbox's pod has these limits, and a queue if it has one of egress.
+func (n *node) has(t *testing.T, id string, pod *testutil.NetNS, egress, ingress uint64) {
+	t.Helper()
+	out, in := n.limits(t, id)
+	must.Be(t, id+": egress, ingress", [2]uint64{egress, ingress}, [2]uint64{out, in})
+	must.Be(t, id+": a queue", egress > 0, queued(t, pod))
+}
+
 var limited = map[string]string{
 	"kubernetes.io/egress-bandwidth": "10M", "kubernetes.io/ingress-bandwidth": "20M", "other.io/x": "y",
 }
@@ -408,19 +416,13 @@ func TestPrivilegedPodIsShapedBeforeItsContainersStart(t *testing.T) {
 	r := n.start(t)
 	pod := n.pod(t)
 	s := sandbox("one", pod.Path(), limited)
-	if queued(t, pod) {
-		t.Fatal("the pod is shaped to begin with")
-	}
+	must.Be(t, "the pod is shaped to begin with", false, queued(t, pod))
 	must.OK(t, r.run(t, s))
-	if egress, ingress := n.limits(t, "one"); egress != 10e6 || ingress != 20e6 || !queued(t, pod) {
-		t.Errorf("limits = %d, %d, queue %v, want 10M, 20M and a queue", egress, ingress, queued(t, pod))
-	}
+	n.has(t, "one", pod, 10e6, 20e6)
 	// The hook comes again if the kubelet retries.
 	must.OK(t, r.run(t, s))
 	must.OK(t, r.StopPodSandbox(t.Context(), &api.StopPodSandboxRequest{Pod: s}))
-	if egress, ingress := n.limits(t, "one"); egress != 0 || ingress != 0 || queued(t, pod) {
-		t.Errorf("after the end: limits = %d, %d, queue %v, want none", egress, ingress, queued(t, pod))
-	}
+	n.has(t, "one", pod, 0, 0)
 	must.OK(t, r.RemovePodSandbox(t.Context(), &api.RemovePodSandboxRequest{Pod: s}))
 }
 
@@ -443,9 +445,7 @@ func TestPrivilegedPodsThatRanBefore(t *testing.T) {
 		egress, _ := n.limits(t, "gone")
 		return egress == 0
 	})
-	if queued(t, second) {
-		t.Error("a pod without limits is shaped")
-	}
+	must.Be(t, "a pod without limits is shaped", false, queued(t, second))
 }
 
 // TestPrivilegedPodsThatChangedSinceTheirCreation: the runtime tells of the annotations
@@ -475,15 +475,12 @@ func TestPrivilegedPodsThatChangedSinceTheirCreation(t *testing.T) {
 		return egress == 10e6 && ingress == 20e6
 	})
 	for id, want := range map[string]uint64{"changed": 20e6, "known": 20e6, "corrected": 20e6, "removed": 0, "wrong": 0} {
-		if egress, ingress := n.limits(t, id); egress != want || ingress != 0 || queued(t, first[id]) != (want > 0) {
-			t.Errorf("%s: limits = %d, %d, queue %v, want egress %d as before", id, egress, ingress, queued(t, first[id]), want)
-		}
+		n.has(t, id, first[id], want, 0) // as before
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if failures := n.failures(t); len(failures) != 0 || len(n.unshaped) != 0 {
-		t.Errorf("Failures() = %v, told %v, want none", failures, n.unshaped)
-	}
+	must.Len(t, "failures", 0, n.failures(t))
+	must.Be(t, "pods that are told of", 0, len(n.unshaped))
 }
 
 func TestPrivilegedPodThatCannotBeShaped(t *testing.T) {
@@ -495,9 +492,7 @@ func TestPrivilegedPodThatCannotBeShaped(t *testing.T) {
 	if failures := n.failures(t); len(failures) != 1 || failures[0].ID.ContainerID != "bad" || !strings.Contains(failures[0].Error, `"fast"`) {
 		t.Errorf("Failures() = %v, want one that names the value", failures)
 	}
-	if n.unshaped["bad"] == nil {
-		t.Error("nobody was told")
-	}
+	must.Fail(t, "what is told", n.unshaped["bad"])
 	n.entry = closeEntry
 	must.Fail(t, "RunPodSandbox with onError closed", r.run(t, bad), `"fast"`)
 	must.OK(t, r.StopPodSandbox(t.Context(), &api.StopPodSandboxRequest{Pod: bad}))
@@ -540,15 +535,10 @@ func TestPrivilegedRatesOfTheNamespace(t *testing.T) {
 	}
 	pod := n.pod(t)
 	p := &nri.Pod{ID: "one", Namespace: "team", Name: "x", NetNS: pod.Path(), Annotations: netconf.KeepAnnotations(map[string]string{"podweir.io/egress-rate": "7M"})}
-	if refuse, err := shaper.Shape(t.Context(), p); err != nil || refuse {
-		t.Fatalf("Shape = %v, %v", refuse, err)
-	}
-	if egress, ingress := n.limits(t, "one"); egress != 5e6 || ingress != 6e6 {
-		t.Errorf("limits = %d, %d, want the namespace's maximum and default", egress, ingress)
-	}
-	if _, err := shaper.Shape(t.Context(), &nri.Pod{ID: "host", Namespace: "kube-system"}); err != nil || len(asked) != 1 || asked[0] != "team" {
-		t.Errorf("requested %v, %v, want the namespace of the pod with a network of its own", asked, err)
-	}
+	must.Be(t, "refused", false, must.Get(shaper.Shape(t.Context(), p))(t))
+	n.has(t, "one", pod, 5e6, 6e6) // the namespace's maximum and default
+	must.OK(t, must.Err(shaper.Shape(t.Context(), &nri.Pod{ID: "host", Namespace: "kube-system"})))
+	must.Match(t, "namespaces that were requested: that of the pod with a network of its own", []string{"team"}, asked)
 }
 
 // Every interface that leads to the host is limited, not the first one alone: aws-cni

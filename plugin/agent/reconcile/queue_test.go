@@ -246,9 +246,7 @@ func TestAttachmentStaysAfterAnError(t *testing.T) {
 			t.Errorf("%s: watched %+v, want %d", name, l.watched, tt.watch)
 		}
 		l.retryExposed()
-		if !l.retry {
-			t.Errorf("%s: it is not tried again", name)
-		}
+		must.Be(t, name+": it is tried again", true, l.retry)
 		if _, wait, _ := l.queue.take(); wait > tt.wait || wait < tt.wait-time.Second/2 {
 			t.Errorf("%s: the next look is in %v, want %v", name, wait, tt.wait)
 		}
@@ -349,16 +347,13 @@ func TestFightIsOver(t *testing.T) {
 			f.mended(at(0.5*float64(s)+1.5), "queue", tt.inPod, tt.exposed)
 			must.Be(t, fmt.Sprintf("%s: a fight after %d mends", name, s+1), s >= 2, f.on(at(1.5)))
 		}
-		if !f.on(at(3)) || f.inPod != tt.inPod {
-			t.Errorf("%s: %+v, want a fight", name, f)
-		}
+		must.Be(t, name+": a fight", true, f.on(at(3)))
+		must.Be(t, name+": in the pod", tt.inPod, f.inPod)
 		if s := quiet.Seconds(); !f.on(at(2+s)) || f.on(at(3+s)) {
 			t.Errorf("%s: not over %v after the last mend", name, quiet)
 		}
 		f.mended(at(1000), "queue", tt.inPod, tt.exposed)
-		if f.on(at(1000)) {
-			t.Errorf("%s: one mend later on is a fight", name)
-		}
+		must.Be(t, name+": one mend later on is a fight", false, f.on(at(1000)))
 	}
 }
 

@@ -91,13 +91,10 @@ func TestReadyNamesEveryPartThatFails(t *testing.T) {
 	}))
 	status, body := get(t, h, http.MethodGet, "/readyz")
 	const want = "ok: delivery\nnot ready: api: watch of pods: 403 Forbidden; second line\n"
-	if status != http.StatusServiceUnavailable || body != want {
-		t.Errorf("/readyz = %d %q, want 503 %q", status, body, want)
-	}
+	must.Be(t, "/readyz", fmt.Sprint(http.StatusServiceUnavailable, want), fmt.Sprint(status, body))
 	fault = nil
-	if status, body := get(t, h, http.MethodGet, "/readyz"); status != http.StatusOK || body != "ok: delivery\nok: api\n" {
-		t.Errorf("/readyz = %d %q, want 200 and both parts", status, body)
-	}
+	status, body = get(t, h, http.MethodGet, "/readyz")
+	must.Be(t, "/readyz", fmt.Sprint(http.StatusOK, "ok: delivery\nok: api\n"), fmt.Sprint(status, body))
 }
 
 func TestHandler(t *testing.T) {

@@ -72,12 +72,12 @@ func execute(t *testing.T, args ...string) (stdout, stderr string, err error) {
 
 func (c *cli) do(t *testing.T, args ...string) (stdout string, err error) {
 	t.Helper()
-	stdout, _, err = c.both(t, args...)
+	stdout, _, err = c.outputs(t, args...)
 	return stdout, err
 }
 
-// both is [cli.do] with what goes to standard error, too.
-func (c *cli) both(t *testing.T, args ...string) (stdout, stderr string, err error) {
+// outputs is [cli.do] with what goes to standard error, too.
+func (c *cli) outputs(t *testing.T, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	err = c.node.Do(func() error {
 		stdout, stderr, err = execute(t, append(args, "--pins", c.pins, "--run", c.run)...)

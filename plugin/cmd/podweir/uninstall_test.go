@@ -17,12 +17,10 @@ import (
 	"testing"
 
 	"github.com/containernetworking/cni/libcni"
-	"github.com/containernetworking/cni/pkg/skel"
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/plugin/agent/delivery"
-	"github.com/podweir/podweir/plugin/cni"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/testutil"
@@ -82,16 +80,8 @@ func (c *cli) add(t *testing.T, confDir, container, netns string) {
 	stdin["prevResult"] = map[string]any{
 		"cniVersion": list.CNIVersion, "interfaces": []any{map[string]any{"name": "eth0", "sandbox": netns}},
 	}
-	raw, err := json.Marshal(stdin)
-	must.OK(t, err)
-	var stdout, log bytes.Buffer
-	p := cni.Plugin{Stdout: &stdout, Stderr: &log, Paths: engine.Paths{Pins: c.pins, Run: c.run}}
-	err = c.node.Do(func() error {
-		return p.Add(&skel.CmdArgs{ContainerID: container, Netns: netns, IfName: "eth0", StdinData: raw})
-	})
-	if err != nil {
-		t.Fatalf("ADD: %v\n%s", err, log.String())
-	}
+	n := &noticed{cli: c, conf: stdin, container: container, path: netns}
+	must.OK(t, n.verb(t, "ADD"))
 }
 
 // TestPrivilegedUninstall installs, starts two pods, one with its ingress queue
@@ -240,7 +230,7 @@ func TestPrivilegedRemoveDirOfReadOnlyRoot(t *testing.T) {
 // gc is what the command says; it must not fail.
 func (c *cli) gc(t *testing.T, args ...string) string {
 	t.Helper()
-	out, log, err := c.both(t, append([]string{"gc"}, args...)...)
+	out, log, err := c.outputs(t, append([]string{"gc"}, args...)...)
 	must.OK(t, err)
 	return out + log
 }
