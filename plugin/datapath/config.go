@@ -149,6 +149,9 @@ func (n *Slab) removeSubnets(s slot, subnets []netip.Prefix) error {
 		return nil
 	}
 	m, err := n.table(mapSubnets)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // its pin was lost; a pod has to end all the same
+	}
 	if err != nil {
 		return err
 	}

@@ -220,6 +220,11 @@ func (n *Slab) makeTables() error {
 			}
 		}
 		n.maps[name] = made
+		if name == mapSlab {
+			if err := n.publishPinned(); err != nil {
+				return err
+			}
+		}
 		if err := pinOver(made, filepath.Join(n.dir, name)); err != nil {
 			return fmt.Errorf("map %s: %w", name, err)
 		}

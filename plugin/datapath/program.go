@@ -101,7 +101,7 @@ func (n *Slab) pinned(p *image.Program, carrier Carrier, pin string) (*bpfcall.P
 	return nil, err
 }
 
-// current says whether a program is the one of this build over the slab that is
+// current says whether a program is the one of this build over the maps that are
 // pinned. A tag does not tell the maps, and an interrupted uninstall may have left a
 // program of an earlier slab.
 func (n *Slab) current(prog *bpfcall.Program, p *image.Program, carrier Carrier) (bool, error) {
@@ -112,14 +112,20 @@ func (n *Slab) current(prog *bpfcall.Program, p *image.Program, carrier Carrier)
 	if !p.Carried() {
 		return true, nil
 	}
-	slab, err := n.table(mapSlab)
-	if errors.Is(err, os.ErrNotExist) {
-		return false, nil
+	names := []string{mapSlab}
+	if carrier == image.ByHostEgress || carrier == image.ByHostIngress {
+		names = append(names, mapHosts)
 	}
-	if err != nil {
-		return false, err
+	for _, name := range names {
+		m, err := n.table(name)
+		if errors.Is(err, os.ErrNotExist) || err == nil && !info.Uses(m.ID()) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
 	}
-	return info.Uses(slab.ID()), nil
+	return true, nil
 }
 
 func (n *Slab) loadProgram(p *image.Program, carrier Carrier, pin string) (*bpfcall.Program, error) {

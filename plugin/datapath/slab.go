@@ -395,6 +395,10 @@ func (n *Slab) grow() error {
 	if err := n.makeTables(); err != nil {
 		return err
 	}
+	// A chunk whose pin was lost stays: programs of running pods look slots up in it.
+	for id := uint32(0); number < n.maps[mapSlab].MaxEntries() && n.maps[mapSlab].Lookup(bytesOf(&number), bytesOf(&id)) == nil; {
+		number++
+	}
 	if number >= n.maps[mapSlab].MaxEntries() {
 		return fmt.Errorf("%w: all %d are taken", ErrFull, (number-uint32(image.FirstSlot)/chunkSlots())*chunkSlots())
 	}
@@ -412,6 +416,19 @@ func (n *Slab) grow() error {
 	}
 	n.noteClaimed(n.lastClaimed(), number)
 	return nil
+}
+
+// publishPinned puts the pinned chunks into a slab that takes the place of one whose pin was lost.
+func (n *Slab) publishPinned() error {
+	numbers, err := n.chunkNumbers()
+	for _, number := range numbers {
+		chunk, opened := n.table(chunkPin + strconv.FormatUint(uint64(number), 10))
+		if opened == nil {
+			opened = n.publish(number, chunk)
+		}
+		err = errors.Join(err, opened)
+	}
+	return err
 }
 
 // publish puts a chunk where programs find it. The kernel waits for RCU afterwards, some
