@@ -14,11 +14,12 @@ var advice = []struct{ part, do string }{
 	{takeOff[0], "take that device off the pod, and CAP_NET_ADMIN from a pod that made it"},
 	{takeOff[1], "recreate the pod, or take the limits off (podweir detach) and attach them again"},
 	{takeOff[2], "podweir repair"},
+	{takeOff[3], "recreate the pod"},
 	{"not on a BPF file system", "mount -t bpf bpf /sys/fs/bpf"},
 	{"read-only file system", "mount -o remount,rw /sys/fs/bpf"},
 	{"root qdisc is not podweir's", "decide who shapes the device: replaceQdisc: true gives it to podweir (PW505)"},
 	{"ends the chain for every packet", "ask the owner of that program to let packets on (-1), or take it off (PW506)"},
-	{"hook is held by another party", "leave the mode to auto, or take the other side"},
+	{"hook is held by another party", "leave the mode to auto, take the other side or Linux 6.6, or have its owner take it off"},
 	{"netfilter ingress chain", "leave mode and queue to auto: podweir then polices"},
 	{"prevResult is missing", "put podweir-cni behind the plugin that makes the interface (PW202)"},
 	{"this kernel has no ", "leave mode, queue and place to auto, or take a kernel that has it; PW106 says what it has"},
@@ -33,8 +34,8 @@ var advice = []struct{ part, do string }{
 }
 
 // takeOff are parts of failures of pods that are limited and have another device without a
-// limit: what to do is all there is to it.
-var takeOff = []string{"shares a device of the node with", "is another device now, which no limit covers", "another attachment let go of it"}
+// limit, or a record that cannot be read: what to do is all there is to it.
+var takeOff = []string{"shares a device of the node with", "is another device now, which no limit covers", "another attachment let go of it", "unknown record"}
 
 // adviceFor is what to do about failures, each thing once, and what follows
 // then.

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -351,13 +350,6 @@ func TestRootCauseOnce(t *testing.T) {
 	}
 }
 
-// TestEmptyRoot: a node about which nothing can be read is no reason to fall
-// over.
-func TestEmptyRoot(t *testing.T) {
-	n := &node{files: map[string]string{"x": ""}, kernel: &kernel{}}
-	must.Be(t, "Exit()", doctor.ExitFail, n.report(t).Exit(false))
-}
-
 // Five broken pods of 110 are one finding, named on a screen of 40 lines and 80 columns.
 func TestManyPodsFitAScreen(t *testing.T) {
 	n := aws()
@@ -433,68 +425,6 @@ func TestRenderers(t *testing.T) {
 			must.Match(t, "", string(want), b.String())
 			if name != "color.golden" && strings.Contains(b.String(), "\x1b") {
 				t.Error("a control character of foreign text is written")
-			}
-		})
-	}
-}
-
-// outcomes are the results of a node's directory of conflists, by code.
-func outcomes(t *testing.T, root fs.FS) map[string]doctor.Outcome {
-	t.Helper()
-	rep := doctor.Run(doctor.Gather(t.Context(), root, detect.Read(t.Context(), root, detect.Options{}), doctor.Options{Kernel: &kernel{}}))
-	out := map[string]doctor.Outcome{}
-	for _, o := range rep.Checks {
-		out[o.Code] = o
-	}
-	return out
-}
-
-// TestBadInput: whatever is in the place of the conflist in force, or of a drop-in of
-// another program, is named with what is wrong with it, and nothing on the node changes.
-func TestBadInput(t *testing.T) {
-	write := func(content string) func(string) error {
-		return func(name string) error { return os.WriteFile(name, []byte(content), 0o644) }
-	}
-	link := func(target string) func(string) error {
-		return func(name string) error { return os.Symlink(target, name) }
-	}
-	for name, tc := range map[string]struct {
-		make func(name string) error
-		// says is in PW201, for a drop-in unless dropIn is; "" if it is none of both and
-		// 10-good.conflist is in force.
-		says, dropIn string
-	}{
-		"broken":                  {write(`{"name":"n","plugins":[{"type":"x"]}`), "is not JSON", "invalid character ']' after object"},
-		"cut off":                 {write(`{"name":"n","plugins":[`), "is not JSON", "unexpected end of JSON input"},
-		"empty":                   {write(""), "the file is empty", ""},
-		"huge":                    {write(strings.Repeat(" ", 10<<20)), "has 10485760 bytes, want at most 1048576", ""},
-		"not UTF-8":               {write("{\"name\":\"\xff\"}"), "is not UTF-8", ""},
-		"link that leads nowhere": {link("nowhere"), "is gone, or a link that leads nowhere", ""},
-		"link to itself":          {link("00-x.conf"), "too many levels of symbolic links", ""},
-		"link to a directory":     {link(".."), "is a directory, want a regular file", ""},
-		"directory":               {func(name string) error { return os.Mkdir(name, 0o755) }, "", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			root := t.TempDir()
-			conf := filepath.Join(root, net)
-			must.OK(t, os.MkdirAll(filepath.Join(conf, "cilium"), 0o755))
-			must.OK(t, write(list)(filepath.Join(conf, "10-good.conflist")))
-			for file, says := range map[string]string{"00-x.conf": tc.says, "cilium/00-x.conf": tc.dropIn} {
-				if says == "" {
-					says = tc.says
-				}
-				bad := filepath.Join(conf, file)
-				must.OK(t, tc.make(bad))
-				before := must.Tree(t, root)
-				o := outcomes(t, detect.HostRoot(root))["PW201"]
-				must.Match(t, "the doctor changed the node", before, must.Tree(t, root))
-				switch {
-				case says == "" && (o.Status == doctor.Fail || !strings.Contains(o.Seen, "10-good.conflist")):
-					t.Errorf("%s %s: %s, want 10-good.conflist in force", o.Code, o.Status, o.Seen)
-				case says != "" && (o.Status != doctor.Fail || !strings.Contains(o.Seen, says) || !strings.Contains(o.Seen, file)):
-					t.Errorf("%s %s: %s, want %q", o.Code, o.Status, o.Seen, says)
-				}
-				must.OK(t, os.Remove(bad))
 			}
 		})
 	}

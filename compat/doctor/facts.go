@@ -94,6 +94,8 @@ type Attachment struct {
 	// Drift are the differences to what should be, of this direction or of the
 	// whole interface: each names what it is about.
 	Drift []string
+	// Unread says that Drift is why the attachment cannot be compared, which a repair meets, too.
+	Unread bool
 	// Failure says why the pod is not shaped though it has a limit.
 	Failure string
 	// ContainerID is the runtime's, but where it was made by hand: then ByHandIn is the path of

@@ -153,6 +153,12 @@ func machineFindings() []finding {
 			second.Name = "eniother"
 			n.kernel.devices = append(n.kernel.devices, second)
 		}, want: doctor.Warn, seen: "2 interfaces of one pod: [eni0123456789a eniother]", fix: "each"},
+		{name: "two interfaces of a pod without a limit", code: "PW604", node: aws, change: func(n *node) {
+			second := n.kernel.devices[0]
+			second.Name = "eniother"
+			n.kernel.devices = append(n.kernel.devices, second)
+			n.kernel.attached = nil
+		}, want: doctor.OK, seen: "1 pods"},
 		{name: "two interfaces, shared limit", code: "PW604", node: aws, change: func(n *node) {
 			second := n.kernel.devices[0]
 			second.Name = "eniother"
@@ -414,6 +420,9 @@ func neighbourFindings() []finding {
 		{name: "agent says too little", code: "PW109", node: cilium, change: func(n *node) { n.live = agent{health: `{}`} }, want: doctor.Warn, seen: "cilium host routing is not known", fix: "report it"},
 		{name: "agent not asked", code: "PW109", node: cilium, change: func(n *node) { n.live = agent{} }, want: doctor.Warn, seen: "cilium host routing is not known", fix: "PW401"},
 		{name: "bypassed", code: "PW402", node: cilium, change: func(n *node) { n.kernel.attached[0].Place = terms.PlaceHost }, want: doctor.Fail, seen: "default/web (lxc0123, qdisc)", fix: "recreate the pods"},
+		{name: "observed only, and bypassed", code: "PW402", node: cilium, change: func(n *node) {
+			n.kernel.attached[0].Place, n.kernel.attached[0].Enforce = terms.PlaceHost, terms.Name(terms.EnforceObserve)
+		}, want: doctor.OK, seen: "on the pod side"},
 		{name: "perhaps bypassed", code: "PW402", node: cilium, change: func(n *node) {
 			n.files[net+"05-cilium.conflist"] = strings.Replace(list, `{"type":"cilium-cni"}`, `{"type":"calico"},{"type":"cilium-cni"}`, 1)
 			n.kernel.attached[0].Place = terms.PlaceHost
@@ -506,6 +515,15 @@ func hookFindings() []finding {
 			agentOn(n)
 		}, want: doctor.Fail, seen: "default/early", fix: "kubectl delete pod"},
 		{name: "not overdue", code: "PW610", node: aws, change: func(*node) {}, want: doctor.OK, seen: "none"},
+		{name: "a record that cannot be read, beside a difference", code: "PW602", node: aws, change: func(n *node) {
+			unread := n.kernel.attached[0]
+			n.kernel.attached[0].Drift = []string{"root qdisc is pfifo"}
+			unread.Pod, unread.Drift, unread.Unread = "net/c2", []string{"unknown record: version 99"}, true
+			n.kernel.attached = append(n.kernel.attached, unread)
+		}, want: doctor.Fail, seen: "version 99", fix: "podweir repair; recreate the pod"},
+		{name: "a hook that is held where there is no TCX", code: "PW602", node: aws, change: func(n *node) {
+			n.kernel.attached[0].Drift, n.kernel.attached[0].Unread = []string{"egress: hook is held by another party: clsact filter"}, true
+		}, want: doctor.Fail, seen: "is held", fix: "Linux 6.6, or have its owner"},
 		{name: "drifted", code: "PW602", node: aws, change: func(n *node) { n.kernel.attached[0].Drift = []string{"root qdisc is pfifo"} }, want: doctor.Fail, seen: "root qdisc is pfifo", fix: "podweir repair"},
 		{name: "policed", code: "PW603", node: aws, change: func(n *node) {
 			n.kernel.attached[0].Queue, n.kernel.attached[0].Policed = terms.Name(terms.QueueNone), "root qdisc is not podweir's: pfifo on veth1; policing instead"

@@ -58,7 +58,7 @@ func checkBypassed(f *Facts) Finding {
 		var bad []string
 		for _, a := range list {
 			onHost := a.Place == terms.PlaceHost && a.Mode.Is == terms.ModeQdisc || a.Mode.Is.HostSide()
-			if a.Direction.Is == terms.Ingress && onHost {
+			if a.Direction.Is == terms.Ingress && onHost && !a.Observed() {
 				bad = append(bad, a.Pod+" ("+a.Device+", "+a.Mode.String()+")")
 			}
 		}

@@ -195,13 +195,23 @@ func differences(drift []string, pods int) string {
 func checkAttached(f *Facts) Finding {
 	return f.withAttachments(func(list []Attachment) Finding {
 		differ := slices.DeleteFunc(slices.Clone(list), func(a Attachment) bool { return len(a.Drift) == 0 || a.Gone })
-		var first, all, pods []string
+		var first, all, pods, unread []string
 		for _, a := range differ {
+			if a.Unread {
+				unread = append(unread, a.Drift...)
+			}
 			first = append(first, a.Pod+": "+differences(a.Drift, len(differ)))
 			all, pods = append(all, a.Pod+": "+strings.Join(a.Drift, ", ")), append(pods, a.Pod)
 		}
 		if len(all) > 0 {
-			return breaks(shorten(first), "no difference", "podweir repair", all...).of(pods)
+			fix := "podweir repair"
+			if len(unread) > 0 {
+				fix = f.adviceFor(unread)
+			}
+			if len(unread) > 0 && len(unread) < len(all) {
+				fix = "podweir repair; " + fix
+			}
+			return breaks(shorten(first), "no difference", fix, all...).of(pods)
 		}
 		seen := []string{fmt.Sprintf("%d limits", len(list))}
 		for i := range list {

@@ -380,7 +380,8 @@ func checkOneInterface(f *Facts) Finding {
 		}
 		var bad []string
 		for _, d := range devices {
-			if list := names[d.Pod]; len(list) > 1 && list[0] == d.Name {
+			limited := func(name string) bool { return f.podAt(name) != name }
+			if list := names[d.Pod]; len(list) > 1 && list[0] == d.Name && slices.ContainsFunc(list, limited) {
 				bad = append(bad, fmt.Sprintf("%d interfaces of one pod: %v", len(list), list))
 			}
 		}

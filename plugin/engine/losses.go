@@ -52,21 +52,34 @@ func (n *Node) Losses(pods ...*apply.Record) ([]terms.Loss, error) {
 	return all, nil
 }
 
-// MTUs says how the largest packets on the way of a pod do not fit, "" if they do: the end
-// on the host has to take what the pod sends, and the node's uplinks should.
-func (n *Node) MTUs(i *attach.Interface) (string, error) {
+// Path says what is wrong with the devices on a pod's way, "" if nothing is: both ends are to be up, the end on the host
+// has to take what the pod sends, and the node's uplinks should.
+func (n *Node) Path(i *attach.Interface) (string, error) {
 	host, err := n.kernel.host.InterfaceByIndex(i.HostIndex)
 	if err != nil {
 		return "", err
 	}
-	if host.MTU != i.MTU {
-		return fmt.Sprintf("%s in the pod has an MTU of %d, and its other end %s one of %d", i.Name(), i.MTU, host.Name, host.MTU), nil
+	p, err := n.kernel.podOf(i)
+	if p == nil || err != nil {
+		return "", err
+	}
+	own, err := p.handle.InterfaceByIndex(i.PodIndex)
+	lost := ": larger packets are lost"
+	switch {
+	case err != nil:
+		return "", err
+	case !own.Up:
+		return i.Name() + " in the pod is down", nil
+	case !host.Up:
+		return host.Name + " is down", nil
+	case host.MTU != i.MTU:
+		return fmt.Sprintf("%s in the pod has an MTU of %d, and its other end %s one of %d", i.Name(), i.MTU, host.Name, host.MTU) + lost, nil
 	}
 	uplinks, err := n.kernel.host.Uplinks()
 	for index := range uplinks {
 		up, err := n.kernel.host.InterfaceByIndex(index)
 		if err == nil && up.Name != "lo" && up.MTU < i.MTU && index != i.HostIndex {
-			return fmt.Sprintf("%s in the pod has an MTU of %d, and %s of the node one of %d", i.Name(), i.MTU, up.Name, up.MTU), nil
+			return fmt.Sprintf("%s in the pod has an MTU of %d, and %s of the node one of %d", i.Name(), i.MTU, up.Name, up.MTU) + lost, nil
 		}
 	}
 	return "", err

@@ -19,6 +19,7 @@ import (
 	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/agent/cri"
 	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath"
@@ -143,13 +144,18 @@ func (n *Node) Attachments(ctx context.Context) ([]doctor.Attachment, error) {
 			return nil, errOtherBPFFS
 		}
 		rep, err := status.Recorded(n.Paths)
-		return failures(rep), err
+		if err != nil {
+			return nil, err
+		}
+		n.forgetEnded(ctx, rep)
+		return failures(rep), nil
 	}
 	defer node.Close()
 	rep, err := status.Settled(ctx, node, n.Young)
 	if err != nil {
 		return nil, err
 	}
+	n.forgetEnded(ctx, rep)
 	var out []doctor.Attachment
 	for i := range rep.Attachments {
 		a := &rep.Attachments[i]
@@ -167,6 +173,22 @@ func (n *Node) Attachments(ctx context.Context) ([]doctor.Attachment, error) {
 		out = append(out, doctor.Attachment{Pod: l.Name(), Device: l.Interface.HostName, Gone: true, Lost: strings.Join(l.What, ", ")})
 	}
 	return append(out, failures(rep)...), nil
+}
+
+// forgetEnded leaves out what an agent that has ended, too, recorded of pods that the runtime does not run any more:
+// nobody else takes it back.
+func (n *Node) forgetEnded(ctx context.Context, rep *status.Report) {
+	if !rep.AgentLooked.IsZero() || len(rep.Unshaped)+len(rep.Overdue) == 0 {
+		return
+	}
+	pods, err := n.Pods(ctx)
+	if err != nil || len(pods) == 0 {
+		return
+	}
+	ended := func(u mailbox.Unshaped) bool { // a record that is damaged has no reason
+		return u.Reason != "" && !slices.ContainsFunc(pods, func(p cri.Pod) bool { return p.Name == u.Pod })
+	}
+	rep.Unshaped, rep.Overdue = slices.DeleteFunc(rep.Unshaped, ended), slices.DeleteFunc(rep.Overdue, ended)
 }
 
 // failures are the pods that run without a limit. What podweir-cni and the agent recorded of
@@ -248,7 +270,7 @@ func attachments(node *engine.Node, a *status.Attachment, groups []mailbox.Group
 	}
 	if a.Error != "" && len(out) == 0 {
 		return []doctor.Attachment{{
-			Pod: a.Name(), ContainerID: a.ID.ContainerID, Device: a.Interface.HostName, Drift: []string{a.Error},
+			Pod: a.Name(), ContainerID: a.ID.ContainerID, Device: a.Interface.HostName, Drift: []string{a.Error}, Unread: true,
 			Gone: a.Gone || a.Left != "", Left: a.Left,
 		}}
 	}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -90,7 +91,7 @@ func Write(path string, v any) error {
 }
 
 // readRecords reads the records in a directory, by the order of their names. One that goes
-// meanwhile is passed over; one that cannot be decoded is what damaged makes of its name,
+// meanwhile is passed over; one that cannot be read is what damaged makes of its name,
 // without the extension, and of what is wrong.
 func readRecords[T any](dir string, damaged func(name, why string) T) ([]T, error) {
 	names, err := filepath.Glob(filepath.Join(dir, "*.json"))
@@ -103,11 +104,14 @@ func readRecords[T any](dir string, damaged func(name, why string) T) ([]T, erro
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
-		if err != nil {
-			return nil, err
-		}
 		var one T
-		if err := json.Unmarshal(b, &one); err != nil {
+		if err == nil {
+			err = json.Unmarshal(b, &one)
+		}
+		if err == nil && reflect.ValueOf(one).IsZero() {
+			err = errors.New("it says nothing")
+		}
+		if err != nil {
 			why := fmt.Sprintf("it had no limit, and the record of why is damaged: remove %s: %v", name, err)
 			one = damaged(strings.TrimSuffix(filepath.Base(name), ".json"), why)
 		}

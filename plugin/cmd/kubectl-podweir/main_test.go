@@ -328,19 +328,3 @@ func TestExec(t *testing.T) {
 	must.Be(t, "exit of a command that ends with 3", 3, statusOf(must.Err(f.run(t, "exec", "n2", "--", "podweir", "repair"))))
 	must.Fail(t, "exec on a node without an agent", must.Err(f.run(t, "exec", "n9", "--", "podweir", "repair")), "node n9 has no agent")
 }
-
-// Values come from the environment and a file, too, in the order of podweir's.
-func TestValuesOfAFile(t *testing.T) {
-	f := start(t, &fakeCluster{nodes: 2, pods: 1})
-	file := filepath.Join(t.TempDir(), "podweir.yaml")
-	must.OK(t, os.WriteFile(file, []byte("output: json\nnode: n2\ninterval: 3s\n"), 0o600)) // interval is a flag of top
-	t.Setenv("PODWEIR_NODE", "n1")
-	if out := expect(t, f, []string{"status", "--config", file}, 0, "team-a/n1-0"); !strings.HasPrefix(out, "{") {
-		t.Errorf("by the file: %q", out)
-	}
-	t.Setenv("PODWEIR_REQUEST_TIMEOUT", "soon")
-	expect(t, f, []string{"status"}, -1, "environment variable of --request-timeout")
-	t.Setenv("PODWEIR_REQUEST_TIMEOUT", "")
-	must.OK(t, os.WriteFile(file, []byte("putout: yaml\n"), 0o600))
-	expect(t, f, []string{"status", "--config", file}, -1, `"putout" is no setting`)
-}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/cmd/show"
@@ -53,11 +54,12 @@ func newExplain(o *options) *cobra.Command {
 type explained struct {
 	nodes  *cluster.Nodes
 	losses []terms.Loss
-	mtu    string
+	// path says what is wrong with the devices on the pod's way, "" if nothing is.
+	path string
 }
 
-// lookAt takes the names of pods by their addresses.
-func lookAt(o *options, pod string, pods view.PodsByAddress) (*explained, error) {
+// lookAt takes what is known of the node, and the names of pods by their addresses.
+func lookAt(ctx context.Context, o *options, pod string, here *detect.Node, pods view.PodsByAddress) (*explained, error) {
 	node, err := o.openThere()
 	if err != nil {
 		return nil, err
@@ -67,6 +69,7 @@ func lookAt(o *options, pod string, pods view.PodsByAddress) (*explained, error)
 	if err != nil {
 		return nil, err
 	}
+	o.bypassed(ctx, rep, here)
 	seen := rep.View(time.Now()).Runnable(runBy())
 	seen.NameEnds(pods)
 	e := &explained{nodes: cluster.New([]cluster.Node{{Name: thisNode, Answer: &cluster.Answer{Status: seen}}}, 0)}
@@ -77,8 +80,8 @@ func lookAt(o *options, pod string, pods view.PodsByAddress) (*explained, error)
 			continue
 		}
 		records = append(records, a.Record())
-		if mtu, err := node.MTUs(&a.Interface); err == nil && mtu != "" {
-			e.mtu = mtu
+		if path, err := node.Path(&a.Interface); err == nil && path != "" {
+			e.path = path
 		}
 	}
 	e.losses, err = node.Losses(records...)
@@ -86,8 +89,8 @@ func lookAt(o *options, pod string, pods view.PodsByAddress) (*explained, error)
 }
 
 func runExplain(cmd *cobra.Command, o *options, pod string) error {
-	pods := podsByAddress(cmd.Context(), o)
-	before, err := lookAt(o, pod, pods)
+	pods, here := podsByAddress(cmd.Context(), o), o.detected(cmd.Context())
+	before, err := lookAt(cmd.Context(), o, pod, here, pods)
 	if err != nil {
 		return err
 	}
@@ -97,7 +100,7 @@ func runExplain(cmd *cobra.Command, o *options, pod string) error {
 	if err := wait(cmd.Context(), explainInterval); err != nil {
 		return err
 	}
-	now, err := lookAt(o, pod, pods)
+	now, err := lookAt(cmd.Context(), o, pod, here, pods)
 	if err != nil {
 		return err
 	}
@@ -126,9 +129,7 @@ func elsewhere(before, now *explained) string {
 	for _, text := range losing {
 		b.WriteString(view.Paragraph("  losing   ", text, 0))
 	}
-	if now.mtu != "" {
-		b.WriteString(view.Paragraph("  mtu      ", now.mtu+": larger packets are lost", 0))
-	}
+	b.WriteString(view.Paragraph("  path     ", now.path, 0))
 	silent := 0
 	for _, l := range now.losses {
 		if l.Uncounted {
@@ -142,7 +143,7 @@ func elsewhere(before, now *explained) string {
 	if silent > maxSilent {
 		fmt.Fprintf(&b, "  silent   %d more: nft list ruleset\n", silent-maxSilent)
 	}
-	if len(losing) == 0 && now.mtu == "" {
+	if len(losing) == 0 && now.path == "" {
 		b.WriteString(view.Paragraph("  next     ", "nothing is counted as lost here just now: look at what is silent, if there is any, at the other end, at the node's uplink (tc -s qdisc, ethtool -S), and at iptables-legacy -vL", 0))
 	}
 	return b.String()

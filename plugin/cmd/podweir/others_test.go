@@ -6,6 +6,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -22,6 +23,8 @@ import (
 	"github.com/podweir/podweir/plugin/agent/cri/critest"
 	"github.com/podweir/podweir/plugin/agent/kube/apitest"
 	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/rtnl"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/status/view"
@@ -81,6 +84,14 @@ func TestPrivilegedStatusWhereTheRuntimeTellsLess(t *testing.T) {
 		"0 of 2 pods are limited as they should be; 2 are not:", "NOT LIMITED 2 pods: default/one, default/two cause it asks for a limit",
 		"!may be missing from this list", // the runtime answered
 	}, "status", "--root", n.root)
+	// What an agent that has ended recorded of a pod that ended later is not told for ever.
+	mail := engine.Paths{Run: n.run}.Mail()
+	for _, name := range []string{"one", "ended"} {
+		mail.RecordUnshaped(slog.New(slog.DiscardHandler), &mailbox.Unshaped{Pod: "default/" + name, UID: name, Reason: "failed", Since: time.Now(), Error: "no memory"})
+	}
+	c.broken(t, []string{"NOT LIMITED default/one", "cause no memory", "!default/ended"}, "status", "--root", n.root)
+	c.broken(t, []string{"default/one: no memory", "!default/ended"}, "doctor", "--root", n.root)
+	mail.ForgetUnshaped()
 	// One ends after the runtime told of it, and before podweir compares.
 	o := &options{v: viper.New()}
 	o.v.Set("root", n.root)

@@ -11,6 +11,7 @@ import (
 	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/plugin/agent/cri/critest"
 	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/shaping"
@@ -97,6 +98,9 @@ func TestPrivilegedStatusOfALimitThatIsBypassed(t *testing.T) {
 	}
 	c.must(t, append(c.netns(), "attach", "--root", root, "--egress", "10M", "--ingress", "20M", "--with", "ingressPlace=host")...)
 	c.broken(t, []string{"NOT LIMITED", "packets go past the ingress limit at the host side of eth0"}, "status", "--root", root)
+	name := engine.ManualNetwork + "/" + must.Get(manualID(c.pod.Path(), "eth0"))(t).ContainerID
+	c.broken(t, []string{"NOT LIMITED", "packets go past the ingress limit at the host side of eth0"}, "explain", name, "--root", root)
+	c.well(t, []string{"NOT LIMITED"}, "top", "--count", "1", "--interval", "100ms", "--root", root)
 	// Elsewhere the host side is the place.
 	c.well(t, []string{"limited as it should be"}, "status", "--root", t.TempDir())
 }

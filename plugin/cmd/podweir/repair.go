@@ -205,12 +205,14 @@ func steps(plan []attach.Action) []string {
 }
 
 func (r *repair) print(out io.Writer) error {
-	w, mended, did := runnableWriter{out}, 0, "repaired"
-	if r.dry {
-		did = "would repair"
-	}
+	w, mended := runnableWriter{out}, 0
 	for i := range r.all {
-		l := &r.all[i]
+		l, did := &r.all[i], "repaired"
+		if r.dry {
+			did = "would repair"
+		} else if l.Error != "" {
+			did = "was to repair"
+		}
 		if len(l.Steps)+len(l.Degraded) == 0 && l.Error == "" && !l.Gone {
 			continue
 		}

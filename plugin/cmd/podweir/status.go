@@ -125,14 +125,13 @@ const statusInterval = 500 * time.Millisecond
 func looked(ctx context.Context, o *options) (*status.Report, *view.Status, error) {
 	asked := o.asking().Asked(ctx)
 	look := func() (*status.Report, *view.Status, error) {
-		rep, err := collect(o)
+		rep, err := collect(ctx, o, asked.Found())
 		if err != nil {
 			return nil, nil, err
 		}
 		if err := asked.Add(ctx, rep); err != nil {
 			return nil, nil, err
 		}
-		o.bypassed(ctx, rep, asked.Found())
 		return rep, rep.View(time.Now()), nil
 	}
 	rep, node, err := look()
@@ -153,13 +152,18 @@ func looked(ctx context.Context, o *options) (*status.Report, *view.Status, erro
 	return rep, node.Runnable(runBy()), nil
 }
 
-func collect(o *options) (*status.Report, error) {
+// collect looks at the node, of which here is known.
+func collect(ctx context.Context, o *options, here *detect.Node) (*status.Report, error) {
 	node, err := o.openThere()
 	if err != nil {
 		return nil, err
 	}
 	defer node.Close()
-	return status.Collect(node)
+	rep, err := status.Collect(node)
+	if err == nil {
+		o.bypassed(ctx, rep, here)
+	}
+	return rep, err
 }
 
 // printWide writes all that is known of each pod, after what is wrong with it.

@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -169,6 +170,8 @@ func TestPrivilegedExplain(t *testing.T) {
 		c.pod.Run(t, "nft", "add table inet f; add chain inet f out { type filter hook output priority 0; }; add rule inet f out udp dport 53 drop")
 		c.well(t, []string{"silent nftables policy of chain entry in table inet filter drops packets, and has no counter of its own", "of chain out in table inet f in the pod drops packets"}, "explain", name)
 	}
+	c.node.Run(t, "ip", "link", "set", "veth1", "down")
+	c.well(t, []string{"path veth1 is down", "!at the other end"}, "explain", name)
 	c.fails(t, []string{"no limit for pod ns/none on this node", "podweir status"}, "explain", "ns/none")
 	c.fails(t, []string{"want NAMESPACE/POD or a code"}, "explain", "PW999")
 	c.pod.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
@@ -208,13 +211,15 @@ func TestPrivilegedStatusOfDamagedFiles(t *testing.T) {
 	testutil.RequireRoot(t)
 	n := newNoticed(t, nil)
 	for name, wants := range map[string][]string{
-		"past.json":             {"The only pod with a limit is limited as it should be.", "What went past podweir before is not known: ", "past.json: unexpected end of JSON input. Remove that file"},
-		"reached.json":          {"The only pod with a limit", "How long limits have been reached is not known: "},
-		"unenforced.json":       {"The only pod with a limit", "Whether the agent saw a limit that does not hold is not known: "},
-		"failures/c9,eth0.json": {"1 of 2 pods", "NOT LIMITED c9 cause it had no limit, and the record of why is damaged: remove /"},
-		"unshaped/u-1.json":     {"1 of 2 pods", "NOT LIMITED pod u-1 cause it had no limit, and the record of why is damaged: remove /"},
+		"past.json":                     {"The only pod with a limit is limited as it should be.", "What went past podweir before is not known: ", "past.json: unexpected end of JSON input. Remove that file"},
+		"reached.json":                  {"The only pod with a limit", "How long limits have been reached is not known: "},
+		"unenforced.json":               {"The only pod with a limit", "Whether the agent saw a limit that does not hold is not known: "},
+		"failures/c9,eth0.json":         {"1 of 2 pods", "NOT LIMITED c9 cause it had no limit, and the record of why is damaged: remove /"},
+		"failures/c9,eth0.json {}":      {"1 of 2 pods", "NOT LIMITED c9 cause it had no limit, and the record of why is damaged: remove /", "it says nothing cure"},
+		"unshaped/u-1.json/a-directory": {"1 of 2 pods", "NOT LIMITED pod u-1 cause it had no limit, and the record of why is damaged: remove /"},
 	} {
-		must.Files(t, n.run, map[string]string{name: "[{"})
+		name, text, _ := strings.Cut(name, " ")
+		must.Files(t, n.run, map[string]string{name: cmp.Or(text, "[{")})
 		if name == "unenforced.json" { // it counts while an agent watches
 			must.OK(t, os.WriteFile(filepath.Join(n.run, "reached.json"), []byte("[]"), 0o600))
 		}
@@ -222,7 +227,8 @@ func TestPrivilegedStatusOfDamagedFiles(t *testing.T) {
 		if found := n.findings(t); strings.Contains(name, "/") != strings.Contains(found, "PW601") || strings.Contains(found, "PW602") {
 			t.Errorf("%s: doctor finds %q", name, found)
 		}
-		must.OK(t, os.Remove(filepath.Join(n.run, name)))
+		top, _, _ := strings.Cut(name, "/")
+		must.OK(t, os.RemoveAll(filepath.Join(n.run, top)))
 		_ = os.Remove(filepath.Join(n.run, "reached.json"))
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/plugin/cmd/settings"
 	"github.com/podweir/podweir/plugin/cmd/show"
 	"github.com/podweir/podweir/plugin/status/view"
@@ -28,7 +29,7 @@ func newTop(o *options) *cobra.Command {
 			if live.Table.Interval < 100*time.Millisecond {
 				return fmt.Errorf("--interval %v is not accepted, want 100ms or more", live.Table.Interval)
 			}
-			live.Out, live.Format, live.Look = cmd.OutOrStdout(), o.output(), looks(o, podsByAddress(cmd.Context(), o))
+			live.Out, live.Format, live.Look = cmd.OutOrStdout(), o.output(), looks(o, o.detected(cmd.Context()), podsByAddress(cmd.Context(), o))
 			return live.Run(cmd.Context())
 		},
 	}
@@ -39,11 +40,11 @@ func newTop(o *options) *cobra.Command {
 }
 
 // looks returns a function that looks at the node and returns the rates since it was
-// called last. pods are the names of pods by their addresses.
-func looks(o *options, pods view.PodsByAddress) func(context.Context) ([]view.PodRate, time.Time, error) {
+// called last. pods are the names of pods by their addresses, and here is what is known of the node.
+func looks(o *options, here *detect.Node, pods view.PodsByAddress) func(context.Context) ([]view.PodRate, time.Time, error) {
 	var before *view.Status
-	return func(context.Context) ([]view.PodRate, time.Time, error) {
-		rep, err := collect(o)
+	return func(ctx context.Context) ([]view.PodRate, time.Time, error) {
+		rep, err := collect(ctx, o, here)
 		if err != nil {
 			return nil, time.Time{}, err
 		}

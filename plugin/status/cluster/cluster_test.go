@@ -93,6 +93,18 @@ func TestVerdicts(t *testing.T) {
 		must.Have(t, name, must.Len(t, "directions", 1, e.Directions)[0].Verdict, tt.want)
 		exits(t, name, e.Exit, 0, "")
 	}
+	// What another party drops, or what goes past podweir, is told as status does.
+	first, then := seen(0, terms.PolicyStrict, terms.QueueTBF, view.Counters{}), seen(2*time.Second, terms.PolicyStrict, terms.QueueTBF, view.Counters{})
+	for i, n := range []*cluster.Nodes{first, then} {
+		carried := uint64(i) * 5_000_000
+		l := &n.Nodes[0].Answer.Status.Pods[0].Limits[0]
+		l.Blocked, l.Passing = "tcx program x on veth1 drops every packet", []view.Passing{{Device: [2]uint64{carried, carried}, Seen: &[2]uint64{}}}
+	}
+	e := cluster.Explain("ns/web", first, then)
+	status, _ := e.Exit()
+	must.Be(t, "exit status of a pod that goes past", cluster.ExitBroken, status)
+	must.Have(t, "explain", strings.Join(strings.Fields(e.Text(time.Time{})), " "), "NOT LIMITED ns/web on n1 cause egress of eth0: its device carries 20 Mbit/s past podweir", "cure kubectl podweir doctor names",
+		"egress carries nothing: tcx program x on veth1 drops every packet, which is not podweir.")
 	for want, since := range map[string]time.Duration{
 		"has been at its limit of 20 Mbit/s since 03:00 UTC: no heavy flow": 24*time.Hour - time.Second,
 		"has been at its limit of 20 Mbit/s since 2026-11-23 03:00 UTC: no": 24 * time.Hour,

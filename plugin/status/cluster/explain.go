@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -54,10 +55,15 @@ func Explain(pod string, before, now *Nodes) *Explained {
 		}
 		return e
 	}
-	at := slices.IndexFunc(n.Answer.Status.Pods, func(p view.Pod) bool { return p.Pod == pod })
-	p := &n.Answer.Status.Pods[at]
+	seen := n.Answer.Status
+	if was := before.get(e.Node); was != nil && noPods(was) == "" {
+		seen.Looked(was.Answer.Status)
+		seen.Runnable(cmp.Or(seen.Run, "kubectl podweir"))
+	}
+	at := slices.IndexFunc(seen.Pods, func(p view.Pod) bool { return p.Pod == pod })
+	p := &seen.Pods[at]
 	e.State, e.Cause, e.Cure, e.Since = p.State, p.Cause, p.Cure, p.Since
-	for _, g := range n.Answer.Status.Groups {
+	for _, g := range seen.Groups {
 		if namespace, _, _ := strings.Cut(pod, "/"); g.Namespace == namespace {
 			g.Node = n.Name
 			e.Groups = append(e.Groups, g)
@@ -69,7 +75,7 @@ func Explain(pod string, before, now *Nodes) *Explained {
 		for _, r := range rates {
 			if r.Pod == pod && r.Interface == l.Interface && r.Direction == l.Direction {
 				d := Direction{PodRate: r, Reached: l.Reached, Counters: l.Counters, Waits: l.Waits}
-				d.Verdict = d.verdict(n.Answer.Status.Time, view.ShareOf(pod, &r.Limit, e.Groups, e.Node))
+				d.Verdict = d.verdict(seen.Time, view.ShareOf(pod, &r.Limit, e.Groups, e.Node))
 				e.Directions = append(e.Directions, d)
 			}
 		}
@@ -103,6 +109,8 @@ func (d *Direction) verdict(now time.Time, share string) string {
 // byLimit is the verdict by the pod's own limit.
 func (d *Direction) byLimit(now time.Time, limit string, held bool) string {
 	switch {
+	case d.Blocked != "":
+		return fmt.Sprintf("%s carries nothing: %s, which is not podweir", d.Direction, d.Blocked)
 	case d.Observed():
 		return fmt.Sprintf("%s is observed only: it carries %.0f %% of its limit of %s, and nothing is held to that", d.Direction, 100*d.Share(), limit)
 	case d.Share() >= fullShare && !d.AtLimitSince.IsZero():

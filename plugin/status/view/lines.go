@@ -38,19 +38,19 @@ func (n *Status) Looked(before *Status) {
 	n.Rates, n.Losing = rates, Losing(before.Losses, n.Losses)
 	for i := range n.Others {
 		o := &n.Others[i]
-		at := slices.IndexFunc(before.Others, func(b Other) bool { return b.Name == o.Name })
+		at := slices.IndexFunc(before.Others, func(b Other) bool { return b.Name == o.Name && b.NetNSPath == o.NetNSPath })
 		if seconds := n.Time.Sub(before.Time).Seconds(); at >= 0 && seconds > 0 {
 			was := &before.Others[at]
 			o.EgressBitsPerSecond = 8 * float64(o.EgressBytes-min(was.EgressBytes, o.EgressBytes)) / seconds
 			o.IngressBitsPerSecond = 8 * float64(o.IngressBytes-min(was.IngressBytes, o.IngressBytes)) / seconds
 		}
 	}
+	broken := n.Broken()
 	for i := range rates {
 		r := &rates[i]
-		if r.PastBitsPerSecond == 0 || r.Ceiling || r.Observed() || r.State != "" {
+		if !r.goesPast() || slices.ContainsFunc(broken, func(p Pod) bool { return p.Pod == r.Pod }) {
 			continue
 		}
-		r.State = NotLimited
 		who, cure := Ahead(r.Ahead)
 		n.Add(&Pod{Node: r.Node, Pod: r.Pod, State: NotLimited, Cure: cure, Cause: fmt.Sprintf(
 			"%s of %s: its device carries %s past podweir, which sees %s%s", r.Direction, r.Interface, Rate(r.PastBitsPerSecond), Rate(r.SentBitsPerSecond), who)})
@@ -85,7 +85,7 @@ func (r *PodRate) notable() bool {
 }
 
 func line(pod, direction, asked, limit, now, drops, past, word string) string {
-	return strings.TrimRight(fmt.Sprintf("%s %-7s %6s %6s %6s %6s %6s  %s", Pad(pod, 24), direction, asked, limit, now, drops, past, word), " ") + "\n"
+	return strings.TrimRight(fmt.Sprintf("%s %-7s %6s %6s %6s %6s %6s  %s", pod, direction, asked, limit, now, drops, past, word), " ") + "\n"
 }
 
 // lines is a line for each limit: what the pod asks for, what is in force, what it carries
@@ -93,14 +93,18 @@ func line(pod, direction, asked, limit, now, drops, past, word string) string {
 // verdict. Among many pods only what is notable has one.
 func (n *Status) lines(onlyNotable bool) string {
 	var rows, notes strings.Builder
+	var names []string
+	for i := range n.Rates {
+		names = append(names, n.Rates[i].label())
+	}
+	for i := range n.Others {
+		names = append(names, Printable(n.Others[i].Title()))
+	}
+	pad := apart(names, 24)
 	for i := range n.Rates {
 		r := &n.Rates[i]
 		if r.Error != "" || onlyNotable && !r.notable() {
 			continue
-		}
-		name := Printable(r.Pod)
-		if r.Interface != "eth0" {
-			name += " " + Printable(r.Interface)
 		}
 		asked := r.Asked
 		if r.DecidedBy == "" {
@@ -110,7 +114,7 @@ func (n *Status) lines(onlyNotable bool) string {
 		if r.AskedText != "" {
 			wanted = "?"
 		}
-		rows.WriteString(line(name, r.Direction.String(), wanted, Short(float64(r.Rate)), Short(r.SentBitsPerSecond),
+		rows.WriteString(line(pad(r.label()), r.Direction.String(), wanted, Short(float64(r.Rate)), Short(r.SentBitsPerSecond),
 			Short(float64(r.Drops)), Short(r.PastBitsPerSecond), r.word()))
 		if r.PastBitsPerSecond > 0 && r.Ceiling {
 			notes.WriteString(Paragraph("", fmt.Sprintf("%s %s: %s go past its queue: %s.", r.Pod, r.Direction, Rate(r.PastBitsPerSecond), pastCeiling), 0))
@@ -137,13 +141,13 @@ func (n *Status) lines(onlyNotable bool) string {
 			direction terms.Direction
 			rate      float64
 		}{{terms.Egress, o.EgressBitsPerSecond}, {terms.Ingress, o.IngressBitsPerSecond}} {
-			rows.WriteString(line(name, way.direction.String(), Cut(Printable(o.asked(way.direction)), 6), "-", Short(way.rate), "-", "-", word))
+			rows.WriteString(line(pad(name), way.direction.String(), Cut(Printable(o.asked(way.direction)), 6), "-", Short(way.rate), "-", "-", word))
 		}
 	}
 	if rows.Len() == 0 {
 		return notes.String()
 	}
-	return "\n" + line("POD", "DIR", "ASKED", "LIMIT", "NOW", "DROPS", "PAST", "(bit/s)") + rows.String() + notes.String()
+	return "\n" + line(Pad("POD", 24), "DIR", "ASKED", "LIMIT", "NOW", "DROPS", "PAST", "(bit/s)") + rows.String() + notes.String()
 }
 
 // went says what went past podweir before; "" if nothing did.

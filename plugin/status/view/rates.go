@@ -101,6 +101,17 @@ type PodRate struct {
 	FlowBitsPerSecond []float64 `json:"flowBitsPerSecond"`
 }
 
+// label is the pod, with the interface unless that is its first.
+func (r *PodRate) label() string {
+	if r.Interface == "eth0" {
+		return Printable(r.Pod)
+	}
+	return Printable(r.Pod) + " " + Printable(r.Interface)
+}
+
+// goesPast says that packets went past podweir, and nothing else holds them to the limit.
+func (r *PodRate) goesPast() bool { return r.PastBitsPerSecond > 0 && !r.Ceiling && !r.Observed() }
+
 // Share is what is carried of the limit, 1 for all of it.
 func (r *PodRate) Share() float64 {
 	if r.Rate == 0 {
@@ -161,6 +172,8 @@ func Rates(before, now *Status) []PodRate {
 			rate.PastBitsPerSecond = 8 * float64(Least(was.Passing, l.Passing)) / seconds
 			if !p.State.AsWanted() {
 				rate.State = p.State
+			} else if rate.goesPast() {
+				rate.State = NotLimited
 			}
 			rates = append(rates, rate)
 		}

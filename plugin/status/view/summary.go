@@ -21,7 +21,7 @@ import (
 const MaxListed = 10
 
 // causeLines is how much of a cause the summary shows: five of them fit a screen of 24
-// lines. All of it is in the wide form.
+// lines, and fewer have more room. All of it is in the wide form.
 const causeLines = 2
 
 var words = map[State]string{
@@ -180,7 +180,7 @@ func problems(broken []Pod, now time.Time) string {
 			head = fmt.Sprintf("%d pods: %s", len(names), head)
 		}
 		b.WriteString(Paragraph(Pad(words[k.state], 12), head, 0))
-		b.WriteString(Paragraph("  cause  ", k.cause, causeLines))
+		b.WriteString(Paragraph("  cause  ", k.cause, max(causeLines, 12/len(order))))
 		b.WriteString(Paragraph("  cure   ", k.cure, causeLines+1)) // a command is not cut
 	}
 	return b.String()
@@ -210,9 +210,14 @@ func first(most int, all []string, separator string) string {
 // Table is a line for each pod, with its node where there are several.
 func Table(pods []Pod) string {
 	var b strings.Builder
-	name := func(pod, _ string) string { return Pad(pod, 40) }
+	var names []string
+	for i := range pods {
+		names = append(names, Printable(pods[i].Pod))
+	}
+	all, some := apart(names, 40), apart(names, 26)
+	name := func(pod, _ string) string { return all(pod) }
 	if slices.ContainsFunc(pods, func(p Pod) bool { return p.Node != "" }) {
-		name = func(pod, node string) string { return Pad(pod, 26) + "  " + Pad(node, 12) }
+		name = func(pod, node string) string { return some(pod) + "  " + Pad(node, 12) }
 	}
 	row := func(pod, node, egress, ingress, policy string) {
 		b.WriteString(strings.TrimRight(name(pod, node)+"  "+Pad(egress, limitWidth)+"  "+Pad(ingress, limitWidth)+"  "+Pad(policy, 8), " ") + "\n")

@@ -4,7 +4,6 @@
 package view_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"net/netip"
@@ -88,6 +87,13 @@ func TestSummaryFitsAScreen(t *testing.T) {
 	)
 }
 
+// The file to remove is a part of the cause, and is read as a whole.
+func TestACauseIsNotCutWhereThereIsRoom(t *testing.T) {
+	p := five()[3]
+	p.Cause = "the record of why is damaged: remove /run/podweir/failures/" + strings.Repeat("0123456789abcdef", 4) + ",eth0.json: it says nothing"
+	must.Have(t, "the summary", strings.Join(strings.Fields(node(p).Summary("this node", false)), ""), "eth0.json:itsaysnothing")
+}
+
 // A limit without a queue is no fault, and is told.
 func TestSummaryNamesRoughLimits(t *testing.T) {
 	var pods []view.Pod
@@ -121,6 +127,10 @@ default/db                                10 Mbit/s      20 Mbit/s      strict
 	must.Match(t, "two pods observed and one limited", want, n.Summary("this node", false))
 	must.Len(t, "broken", 0, n.Broken())
 	must.Have(t, "one pod observed", node(pods[0]).Summary("this node", false), "1 pod is observed only: what exceeds its limits", "!limited as")
+	both := node(limited("ns/both"), pods[0])
+	both.Add(&view.Pod{Pod: "ns/both", State: view.Observed})
+	both.Add(&view.Pod{Pod: pods[0].Pod, State: view.Limited})
+	must.Have(t, "two pods with one interface observed, and another limited", both.Summary("this node", false), "All 2 pods with a limit are limited", "!observed only")
 	for range 12 {
 		pods = append(pods, pods[0])
 		pods[len(pods)-1].Pod = fmt.Sprintf("ns/p%d", len(pods))
@@ -318,6 +328,13 @@ func TestText(t *testing.T) {
 	for width, want := range map[int]string{10: "abcdefgh", 8: "abcdefgh", 7: "abc…fgh", 4: "a…gh", 1: "a", 0: ""} {
 		must.Be(t, fmt.Sprintf("Cut to %d", width), want, view.Cut("abcdefgh", width))
 	}
+	// Two pods of one name, in namespaces whose names differ in the middle.
+	twins := []view.Pod{limited("customers-of-the-north-0001-in-production/postgresql-main-0"), limited("customers-of-the-north-0002-in-production/postgresql-main-0"), limited("default/web")}
+	want := "\ncustomers-of-the-north-0001-in-production/postgresql-main-0\n" + strings.Repeat(" ", 42) + "10 Mbit/s"
+	must.Have(t, "the table", view.Table(twins), want, "\ncustomers-of-the-north-0002-in-production/postgresql-main-0\n", "\ndefault/web      ")
+	top := view.Top{}
+	top.Observe([]view.PodRate{carried(twins[0].Pod, 10e6, 1e6, 0), carried(twins[1].Pod, 10e6, 1e6, 0)}, now)
+	must.Have(t, "top", top.Plain(), "\ncustomers-of-the-north-0002-in-production/postgresql-main-0\n"+strings.Repeat(" ", 27)+"egress")
 	must.Be(t, "Pad", "ab  ", view.Pad("ab", 4))
 	must.Be(t, "Printable", "a [31m ü", view.Printable("a\x1b[31m\u009bü"))
 }
@@ -369,15 +386,6 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// Programs that read the JSON go through lists of flows, also of a pod that has none.
-func TestRatesOfPodsWithoutFlows(t *testing.T) {
-	n := counted(0, view.Counters{}, 0)
-	n.Pods[0].Limits[0].HeavyFlows = nil
-	n.Pods = append(n.Pods, view.Pod{Pod: "ns/unlimited", State: view.NotLimited, Cause: "no memory for the queue"})
-	b := must.Get(json.Marshal(view.Rates(n, n)))(t)
-	must.Be(t, "entries with empty lists of flows", 2, strings.Count(string(b), `"heavyFlows":[],"flowBitsPerSecond":[]`))
-}
-
 // A look that took long between its counters and its end makes no rate higher.
 func TestRatesGoByTheTimeOfTheCounters(t *testing.T) {
 	at := func(read, end time.Duration, bytes uint64) *view.Status {
@@ -387,7 +395,15 @@ func TestRatesGoByTheTimeOfTheCounters(t *testing.T) {
 		n.Time = now.Add(end)
 		return n
 	}
-	rates := view.Rates(at(0, time.Second, 0), at(2*time.Second, 2*time.Second, 2_500_000))
+	before, is := at(0, time.Second, 0), at(2*time.Second, 2*time.Second, 2_500_000)
+	// Devices of two pods may have one name.
+	for i, path := range []string{"/run/netns/one", "/run/netns/other"} {
+		device := terms.Device{Name: "net1", NetNSPath: path, EgressBytes: uint64(i) * 1e9}
+		before.Others, is.Others = append(before.Others, view.Other{Device: device}), append(is.Others, view.Other{Device: device})
+	}
+	is.Looked(before)
+	must.Be(t, "bit/s of a device that carried nothing", 0, is.Others[1].EgressBitsPerSecond)
+	rates := view.Rates(before, is)
 	must.Be(t, "bit/s in 2 s of a look that ended after 1 s", 10e6, rates[0].SentBitsPerSecond)
 }
 
@@ -567,7 +583,7 @@ func TestNothingGoesPastAQueueThatIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	look := func(device, queue, program uint64) *view.Status {
 		d := [2]uint64{device, device}
-		return &view.Status{Time: now, Pods: []view.Pod{{Pod: "ns/web", Limits: []view.Limit{{
+		return &view.Status{Time: now, Pods: []view.Pod{{Pod: "ns/web", State: view.Limited, Limits: []view.Limit{{
 			Interface: "eth0", Passing: []view.Passing{{Device: d, Seen: &[2]uint64{queue, queue}}, {Device: d, Seen: &[2]uint64{program, program}}},
 		}}}}}
 	}
@@ -579,7 +595,9 @@ func TestNothingGoesPastAQueueThatIsMadeAgain(t *testing.T) {
 		"made again": {look(5_000_000, 3_900_000, 5_000_000), false},
 		"past both":  {look(5_000_000, 1_100_000, 1_100_000), true},
 	} {
-		must.Be(t, name+": something went past", tt.past, view.Rates(before, tt.now)[0].PastBitsPerSecond > 0)
+		got := view.Rates(before, tt.now)[0]
+		must.Be(t, name+": something went past", tt.past, got.PastBitsPerSecond > 0)
+		must.Be(t, name+": as top and explain tell it", tt.past, got.State == view.NotLimited)
 	}
 }
 

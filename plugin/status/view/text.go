@@ -133,6 +133,24 @@ func Pad(text string, width int) string {
 	return text + strings.Repeat(" ", width-utf8.RuneCountInString(text))
 }
 
+// apart pads names to width columns. Those that would look the same when they are cut have a line for the whole name.
+func apart(names []string, width int) func(name string) string {
+	of := map[string]string{} // by what is left of it, the name; "" for several
+	for _, name := range names {
+		short := Cut(name, width)
+		if other, there := of[short]; there && other != name {
+			name = ""
+		}
+		of[short] = name
+	}
+	return func(name string) string {
+		if other, there := of[Cut(name, width)]; there && other != name {
+			return name + "\n" + strings.Repeat(" ", width)
+		}
+		return Pad(name, width)
+	}
+}
+
 // Printable has no control characters.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {

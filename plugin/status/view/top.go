@@ -38,9 +38,9 @@ func (t *Top) Observe(rates []PodRate, at time.Time) {
 // idleShare is the share of a limit below which a pod is idle.
 const idleShare = 0.001
 
-// idle is never said of a pod that is not limited as it should be.
+// idle is never said of a pod that is not limited as it should be, or that another party lets send nothing.
 func idle(r *PodRate) bool {
-	return r.State == "" && r.Share() < idleShare && r.DropsPerSecond == 0 && r.WaitingBytes == 0
+	return r.State == "" && r.Blocked == "" && r.Share() < idleShare && r.DropsPerSecond == 0 && r.WaitingBytes == 0
 }
 
 // Screen is the table for a terminal: at most height lines of at most width columns, the
@@ -68,6 +68,8 @@ func (t *Top) lines(c columns) []string {
 // then directions, and the bars go. What is wrong stays.
 type columns struct {
 	name, direction, bar, flow int
+	// pad pads a name.
+	pad func(name string) string
 }
 
 func columnsOf(width int) columns {
@@ -101,9 +103,9 @@ func (t *Top) title(hidden int, c columns) string {
 
 func (c *columns) head() string {
 	if c.bar == 0 {
-		return c.row("POD", "DIR", "LIMIT", "NOW", "", "  % DROPS/s")
+		return c.row(Pad("POD", c.name), "DIR", "LIMIT", "NOW", "", "  % DROPS/s")
 	}
-	return c.row("POD", "DIR", "LIMIT", "NOW", "SHARE (bit/s)", "      DROPS/s")
+	return c.row(Pad("POD", c.name), "DIR", "LIMIT", "NOW", "SHARE (bit/s)", "      DROPS/s")
 }
 
 func (c *columns) row(pod, direction, limit, now, bar, rest string) string {
@@ -113,7 +115,7 @@ func (c *columns) row(pod, direction, limit, now, bar, rest string) string {
 	if c.bar > 0 {
 		rest = fmt.Sprintf("%-*s %s", c.bar, bar, rest)
 	}
-	return strings.TrimRight(fmt.Sprintf("%s %-*s %6s %6s %s", Pad(pod, c.name), c.direction, direction, limit, now, rest), " ")
+	return strings.TrimRight(fmt.Sprintf("%s %-*s %6s %6s %s", pod, c.direction, direction, limit, now, rest), " ")
 }
 
 // problems is how many pods are not limited as they should be, and of how many pods or
@@ -149,6 +151,11 @@ func (t *Top) rows(c columns) (rows []string, hidden int) {
 		rows = append(rows, unreadRows(unread[cause], cause)...)
 	}
 	slices.SortStableFunc(shown, compareRates)
+	var names []string
+	for _, r := range shown {
+		names = append(names, r.label())
+	}
+	c.pad = apart(names, c.name)
 	for _, r := range shown {
 		rows = append(rows, rateRow(r, c)...)
 		if t.Flows {
@@ -183,23 +190,17 @@ func compareRates(a, b *PodRate) int {
 }
 
 func rateRow(r *PodRate, c columns) (rows []string) {
-	name := Printable(r.Pod)
-	if r.Interface != "eth0" {
-		name += " " + Printable(r.Interface)
-	}
 	drops := ""
 	if r.DropsPerSecond > 0 {
 		drops = Short(r.DropsPerSecond)
 	}
 	bar, rest := Bar(r.Share()), fmt.Sprintf("%3.0f %% %5s", min(100*r.Share(), 999), drops)
-	word := words[r.State]
-	if word == "" && r.Observed() {
-		word = words[Observed]
-	}
-	if word != "" {
+	word := ""
+	if r.State != "" || r.Blocked != "" || r.Observed() {
+		word = r.word()
 		bar = word
 	}
-	rows = []string{c.row(name, r.Direction.String(), Short(float64(r.Rate)), Short(r.SentBitsPerSecond), bar, rest)}
+	rows = strings.Split(c.row(c.pad(r.label()), r.Direction.String(), Short(float64(r.Rate)), Short(r.SentBitsPerSecond), bar, rest), "\n")
 	if c.bar == 0 && word != "" {
 		rows = append(rows, "  "+word) // there is no room for it beside what the pod carries
 	}

@@ -191,7 +191,9 @@ func (n *Status) Add(p *Pod) {
 	}
 	switch {
 	case p.State == have.State && p.Cause == have.Cause:
-	case p.State.AsWanted() && (!have.State.AsWanted() || p.State == Limited):
+	case p.State == Limited && have.State == Observed: // of another interface
+		have.State = p.State
+	case p.State.AsWanted() && (!have.State.AsWanted() || p.State != HostNetwork):
 	case have.State.AsWanted():
 		have.State, have.Cause, have.Cure, have.Since = p.State, p.Cause, p.Cure, p.Since
 	case p.State.Worse(have.State) < 0:
@@ -253,7 +255,7 @@ func (n *Status) less() int {
 // Runnable has the texts of the pods name podweir's commands as they are run where they are
 // read; see [terms.Runnable]. It returns the node.
 func (n *Status) Runnable(run string) *Status {
-	n.Run = run
+	n.Run = cmp.Or(run, terms.OnPath)
 	for i := range n.Pods {
 		p := &n.Pods[i]
 		p.Cause, p.Cure = terms.Runnable(p.Cause, run), terms.Runnable(p.Cure, run)
