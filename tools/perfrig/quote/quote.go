@@ -19,49 +19,50 @@
 package quote
 
 import (
-	"errors"
+	"bytes"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+
+	"github.com/podweir/podweir/e2e/step"
+	"github.com/podweir/podweir/tools/perfrig/record"
+	"github.com/podweir/podweir/tools/perfrig/report"
 )
 
-// Update makes the charts and every figure of README.md and of the pages below docs
+// Update makes the chart and every figure of README.md and of the pages below docs
 // again, in the checkout at root. It returns the files that have
 // changed by it, by their paths from there. Only if write is set are they written.
 func Update(root string, write bool) (changed []string, err error) {
-	pages, err := markdown(root)
-	if err != nil {
-		return nil, err
-	}
-	results := newResults(root)
-	if changed, err = drawRivals(results, write); err != nil {
-		return nil, err
-	}
-	for _, name := range pages {
-		file := filepath.Join(root, filepath.FromSlash(name))
-		old, err := os.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
-		p := page{name: name, results: results}
-		text, err := p.rewrite(string(old))
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		if text == string(old) {
-			continue
+	renew := func(name, made string) {
+		file := filepath.Join(root, name)
+		if old, err := os.ReadFile(file); err == nil && string(old) == made {
+			return
 		}
 		changed = append(changed, name)
 		if write {
-			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-				return nil, err
-			}
+			step.OK(os.WriteFile(file, []byte(made), 0o644))
 		}
 	}
-	return changed, nil
+	err = step.Run(func() {
+		results := &results{root: root, campaigns: map[string]*record.Results{}}
+		if campaign, _ := results.campaign("netns-rivals"); campaign != nil {
+			var chart bytes.Buffer
+			step.OK(report.RivalsChart(campaign).WriteSVG(&chart))
+			renew(rivalsChart, chart.String())
+		}
+		for _, name := range step.Get(markdown(root)) {
+			old := step.Get(os.ReadFile(filepath.Join(root, name)))
+			p := page{name: name, results: results}
+			if err := step.Run(func() { renew(name, p.rewrite(string(old))) }); err != nil {
+				step.OK(fmt.Errorf("%s: %w", name, err))
+			}
+		}
+	})
+	return changed, err
 }
 
 // markdown lists the pages that may quote.
@@ -72,10 +73,33 @@ func markdown(root string) ([]string, error) {
 			return err
 		}
 		rel, err := filepath.Rel(root, name)
-		out = append(out, filepath.ToSlash(rel))
+		out = append(out, rel)
 		return err
 	})
 	return out, err
+}
+
+// results reads each file once.
+type results struct {
+	root      string
+	campaigns map[string]*record.Results
+}
+
+// campaign reads a file of what the rig measured, or the newest of a word; nil if there is
+// nothing of the word.
+func (r *results) campaign(source string) (c *record.Results, name string) {
+	name = source
+	if !strings.ContainsRune(source, '/') {
+		found := step.Get(filepath.Glob(filepath.Join(r.root, "docs/results/*-"+source+"/samples.jsonl")))
+		if len(found) == 0 {
+			return nil, ""
+		}
+		name = step.Get(filepath.Rel(r.root, slices.Max(found))) // they begin with their date
+	}
+	if r.campaigns[name] == nil {
+		r.campaigns[name] = step.Get(record.Read(filepath.Join(r.root, name)))
+	}
+	return r.campaigns[name], name
 }
 
 var (
@@ -89,64 +113,48 @@ var (
 
 // page is one that quotes.
 type page struct {
-	name    string // from the root, with slashes
+	name    string // from the root
 	results *results
 }
 
 // rewrite returns the page's text with its figures made again, but for those in code.
-func (p *page) rewrite(old string) (string, error) {
+func (p *page) rewrite(old string) string {
 	var out strings.Builder
 	at := 0
 	for _, code := range append(fenced.FindAllStringIndex(old, -1), []int{len(old), len(old)}) {
-		text, err := p.figures(old[at:code[0]])
-		if err != nil {
-			return "", err
-		}
-		out.WriteString(text + old[code[0]:code[1]])
+		out.WriteString(p.figures(old[at:code[0]]) + old[code[0]:code[1]])
 		at = code[1]
 	}
-	return out.String(), nil
+	return out.String()
 }
 
-func (p *page) figures(text string) (string, error) {
-	var failed error
+func (p *page) figures(text string) string {
 	text = region.ReplaceAllStringFunc(text, func(old string) string {
 		m := region.FindStringSubmatch(old)
-		made, err := p.view(m[1], m[2], strings.Fields(m[3]))
-		failed = errors.Join(failed, err)
 		begin, end, _ := strings.Cut(old, "\n"+m[4])
-		return begin + "\n\n" + made + "\n" + end
+		return begin + "\n\n" + p.view(m[1], m[2], strings.Fields(m[3])) + "\n" + end
 	})
 	text = inline.ReplaceAllStringFunc(text, func(old string) string {
 		m := inline.FindStringSubmatch(old)
-		number, err := p.number(m[2], m[3], m[4])
-		failed = errors.Join(failed, err)
-		return m[1] + number + m[5]
+		return m[1] + p.number(m[2], m[3], m[4]) + m[5]
 	})
 	if line := first.FindString(text); line != "" {
-		failed = errors.Join(failed, fmt.Errorf("a line must not begin with a figure: move a word before it: %s", line))
+		step.OK(fmt.Errorf("a line must not begin with a figure: move a word before it: %s", line))
 	}
 	if line := stray.FindString(inline.ReplaceAllString(region.ReplaceAllString(text, ""), "")); line != "" {
-		failed = errors.Join(failed, fmt.Errorf("this is no figure, or one that does not end: %s", line))
+		step.OK(fmt.Errorf("this is no figure, or one that does not end: %s", line))
 	}
-	return text, failed
+	return text
 }
 
 // view makes a block, indented like its markers.
-func (p *page) view(indent, name string, sources []string) (string, error) {
+func (p *page) view(indent, name string, sources []string) string {
 	write, ok := views[name]
 	if !ok {
-		return "", fmt.Errorf("there is no view %q", name)
+		step.OK(fmt.Errorf("there is no view %q", name))
 	}
-	text, err := write(p, sources)
-	return regexp.MustCompile(`(?m)^(.)`).ReplaceAllString(text, indent+"$1"), err
+	return regexp.MustCompile(`(?m)^(.)`).ReplaceAllString(write(p, sources), indent+"$1")
 }
 
 // link is the way from the page to a file of the checkout.
-func (p *page) link(to string) string {
-	rel, err := filepath.Rel(filepath.Dir(filepath.FromSlash(p.name)), filepath.FromSlash(to))
-	if err != nil {
-		return to
-	}
-	return filepath.ToSlash(rel)
-}
+func (p *page) link(to string) string { return step.Get(filepath.Rel(filepath.Dir(p.name), to)) }

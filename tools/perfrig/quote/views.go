@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/podweir/podweir/e2e/step"
 	"github.com/podweir/podweir/tools/perfrig/record"
 	"github.com/podweir/podweir/tools/perfrig/report"
 	"github.com/podweir/podweir/tools/perfrig/stats"
@@ -18,8 +19,11 @@ import (
 // missing stands where the source has no such number.
 const missing = "(not measured)"
 
+// rivalsChart is where the chart of the newest campaign beside rivals is, from the root.
+const rivalsChart = "docs/results/rivals.svg"
+
 // views are the blocks, by name.
-var views = map[string]func(p *page, sources []string) (string, error){
+var views = map[string]func(p *page, sources []string) string{
 	"bars":      bars,
 	"campaigns": campaigns,
 	"rivals":    rivals,
@@ -28,21 +32,18 @@ var views = map[string]func(p *page, sources []string) (string, error){
 }
 
 // bars holds campaigns of the rig, taken together, against what was promised.
-func bars(p *page, sources []string) (string, error) {
+func bars(p *page, sources []string) string {
 	var b bytes.Buffer
 	var all []*record.Results
 	var of []string
 	for _, source := range sources {
-		r, name, err := p.results.campaign(source)
-		switch {
-		case err != nil:
-			return "", err
-		case r == nil:
+		r, name := p.results.campaign(source)
+		if r == nil {
 			fmt.Fprintf(&b, "- `%s`: no campaign of it is committed, and what only it measures is missing below.\n", source)
-		default:
-			all = append(all, r)
-			of = append(of, fmt.Sprintf("[`%s`](%s) of podweir %s", source, p.link(name), r.Campaign.Machine.Commit))
+			continue
 		}
+		all = append(all, r)
+		of = append(of, fmt.Sprintf("[`%s`](%s) of podweir %s", source, p.link(name), r.Campaign.Machine.Commit))
 	}
 	if len(of) > 0 {
 		fmt.Fprintf(&b, "From %s.\n", strings.Join(of, ", "))
@@ -50,14 +51,14 @@ func bars(p *page, sources []string) (string, error) {
 	b.WriteByte('\n')
 	t := report.Summary(all...)
 	b.WriteString(t.Markdown())
-	return b.String(), nil
+	return b.String()
 }
 
 // rivals is what each limiter does with one flow into a pod, at every cap.
-func rivals(p *page, sources []string) (string, error) {
-	r, name, err := p.one(sources)
+func rivals(p *page, sources []string) string {
+	r, name := p.one(sources)
 	if r == nil {
-		return noRivals, err
+		return noRivals
 	}
 	m := &r.Campaign.Machine
 	t := report.Rivals(r, report.RivalRates(r)...)
@@ -66,62 +67,51 @@ func rivals(p *page, sources []string) (string, error) {
 		"A copy is the limiter that Cilium or Calico sets on a pod, made without their agents. The worst second is taken over the whole flow, with\n"+
 		"its start. The connection beside the flow carries 200 small requests a second: the mean of the samples' p99, their range, and in brackets\n"+
 		"that of a pod without a limit.\n\n%s",
-		p.link(rivalsChart), p.link(name), r.Campaign.Started.Format("2006-01-02"), m.Kernel, m.CPUs, m.CPU, m.Commit, t.Markdown()), nil
+		p.link(rivalsChart), p.link(name), r.Campaign.Started.Format("2006-01-02"), m.Kernel, m.CPUs, m.CPU, m.Commit, t.Markdown())
 }
 
 // rivals20 is the same at 20M only, for a page that says itself what a copy is.
-func rivals20(p *page, sources []string) (string, error) {
-	r, name, err := p.one(sources)
+func rivals20(p *page, sources []string) string {
+	r, name := p.one(sources)
 	if r == nil {
-		return noRivals, err
+		return noRivals
 	}
 	m := &r.Campaign.Machine
 	t := report.Rivals(r, 20_000_000)
 	return fmt.Sprintf("%s\nOne bulk flow into a pod, [measured](%s) with podweir %s on %s, Linux %s, %d x %s. Brackets: the same requests of a pod without a limit.\n",
-		t.Markdown(), p.link(name), m.Commit, r.Campaign.Started.Format("2006-01-02"), m.Kernel, m.CPUs, m.CPU), nil
+		t.Markdown(), p.link(name), m.Commit, r.Campaign.Started.Format("2006-01-02"), m.Kernel, m.CPUs, m.CPU)
 }
 
 const noRivals = "A campaign with intervals is not taken yet: `make perf-rivals` measures and publishes it.\n"
 
 // one reads the campaign of a view of one; nil if none is committed.
-func (p *page) one(sources []string) (r *record.Results, name string, err error) {
+func (p *page) one(sources []string) (r *record.Results, name string) {
 	if len(sources) != 1 {
-		return nil, "", fmt.Errorf("this view is of one source, not %d", len(sources))
+		step.OK(fmt.Errorf("this view is of one source, not %d", len(sources)))
 	}
 	return p.results.campaign(sources[0])
 }
 
 // loads is a call beside other loads: the bars for each phase. "perfrig report" has every row.
-func loads(p *page, sources []string) (string, error) {
-	r, name, err := p.one(sources)
+func loads(p *page, sources []string) string {
+	r, name := p.one(sources)
 	if r == nil {
-		return fmt.Sprintf("No campaign of `%s` is committed.\n", strings.Join(sources, " ")), err
+		return fmt.Sprintf("No campaign of `%s` is committed.\n", strings.Join(sources, " "))
 	}
 	kinds := report.LoadKinds(r)
-	return p.provenance(r, name) + "\n" + kinds.Markdown(), nil
+	return p.provenance(r, name) + "\n" + kinds.Markdown()
 }
 
 // campaigns lists what the rig measured below a directory, the newest first.
-func campaigns(p *page, sources []string) (string, error) {
+func campaigns(p *page, sources []string) string {
 	var b bytes.Buffer
 	for _, source := range sources {
-		files, err := filepath.Glob(filepath.Join(p.results.root, filepath.FromSlash(source), "*", "samples.jsonl"))
-		if err != nil {
-			return "", err
-		}
+		files := step.Get(filepath.Glob(filepath.Join(p.results.root, source, "*", "samples.jsonl")))
 		for _, file := range slices.Backward(files) {
-			rel, err := filepath.Rel(p.results.root, file)
-			if err != nil {
-				return "", err
-			}
-			r, name, err := p.results.campaign(filepath.ToSlash(rel))
-			if err != nil {
-				return "", err
-			}
-			b.WriteString(p.provenance(r, name))
+			b.WriteString(p.provenance(p.results.campaign(step.Get(filepath.Rel(p.results.root, file)))))
 		}
 	}
-	return b.String(), nil
+	return b.String()
 }
 
 // provenance is a line on a campaign.
@@ -131,16 +121,13 @@ func (p *page) provenance(r *record.Results, name string) string {
 
 // number is a metric of a run, such as a/10M/x#00, or the mean of those of a
 // cell, with its unit.
-func (p *page) number(metric, name, source string) (string, error) {
+func (p *page) number(metric, name, source string) string {
 	if _, ok := record.Unit(metric); !ok {
-		return "", fmt.Errorf("the metric %q does not end with a unit", metric)
+		step.OK(fmt.Errorf("the metric %q does not end with a unit", metric))
 	}
-	r, _, err := p.results.campaign(source)
-	if err != nil {
-		return "", err
-	}
+	r, _ := p.results.campaign(source)
 	if r == nil {
-		return missing, nil
+		return missing
 	}
 	cell, run, one := strings.Cut(name, "#")
 	var samples []float64
@@ -150,7 +137,7 @@ func (p *page) number(metric, name, source string) (string, error) {
 		}
 	}
 	if len(samples) == 0 {
-		return missing, nil
+		return missing
 	}
-	return report.Quantity(metric, stats.Summarise(samples).Mean), nil
+	return report.Quantity(metric, stats.Summarise(samples).Mean)
 }
