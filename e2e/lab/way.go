@@ -40,12 +40,6 @@ const (
 // priorities serve first (tc-prio(8)).
 const firstBand = 6
 
-func (f *flooder) stamps() {
-	option := make([]byte, 8)
-	binary.NativeEndian.PutUint32(option, unix.CLOCK_MONOTONIC)
-	step.OK(unix.SetsockoptString(f.fd, unix.SOL_SOCKET, unix.SO_TXTIME, string(option)))
-}
-
 // txTime is a control message with a departure time of CLOCK_MONOTONIC.
 func txTime(at time.Duration) []byte {
 	b := make([]byte, unix.CmsgSpace(8))
@@ -62,7 +56,8 @@ func (f *flooder) goes() {
 	case Prioritised:
 		f.set("SO_PRIORITY", unix.SOL_SOCKET, unix.SO_PRIORITY, firstBand)
 	case Stamped:
-		f.stamps()
+		option := binary.NativeEndian.AppendUint32(nil, unix.CLOCK_MONOTONIC)
+		step.OK(unix.SetsockoptString(f.fd, unix.SOL_SOCKET, unix.SO_TXTIME, string(append(option, 0, 0, 0, 0))))
 		f.offer = func() error {
 			return unix.Sendmsg(f.fd, f.packet, txTime(monotonic()), f.dest, unix.MSG_DONTWAIT)
 		}

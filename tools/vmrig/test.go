@@ -37,7 +37,7 @@ func test(ctx context.Context, args []string) {
 	}
 	var binaries, alone []suite.Binary
 	if *tier == "" {
-		binaries = step.Get(suite.Build(ctx, *dir, flags.Args()))
+		binaries = suite.Build(ctx, *dir, flags.Args())
 	} else {
 		env = append(env, mark.EnvTier+"="+*tier)
 		binaries, alone = ofTier(ctx, *dir, *tier, *without)
@@ -45,7 +45,7 @@ func test(ctx context.Context, args []string) {
 	runner := suite.Runner{
 		Timeout: *timeout, Env: env, Run: *pattern, Logs: filepath.Join(*dir, "logs"), Progress: os.Stdout,
 	}
-	all := step.Get(runner.On(ctx, strings.Split(*kernels, ","), binaries, alone))
+	all := runner.On(ctx, strings.Split(*kernels, ","), binaries, alone)
 	if *tier != "" {
 		step.OK(suite.Keep(filepath.Join(*dir, *tier+".json"), all))
 	}
@@ -71,7 +71,7 @@ func ofTier(ctx context.Context, dir, tier, without string) (beside, alone []sui
 // build builds the packages of selected tests.
 func build(ctx context.Context, dir string, selected map[string][]string) (all []suite.Binary) {
 	if len(selected) > 0 {
-		all = step.Get(suite.Build(ctx, dir, marks.Packages(selected)))
+		all = suite.Build(ctx, dir, marks.Packages(selected))
 	}
 	for i := range all {
 		all[i].Run = marks.Pattern(selected[strings.TrimPrefix(all[i].Package, module)])

@@ -4,12 +4,10 @@
 package record
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -39,12 +37,12 @@ func Read(file string) (*Results, error) {
 
 func parse(raw []byte) (*Results, error) {
 	r := &Results{}
-	in := bufio.NewReader(bytes.NewReader(raw))
-	for n := 1; ; n++ {
-		text, err := in.ReadBytes('\n')
-		if errors.Is(err, io.EOF) {
+	n := 0
+	for text := range bytes.Lines(raw) {
+		if !bytes.HasSuffix(text, []byte("\n")) {
 			break // what is left is no whole line
 		}
+		n++
 		var l line
 		if err := json.Unmarshal(text, &l); err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/podweir/podweir/e2e/step"
 	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
@@ -36,46 +37,35 @@ type Runner struct {
 
 // On runs binaries on kernels, a machine at a time: those of a kernel one after the other on
 // one machine, which is followed by another where it ends too early. Those that measure run
-// after all others.
-func (r *Runner) On(ctx context.Context, kernels []string, binaries, alone []Binary) ([]Results, error) {
+// after all others. It is for a [step.Run].
+func (r *Runner) On(ctx context.Context, kernels []string, binaries, alone []Binary) []Results {
 	// A machine's processes die with the thread that started them.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	all := make([]Results, len(kernels))
 	for i, name := range kernels {
-		var err error
-		if all[i], err = about(ctx, name, r.Progress); err != nil {
-			return nil, err
-		}
+		all[i] = step.Get(about(ctx, name, r.Progress))
 	}
 	for _, rest := range [][]Binary{binaries, alone} {
 		for i := range all {
 			for rest := rest; len(rest) > 0; {
-				began, err := r.boot(ctx, &all[i], rest)
-				if err != nil {
-					return all, err
-				}
-				rest = rest[began:]
+				rest = rest[r.boot(ctx, &all[i], rest):]
 			}
 		}
 	}
-	return all, nil
+	return all
 }
 
 // boot runs binaries on a machine of their own, and adds what became of those that began to
 // the kernel's results. It returns how many these are, at least one.
-func (r *Runner) boot(ctx context.Context, kernel *Results, binaries []Binary) (began int, err error) {
+func (r *Runner) boot(ctx context.Context, kernel *Results, binaries []Binary) (began int) {
 	out, complaints, runErr := machine(ctx, kernel, r.Timeout, append(slices.Clone(r.Env), mark.EnvGuest+"=1"), r.script(binaries))
-	if ctx.Err() != nil {
-		return 0, ctx.Err()
-	}
+	step.OK(ctx.Err())
 	packages, err := Parse(strings.NewReader(out))
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) { // the machine went down in the line
-		return 0, fmt.Errorf("kernel %s: %w", kernel.Kernel, err)
+		step.OK(fmt.Errorf("kernel %s: %w", kernel.Kernel, err))
 	}
-	if err := os.MkdirAll(r.Logs, 0o755); err != nil {
-		return 0, err
-	}
+	step.OK(os.MkdirAll(r.Logs, 0o755))
 	for _, c := range complaints {
 		kernel.Troubles = append(kernel.Troubles, "the kernel complained: "+c)
 	}
@@ -92,31 +82,26 @@ func (r *Runner) boot(ctx context.Context, kernel *Results, binaries []Binary) (
 		maps.Copy(kernel.Tests, p.Tests)
 		log := filepath.Join(r.Logs, kernel.Kernel+"_"+filepath.Base(b.Path)+".log")
 		kernel.Troubles = append(kernel.Troubles, troubles(b, log, p, runErr)...)
-		if err := errors.Join(os.WriteFile(log, []byte(p.Output.String()), 0o644), r.report(kernel.Kernel, b, p)); err != nil {
-			return began, err
-		}
+		step.OK(os.WriteFile(log, []byte(p.Output.String()), 0o644))
+		r.report(kernel.Kernel, b, p)
 	}
-	return began, nil
+	return began
 }
 
 // report writes a line about a binary, and the output of one that failed, without the lines
 // of tests that began or passed.
-func (r *Runner) report(kernel string, b *Binary, p *Package) error {
+func (r *Runner) report(kernel string, b *Binary, p *Package) {
 	ran := Results{Tests: p.Tests}
 	fmt.Fprintf(r.Progress, "%s: %s: %d passed, %d failed, %d skipped in %.0f s\n",
 		kernel, b.Package, ran.count(Pass), ran.count(Fail), ran.count(Skip), p.Seconds)
 	if p.Outcome == Pass {
-		return nil
+		return
 	}
 	for line := range strings.Lines(p.Output.String()) {
-		if strings.HasPrefix(line, "=== RUN") || strings.HasPrefix(strings.TrimSpace(line), "--- PASS") {
-			continue
-		}
-		if _, err := io.WriteString(r.Progress, line); err != nil {
-			return err
+		if !strings.HasPrefix(line, "=== RUN") && !strings.HasPrefix(strings.TrimSpace(line), "--- PASS") {
+			fmt.Fprint(r.Progress, line)
 		}
 	}
-	return nil
 }
 
 // script is what a machine runs: one binary after the other, whatever comes of each, with

@@ -11,6 +11,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // Binary is a package's tests, built.
@@ -26,41 +28,28 @@ type Binary struct {
 const converter = "test2json"
 
 // Build builds the tests of packages into dir, static, so that a guest needs
-// nothing of them but the file, and what makes events of their output.
-func Build(ctx context.Context, dir string, packages []string) ([]Binary, error) {
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
-	}
-	list, err := goTool(ctx, append([]string{"list", "-f", "{{.ImportPath}}\t{{.Dir}}"}, packages...)...)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := goTool(ctx, append([]string{"test", "-c", "-o", dir + "/"}, packages...)...); err != nil {
-		return nil, err
-	}
-	if _, err := goTool(ctx, "build", "-o", filepath.Join(dir, converter), "cmd/test2json"); err != nil {
-		return nil, err
-	}
+// nothing of them but the file, and what makes events of their output. It is for a [step.Run].
+func Build(ctx context.Context, dir string, packages []string) []Binary {
+	dir = step.Get(filepath.Abs(dir))
+	step.OK(os.MkdirAll(dir, 0o755))
+	goTool(ctx, append([]string{"test", "-c", "-o", dir + "/"}, packages...)...)
+	goTool(ctx, "build", "-o", filepath.Join(dir, converter), "cmd/test2json")
 	var binaries []Binary
-	for line := range strings.Lines(list) {
+	for line := range strings.Lines(goTool(ctx, append([]string{"list", "-f", "{{.ImportPath}}\t{{.Dir}}"}, packages...)...)) {
 		pkg, pkgDir, _ := strings.Cut(strings.TrimSpace(line), "\t")
 		binaries = append(binaries, Binary{Package: pkg, Dir: pkgDir, Path: filepath.Join(dir, filepath.Base(pkg)+".test")})
 	}
-	return binaries, nil
+	return binaries
 }
 
-func goTool(ctx context.Context, args ...string) (string, error) {
+func goTool(ctx context.Context, args ...string) string {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("go %s: %w\n%s", args[0], err, stderr.Bytes())
+		step.OK(fmt.Errorf("go %s: %w\n%s", args[0], err, stderr.Bytes()))
 	}
-	return string(out), nil
+	return string(out)
 }

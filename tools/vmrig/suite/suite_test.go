@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/podweir/podweir/e2e/step"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
@@ -115,7 +116,7 @@ func TestTroubles(t *testing.T) {
 // A shell runs the script, and what it writes is taken apart again.
 func TestScript(t *testing.T) {
 	dir := t.TempDir()
-	must.OK(t, must.Err(goTool(t.Context(), "build", "-o", filepath.Join(dir, converter), "cmd/test2json")))
+	must.OK(t, step.Run(func() { goTool(t.Context(), "build", "-o", filepath.Join(dir, converter), "cmd/test2json") }))
 	binary := func(pkg, name, text string) Binary {
 		path := filepath.Join(dir, name)
 		must.OK(t, os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o755))
