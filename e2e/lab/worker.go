@@ -18,10 +18,10 @@ import (
 // workerEnv names the kind of worker that a process started by a lab is.
 const workerEnv = "PODWEIR_LAB_WORKER"
 
-// workerFunc does a worker's job. It calls ready once with what the parent
-// waits for, and returns its result. quit is closed when the parent wants an
+// workerFunc does a worker's job as a [step.Run]. It calls ready once, in its own goroutine, with
+// what the parent waits for, and returns its result. quit is closed when the parent wants an
 // end or is gone.
-type workerFunc func(args json.RawMessage, ready func(any) error, quit <-chan struct{}) (any, error)
+type workerFunc func(args json.RawMessage, ready func(any), quit <-chan struct{}) any
 
 var workerKinds = map[string]workerFunc{
 	"http-server": with(runHTTPServer),
@@ -35,16 +35,12 @@ var workerKinds = map[string]workerFunc{
 	"quic-client": with(runQUICClient),
 }
 
-// with gives a worker its arguments. Where something fails it ends, as a [step.Run]; ready may
-// not be called in a goroutine of its own.
+// with gives a worker its arguments.
 func with[A any](run func(args A, ready func(any), quit <-chan struct{}) any) workerFunc {
-	return func(raw json.RawMessage, ready func(any) error, quit <-chan struct{}) (result any, err error) {
-		err = step.Run(func() {
-			var args A
-			step.OK(json.Unmarshal(raw, &args))
-			result = run(args, func(v any) { step.OK(ready(v)) }, quit)
-		})
-		return result, err
+	return func(raw json.RawMessage, ready func(any), quit <-chan struct{}) any {
+		var args A
+		step.OK(json.Unmarshal(raw, &args))
+		return run(args, ready, quit)
 	}
 }
 
@@ -71,9 +67,8 @@ func WorkerMain() bool {
 		return false
 	}
 	out := json.NewEncoder(os.Stdout)
-	result, err := serveWorker(kind, out)
-	msg := workerMessage{Result: result}
-	if err != nil {
+	var msg workerMessage
+	if err := step.Run(func() { msg.Result = serveWorker(kind, out) }); err != nil {
 		msg.Error = err.Error()
 	}
 	// The parent is gone if this does not arrive; nobody is left to tell.
@@ -81,33 +76,20 @@ func WorkerMain() bool {
 	return true
 }
 
-func serveWorker(kind string, out *json.Encoder) (json.RawMessage, error) {
+func serveWorker(kind string, out *json.Encoder) json.RawMessage {
 	run, ok := workerKinds[kind]
 	if !ok {
-		return nil, fmt.Errorf("no worker of kind %q", kind)
+		step.OK(fmt.Errorf("no worker of kind %q", kind))
 	}
 	in := bufio.NewReader(os.Stdin)
-	args, err := in.ReadBytes('\n')
-	if err != nil {
-		return nil, fmt.Errorf("read arguments: %w", err)
-	}
+	args := step.Get(in.ReadBytes('\n'))
 	quit := make(chan struct{})
 	go func() {
 		_, _ = io.Copy(io.Discard, in) // returns when the parent closes it or dies
 		close(quit)
 	}()
-	ready := func(v any) error {
-		raw, err := json.Marshal(v)
-		if err != nil {
-			return err
-		}
-		return out.Encode(workerMessage{Ready: raw})
-	}
-	result, err := run(args, ready, quit)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(result)
+	ready := func(v any) { step.OK(out.Encode(workerMessage{Ready: step.Get(json.Marshal(v))})) }
+	return step.Get(json.Marshal(run(args, ready, quit)))
 }
 
 // worker is a running load generator.
