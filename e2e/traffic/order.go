@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // Phase is a rate that a sequence of datagrams is sent at.
@@ -71,39 +72,31 @@ func (t *Target) OrderBesideLight(ctx context.Context, d Direction, capacity uin
 // then also runs the queue: the kernel's stack may swap the packets of a flow
 // that moves to another processor, with or without podweir.
 func (t *Target) Sequence(ctx context.Context, d Direction, phases []Phase) (*Order, error) {
-	s, err := t.sockets(d, 1)
-	if err != nil {
-		return nil, err
-	}
-	defer s.close()
 	out := &Order{}
-	done := make(chan error, 1)
-	go func() { done <- out.receive(s.receiver) }()
-	if err := onOneCPU(func() error { return s.send(ctx, phases) }); err != nil {
-		return nil, err
-	}
-	if err := s.receiver.SetReadDeadline(time.Now().Add(drained)); err != nil {
-		return nil, err
-	}
-	if err := <-done; err != nil {
-		return nil, err
-	}
-	out.Sent = s.sent
-	out.Missing = out.Sent - out.Received
-	return out, nil
+	return out, step.Run(func() {
+		s := t.sockets(d, 1)
+		defer s.close()
+		done := make(chan error, 1)
+		go func() { done <- out.receive(s.receiver) }()
+		step.OK(onOneCPU(func() error { return s.send(ctx, phases) }))
+		step.OK(s.receiver.SetReadDeadline(time.Now().Add(drained)))
+		step.OK(<-done)
+		out.Sent = s.sent
+		out.Missing = out.Sent - out.Received
+	})
 }
 
 // Spread sends datagrams of many flows, each at the same rate of IP packets in
 // bits per second, from one processor, and returns when it began, in
 // [wiremeter.Now].
-func (t *Target) Spread(ctx context.Context, d Direction, flows int, bitsPerSec uint64, last time.Duration) (time.Duration, error) {
-	s, err := t.sockets(d, flows)
-	if err != nil {
-		return 0, err
-	}
-	defer s.close()
-	began := wiremeter.Now()
-	return began, onOneCPU(func() error { return s.send(ctx, []Phase{{uint64(flows) * bitsPerSec, last}}) })
+func (t *Target) Spread(ctx context.Context, d Direction, flows int, bitsPerSec uint64, last time.Duration) (began time.Duration, err error) {
+	err = step.Run(func() {
+		s := t.sockets(d, flows)
+		defer s.close()
+		began = wiremeter.Now()
+		step.OK(onOneCPU(func() error { return s.send(ctx, []Phase{{uint64(flows) * bitsPerSec, last}}) }))
+	})
+	return began, err
 }
 
 // sockets are those of UDP that datagrams go from, in turns, and the one that they go to.
@@ -113,20 +106,15 @@ type sockets struct {
 	sent     uint64
 }
 
-func (t *Target) sockets(d Direction, flows int) (s *sockets, err error) {
+func (t *Target) sockets(d Direction, flows int) *sockets {
 	from, to := t.Ends(d)
-	s = &sockets{}
-	err = to.Netns.Do(func() (err error) {
+	s := &sockets{}
+	step.OK(to.Netns.Do(func() (err error) {
 		s.receiver, err = net.ListenUDP("udp4", &net.UDPAddr{IP: to.V4.AsSlice()})
-		if err == nil {
-			err = s.receiver.SetReadBuffer(8 << 20)
-		}
 		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("listen in %s: %w", to.Name, err)
-	}
-	err = from.Netns.Do(func() error {
+	}))
+	step.OK(s.receiver.SetReadBuffer(8 << 20))
+	step.OK(from.Netns.Do(func() error {
 		for range flows {
 			sender, err := net.DialUDP("udp4", nil, s.receiver.LocalAddr().(*net.UDPAddr))
 			if err != nil {
@@ -135,12 +123,8 @@ func (t *Target) sockets(d Direction, flows int) (s *sockets, err error) {
 			s.senders = append(s.senders, sender)
 		}
 		return nil
-	})
-	if err != nil {
-		s.close()
-		return nil, fmt.Errorf("dial from %s: %w", from.Name, err)
-	}
-	return s, nil
+	}))
+	return s
 }
 
 func (s *sockets) close() {
