@@ -15,6 +15,7 @@ import (
 
 	"github.com/podweir/podweir/e2e/k8s/cluster"
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
+	"github.com/podweir/podweir/e2e/step"
 )
 
 const (
@@ -78,59 +79,46 @@ func (l Load) For(ctx context.Context, length time.Duration) (Traffic, error) {
 
 // While counts what arrives while f runs.
 func (l Load) While(ctx context.Context, f func(ctx context.Context) error) (t Traffic, err error) {
-	at := l.at()
-	in, err := wiremeter.Attach(l.Pod.NS, at.Name, wiremeter.Delivered)
-	if err != nil {
-		return t, err
-	}
-	defer func() { err = errors.Join(err, in.Close()) }()
-	sent, device := l.Peer.NS, "eth0"
-	client, server, address := l.Peer, l.Pod, at.IP
-	if at.Outbound != "" {
-		sent, device = l.Pod.Node.Netns(), at.Outbound
-		client, server, address = l.Pod, l.Peer, l.Peer.IP
-	}
-	out, err := wiremeter.Attach(sent, device, wiremeter.Delivered)
-	if err != nil {
-		return t, err
-	}
-	defer func() { err = errors.Join(err, out.Close()) }()
-	r, err := l.start(ctx, client, server, address)
-	if err != nil {
-		return t, fmt.Errorf("load: %w", err)
-	}
-	defer r.stop()
-	begun := wiremeter.Now()
-	// Both are connected when more has come than a handshake.
-	err = cluster.Eventually(ctx, 20*time.Second, func(context.Context) error {
+	err = step.Run(func() {
+		at := l.at()
+		in := step.Get(wiremeter.Attach(l.Pod.NS, at.Name, wiremeter.Delivered))
+		defer step.Close(in.Close)
+		sent, device := l.Peer.NS, "eth0"
+		client, server, address := l.Peer, l.Pod, at.IP
+		if at.Outbound != "" {
+			sent, device = l.Pod.Node.Netns(), at.Outbound
+			client, server, address = l.Pod, l.Peer, l.Peer.IP
+		}
+		out := step.Get(wiremeter.Attach(sent, device, wiremeter.Delivered))
+		defer step.Close(out.Close)
+		r := &running{ends: make(chan error, 2)}
+		defer r.stop()
+		l.start(ctx, r, client, server, address)
+		begun := wiremeter.Now()
+		// Both are connected when more has come than a handshake.
+		err := cluster.Eventually(ctx, 20*time.Second, func(context.Context) error {
+			return step.Run(func() {
+				step.OK(r.failed())
+				if a, b := step.Get(in.Read(begun, wiremeter.Now())), step.Get(out.Read(begun, wiremeter.Now())); min(a.Total(), b.Total()) < 50_000 {
+					step.OK(fmt.Errorf("%d and %d bytes", a.Total(), b.Total()))
+				}
+			})
+		})
+		if err != nil {
+			step.OK(fmt.Errorf("load: %w", err))
+		}
+		from := wiremeter.Now()
+		step.OK(f(ctx))
+		to := wiremeter.Now()
 		if err := r.failed(); err != nil {
-			return err
+			step.OK(fmt.Errorf("the load ended: %w", err))
 		}
-		a, errA := in.Read(begun, wiremeter.Now())
-		b, errB := out.Read(begun, wiremeter.Now())
-		if errA == nil && errB == nil && min(a.Total(), b.Total()) < 50_000 {
-			errA = fmt.Errorf("%d and %d bytes", a.Total(), b.Total())
+		if !l.UDP {
+			t.settle = settle
 		}
-		return errors.Join(errA, errB)
+		t.In, t.Out = step.Get(in.Read(from, to)), step.Get(out.Read(from, to))
 	})
-	if err != nil {
-		return t, fmt.Errorf("load: %w", err)
-	}
-	from := wiremeter.Now()
-	if err := f(ctx); err != nil {
-		return t, err
-	}
-	to := wiremeter.Now()
-	if err := r.failed(); err != nil {
-		return t, fmt.Errorf("the load ended: %w", err)
-	}
-	if !l.UDP {
-		t.settle = settle
-	}
-	var errA, errB error
-	t.In, errA = in.Read(from, to)
-	t.Out, errB = out.Read(from, to)
-	return t, errors.Join(errA, errB)
+	return t, err
 }
 
 // at is the pod's interface.
@@ -150,51 +138,34 @@ type running struct {
 
 // start begins to send between two pods, from one that connects to one that listens at an
 // address. Both ends are of this process, in the network namespaces of the pods.
-func (l Load) start(ctx context.Context, client, server *Pod, address netip.Addr) (r *running, err error) {
-	r = &running{ends: make(chan error, 2)}
-	defer func() {
-		if err != nil {
-			r.stop()
-		}
-	}()
+func (l Load) start(ctx context.Context, r *running, client, server *Pod, address netip.Addr) {
 	connect := r.stream
 	if l.UDP {
 		connect = r.datagrams
 	}
 	for _, up := range []bool{true, false} {
-		from, to, err := connect(ctx, client, server, netip.AddrPortFrom(address, 0).String())
-		if err != nil {
-			return nil, err
-		}
+		from, to := connect(ctx, client, server, netip.AddrPortFrom(address, 0).String())
 		if !up {
 			from, to = to, from
 		}
 		go func() { _, _ = io.Copy(io.Discard, to) }()
 		go func() { r.ends <- l.send(from) }()
 	}
-	return r, nil
 }
 
 // stream is a connection of TCP: the client's end and the server's.
-func (r *running) stream(ctx context.Context, client, server *Pod, address string) (near, far net.Conn, err error) {
+func (r *running) stream(ctx context.Context, client, server *Pod, address string) (near, far net.Conn) {
 	var listener net.Listener
-	err = server.NS.Do(func() (err error) {
+	step.OK(server.NS.Do(func() (err error) {
 		listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 		return err
-	})
-	if err != nil {
-		return nil, nil, err
-	}
+	}))
 	defer func() { _ = listener.Close() }()
-	if near, err = client.NS.Dial(ctx, "tcp", listener.Addr().String()); err != nil {
-		return nil, nil, err
-	}
+	near = step.Get(client.NS.Dial(ctx, "tcp", listener.Addr().String()))
 	r.conns = append(r.conns, near)
-	if far, err = listener.Accept(); err != nil {
-		return nil, nil, err
-	}
+	far = step.Get(listener.Accept())
 	r.conns = append(r.conns, far)
-	return near, far, nil
+	return near, far
 }
 
 // answering is a socket of UDP that sends to who has sent to it.
@@ -206,22 +177,17 @@ type answering struct {
 func (a answering) Write(b []byte) (int, error) { return a.WriteTo(b, a.to) }
 
 // datagrams are two sockets of UDP: the client's end and the server's.
-func (r *running) datagrams(ctx context.Context, client, server *Pod, address string) (near, far net.Conn, err error) {
+func (r *running) datagrams(ctx context.Context, client, server *Pod, address string) (near, far net.Conn) {
 	var socket net.PacketConn
-	err = server.NS.Do(func() (err error) {
+	step.OK(server.NS.Do(func() (err error) {
 		socket, err = (&net.ListenConfig{}).ListenPacket(ctx, "udp", address)
 		return err
-	})
-	if err != nil {
-		return nil, nil, err
-	}
+	}))
 	end := answering{UDPConn: socket.(*net.UDPConn)}
 	r.conns = append(r.conns, end)
-	if near, err = client.NS.Dial(ctx, "udp", end.LocalAddr().String()); err != nil {
-		return nil, nil, err
-	}
+	near = step.Get(client.NS.Dial(ctx, "udp", end.LocalAddr().String()))
 	r.conns = append(r.conns, near)
-	err = cluster.Eventually(ctx, 5*time.Second, func(context.Context) (err error) {
+	step.OK(cluster.Eventually(ctx, 5*time.Second, func(context.Context) (err error) {
 		if _, err := near.Write([]byte{0}); err != nil {
 			return err
 		}
@@ -230,8 +196,9 @@ func (r *running) datagrams(ctx context.Context, client, server *Pod, address st
 		}
 		_, end.to, err = end.ReadFrom(make([]byte, 1))
 		return err
-	})
-	return near, end, errors.Join(err, end.SetReadDeadline(time.Time{}))
+	}))
+	step.OK(end.SetReadDeadline(time.Time{}))
+	return near, end
 }
 
 // send writes at the load's rate until it cannot.
@@ -293,8 +260,6 @@ type Direction struct {
 	Series *wiremeter.Series
 	// Bits is the cap in bits per second; 0 is none.
 	Bits uint64
-	// Offered is what the load sent.
-	Offered uint64
 
 	settle time.Duration
 }
@@ -302,7 +267,7 @@ type Direction struct {
 // Directions are both directions with their caps, in bits per second; 0 is no
 // cap: then at least a quarter of [Offered] has to pass.
 func (t Traffic) Directions(ingress, egress uint64) []Direction {
-	return []Direction{{"ingress", t.In, ingress, Offered, t.settle}, {"egress", t.Out, egress, Offered, t.settle}}
+	return []Direction{{"ingress", t.In, ingress, t.settle}, {"egress", t.Out, egress, t.settle}}
 }
 
 // Err says whether both directions keep to their caps and use them.
@@ -347,8 +312,8 @@ func (d Direction) Used() float64 {
 // Err says whether the direction keeps to its cap and uses it.
 func (d Direction) Err() error {
 	if d.Bits == 0 {
-		if got := d.Series.BitsPerSec(); got < float64(d.Offered)/4 {
-			return fmt.Errorf("%s without a cap: %.1f Mbit/s of %.0f offered", d.Name, got/1e6, float64(d.Offered)/1e6)
+		if got := d.Series.BitsPerSec(); got < Offered/4 {
+			return fmt.Errorf("%s without a cap: %.1f Mbit/s of %.0f offered", d.Name, got/1e6, Offered/1e6)
 		}
 		return nil
 	}
