@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -101,10 +100,7 @@ func TestEnsureFailureRemovesWhatWasMade(t *testing.T) {
 				return
 			default:
 			}
-			if !errors.Is(err, errBoom) || !strings.Contains(err.Error(), kind.String()) ||
-				!strings.Contains(err.Error(), "eth0 (ifindex 5) in "+netnsPath) {
-				t.Errorf("Ensure = %v, want the cause, the step and the interface", err)
-			}
+			must.Is(t, "Ensure", errBoom, err, kind.String(), "eth0 (ifindex 5) in "+netnsPath)
 			if diff := cmp.Diff(newWorld().shape(), w.shape()); diff != "" || len(w.records) != 0 {
 				t.Errorf("what stayed (-untouched +got), %d records:\n%s", len(w.records), diff)
 			}
@@ -118,12 +114,8 @@ func TestEnsureFailureRemovesWhatWasMade(t *testing.T) {
 func TestRecordOfAnotherVersion(t *testing.T) {
 	r := &apply.Record{Version: apply.RecordVersion + 1, ID: podID}
 	b := must.Get(r.Marshal())(t)
-	if _, err := apply.UnmarshalRecord(b); !errors.Is(err, apply.ErrUnknownRecord) {
-		t.Errorf("UnmarshalRecord = %v, want ErrUnknownRecord", err)
-	}
-	if _, err := apply.UnmarshalRecord([]byte("{")); !errors.Is(err, apply.ErrUnknownRecord) {
-		t.Errorf("UnmarshalRecord of half an object = %v, want ErrUnknownRecord", err)
-	}
+	must.Is(t, "UnmarshalRecord", apply.ErrUnknownRecord, must.Err(apply.UnmarshalRecord(b)))
+	must.Is(t, "UnmarshalRecord of half an object", apply.ErrUnknownRecord, must.Err(apply.UnmarshalRecord([]byte("{"))))
 	// DEL removes the pins all the same.
 	w := newWorld()
 	ensure(t, w, both(10_000_000))
@@ -132,12 +124,8 @@ func TestRecordOfAnotherVersion(t *testing.T) {
 		t.Errorf("Remove = %v with %d records left, want none", err, len(w.records))
 	}
 	w.storeErr = errBoom
-	if err := w.executor().Remove(t.Context(), podID); !errors.Is(err, errBoom) {
-		t.Errorf("Remove with an unreadable store = %v, want its error", err)
-	}
-	if _, err := w.executor().Ensure(t.Context(), wantOf(both(10_000_000))); !errors.Is(err, errBoom) {
-		t.Errorf("Ensure with an unreadable store = %v, want its error", err)
-	}
+	must.Is(t, "Remove with an unreadable store", errBoom, w.executor().Remove(t.Context(), podID))
+	must.Is(t, "Ensure with an unreadable store", errBoom, must.Err(w.executor().Ensure(t.Context(), wantOf(both(10_000_000)))))
 }
 
 // The same ID in a new namespace, or at a new device in the old one: the record
@@ -372,9 +360,7 @@ func TestLateAtEveryStep(t *testing.T) {
 				}
 				if *stopped != "record" { // writing it is not left out
 					late++
-					if !errors.Is(err, apply.ErrLate) || !strings.Contains(err.Error(), *stopped) || !strings.Contains(err.Error(), "1h0m0s") {
-						t.Errorf("too late for %q: %v, want %v with the step and the time", *stopped, err, apply.ErrLate)
-					}
+					must.Is(t, "too late for "+*stopped, apply.ErrLate, err, *stopped, "1h0m0s")
 				}
 				if diff := cmp.Diff(newWorld().shape(), w.shape()); err != nil && tc.first == nil && (diff != "" || len(w.records) != 0) {
 					t.Errorf("too late for %q: %d records stay, and (-untouched +got):\n%s", *stopped, len(w.records), diff)

@@ -4,7 +4,6 @@
 package apply_test
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -126,9 +125,7 @@ func TestLimitChangesBehindItsSuccessor(t *testing.T) {
 					}
 					w := start()
 					w.failAt = kind
-					if _, err := w.executor().Ensure(t.Context(), wantOf(with(tt.to))); !errors.Is(err, errBoom) {
-						t.Fatalf("Ensure that ends with %v = %v", kind, err)
-					}
+					must.Is(t, "Ensure that ends with "+kind.String(), errBoom, must.Err(w.executor().Ensure(t.Context(), wantOf(with(tt.to)))))
 					if !w.limits(d) {
 						t.Errorf("ended after %v, nothing limits %v", kind, d)
 					}
@@ -144,9 +141,7 @@ func TestLimitChangesBehindItsSuccessor(t *testing.T) {
 					w = start()
 					began := w.shape()
 					w.failAt = kind
-					if _, err := w.executor().Ensure(t.Context(), wantOf(with(tt.to))); !errors.Is(err, errBoom) {
-						t.Fatalf("Ensure that ends with %v = %v", kind, err)
-					}
+					must.Is(t, "Ensure that ends with "+kind.String(), errBoom, must.Err(w.executor().Ensure(t.Context(), wantOf(with(tt.to)))))
 					w.failAt = 0
 					ensure(t, w, with(tt.from))
 					back := w.shape()

@@ -50,9 +50,7 @@ func TestLeavesTheRedirectForNothing(t *testing.T) {
 	})
 	for range 2 {
 		_, err := w.executor().Ensure(t.Context(), wantOf(cfg))
-		if !errors.Is(err, attach.ErrHookTaken) || !strings.Contains(err.Error(), `"theirs"`) {
-			t.Errorf("Ensure = %v, want ErrHookTaken naming the filter", err)
-		}
+		must.Is(t, "Ensure", attach.ErrHookTaken, err, `"theirs"`)
 		if w.has("pw_redirect") || !w.has("theirs") || len(w.records) == 0 {
 			t.Errorf("Ensure leaves %+v and %d records, want no redirect, the filter and the record", w.shape(), len(w.records))
 		}

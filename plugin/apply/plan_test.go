@@ -325,10 +325,7 @@ func TestPlanKeepsTheHeadInsideThePod(t *testing.T) {
 	named.Egress.Mode = terms.ModeClsactPodSide
 	byHand := *record(t, w)
 	byHand.Strict = true
-	if _, err := drift(w, named, &byHand); !errors.Is(err, attach.ErrHookTaken) ||
-		!strings.Contains(err.Error(), `"hostile"`) {
-		t.Errorf("with clsact by name: %v, want ErrHookTaken that names the program", err)
-	}
+	must.Is(t, "with clsact by name", attach.ErrHookTaken, must.Err(drift(w, named, &byHand)), `"hostile"`)
 }
 
 func TestTreeDiff(t *testing.T) {
@@ -421,9 +418,7 @@ func TestPacingOfTheAuthorAsPodweirs(t *testing.T) {
 	w.pacing = new(ownPacing)
 	ensure(t, w, &shaping.Config{Egress: limit(100_000_000)})
 	must.OK(t, w.executor().Remove(t.Context(), podID))
-	if *w.pacing != ownPacing {
-		t.Errorf("the author's %v became %v", ownPacing, w.pacing)
-	}
+	must.Be(t, "the author's pacing", ownPacing, *w.pacing)
 	w = newWorld()
 	w.pacing = new(kernelPacing)
 	ensure(t, w, &shaping.Config{Egress: limit(100_000_000)})
@@ -438,17 +433,14 @@ func TestPacingOfTwoInterfaces(t *testing.T) {
 	now, first, second := kernelPacing, shaping.Pacing{}, shaping.Pacing{}
 	for range 2 {
 		now, first = now.Next(first, true)
-		if now, second = now.Next(second, true); now != ownPacing {
-			t.Errorf("with two limits the namespace has %v, want %v", now, ownPacing)
-		}
+		now, second = now.Next(second, true)
+		must.Be(t, "pacing of a namespace with limits", ownPacing, now)
 	}
 	now, _ = now.Next(first, false)
-	if now, second = now.Next(second, true); now != ownPacing {
-		t.Errorf("with one left: %v, want %v", now, ownPacing)
-	}
-	if now, _ = now.Next(second, false); now != kernelPacing {
-		t.Errorf("without limits: %v, want %v", now, kernelPacing)
-	}
+	now, second = now.Next(second, true)
+	must.Be(t, "pacing of a namespace with limits", ownPacing, now)
+	now, _ = now.Next(second, false)
+	must.Be(t, "without limits", kernelPacing, now)
 }
 
 // What `set` changed lasts until what is requested changes; how a mistake in it is
@@ -457,9 +449,7 @@ func TestSetOutlivesNotes(t *testing.T) {
 	w := newWorld()
 	cfg := func(notes ...string) *shaping.Config { return &shaping.Config{Egress: limit(10_000_000), Notes: notes} }
 	ensure(t, w, cfg("told by ADD"))
-	if _, err := w.executor().Set(t.Context(), podID, func(c *shaping.Config) error { c.Egress.Rate = 5_000_000; return nil }); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.Err(w.executor().Set(t.Context(), podID, func(c *shaping.Config) error { c.Egress.Rate = 5_000_000; return nil })))
 	ensure(t, w, cfg("told by the agent"))
 	must.Be(t, "after another note the rate", 5_000_000, record(t, w).Config.Egress.Rate)
 	changed := cfg("told by the agent")

@@ -164,9 +164,7 @@ func TestPrivilegedForeignRootOnTheHostSide(t *testing.T) {
 				p.must(t, "ADD", c)
 			}
 			foreign := takes(t, p)
-			if err := p.call(t, "CHECK", c).err; err == nil {
-				t.Error("CHECK = nil before podweir has mended, want an error")
-			}
+			must.Fail(t, "CHECK before podweir has mended", p.call(t, "CHECK", c).err)
 			a := p.must(t, "ADD", c)
 			a.tells(t, "queue on an ifb instead", "tbf 1: on "+p.host.Name)
 			p.must(t, "CHECK ADD", c)

@@ -76,9 +76,7 @@ func TestPrivilegedNoHostFilterWithoutTCX(t *testing.T) {
 	p.node.rewrite(t, map[string]any{"tcx": false})
 	c := p.conf(both(conf{"hostHook": "tcx"}))
 	p.must(t, "ADD", c)
-	if onHost := p.hostFilters(t); len(onHost) != 0 {
-		t.Errorf("on the host side: %v, want nothing", onHost)
-	}
+	must.Len(t, "filters on the host side", 0, p.hostFilters(t))
 	side, told := terms.SideIFB, terms.Directions[:]
 	if treesHere(t).prio { // whose filter is on podweir's own queue
 		side, told = terms.SideHost, []terms.Direction{terms.Egress}

@@ -261,9 +261,7 @@ func (n *node) wantFailures(t *testing.T, when string, parts ...string) {
 
 func (n *node) wantNoPins(t *testing.T, when string) {
 	t.Helper()
-	if left := n.pinned(t); len(left) != 0 {
-		t.Errorf("%s: still pinned: %v", when, left)
-	}
+	must.Len(t, when+": still pinned", 0, n.pinned(t))
 }
 
 // describe shows the details of a CNI error too.

@@ -113,9 +113,7 @@ func TestPrivilegedNoLimitAttachesNothing(t *testing.T) {
 	p := newNode(t).newPod(t)
 	a := p.must(t, "ADD", p.conf(nil))
 	wantClean(t, p, "ADD without a limit")
-	if got, want := string(compact(t, []byte(a.stdout))), string(compact(t, p.prevResult())); got != want {
-		t.Errorf("ADD without a limit prints %s, want prevResult %s", got, want)
-	}
+	must.Be(t, "what ADD without a limit prints", string(compact(t, p.prevResult())), string(compact(t, []byte(a.stdout))))
 	p.must(t, "CHECK", p.conf(nil))
 	// containerd's way to say that nobody requested a burst.
 	runtime := conf{"bandwidth": conf{"egressRate": 10_000_000, "egressBurst": 4294967295}}

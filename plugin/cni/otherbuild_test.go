@@ -115,9 +115,7 @@ func exchange(t *testing.T, in, out *flow, during func() error) (sent int) {
 		for _, f := range []*flow{in, out} {
 			text := fmt.Sprint(sent)
 			f.send(t, text)
-			if got := f.receive(t); got != text {
-				t.Fatalf("datagram %q arrived, want %q", got, text)
-			}
+			must.Be(t, "datagram that arrived", text, f.receive(t))
 			sent++
 		}
 		select {

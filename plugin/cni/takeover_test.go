@@ -164,9 +164,7 @@ func TestPrivilegedTakenOverInVain(t *testing.T) {
 			}
 			second := other.conf(both(c.with))
 			second["egressRate"] = "20M"
-			if a := other.call(t, "ADD", second); a.err == nil {
-				t.Fatal("the second ADD = nil, want an error")
-			}
+			must.Fail(t, "the second ADD", other.call(t, "ADD", second).err)
 			wantSeen(t, p, "after a failed ADD", shaped)
 			p.must(t, "CHECK", first)
 			must.Be(t, "pins of the second container", 0, other.pinnedBy(t))

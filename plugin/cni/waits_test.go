@@ -258,10 +258,7 @@ func (p *pod) waits(t *testing.T, toPod bool) []datapath.Wait {
 	t.Helper()
 	for _, d := range p.status(t).Directions {
 		if (d.Direction.Is == terms.Ingress) == toPod {
-			if len(d.Waits) != 2 {
-				t.Fatalf("%s has the waits %+v, want two bands", d.Direction, d.Waits)
-			}
-			return d.Waits
+			return must.Len(t, "bands whose waits "+d.Direction.String()+" has", 2, d.Waits)
 		}
 	}
 	t.Fatal("no such direction")

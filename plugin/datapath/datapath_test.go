@@ -76,9 +76,7 @@ func TestPrivilegedConfigureObserve(t *testing.T) {
 			name, _, _ := strings.Cut(what, " ")
 			n, dir := openNode(t)
 			p := params(t, change)
-			if p.ProgramName() != name {
-				t.Fatalf("the parameters name %s, want %s", p.ProgramName(), name)
-			}
+			must.Be(t, "program that the parameters name", name, p.ProgramName())
 			if dp, err := n.Observe(dir, terms.Egress); err != nil || dp != nil {
 				t.Fatalf("Observe of nothing = %+v, %v, want nil", dp, err)
 			}
@@ -112,9 +110,7 @@ func TestPrivilegedConfigureObserve(t *testing.T) {
 				must.OK(t, n.GiveBack(dir, terms.Egress, subnets, 0)) // also if there is no slot
 			}
 			must.Be(t, "Observe after GiveBack", nil, must.Get(n.Observe(dir, terms.Egress))(t))
-			if _, err := n.Counters(dir, terms.Egress); !errors.Is(err, datapath.ErrNoSlot) {
-				t.Errorf("Counters without a slot = %v, want ErrNoSlot", err)
-			}
+			must.Is(t, "Counters without a slot", datapath.ErrNoSlot, must.Err(n.Counters(dir, terms.Egress)))
 		})
 	}
 }
@@ -221,9 +217,7 @@ func TestPrivilegedVerdicts(t *testing.T) {
 		t.Fatalf("TestVerdicts = %+v, %v, want 5 programs", all, err)
 	}
 	for _, v := range all {
-		if v.Wrong != "" {
-			t.Errorf("%s %s", v.Program, v.Wrong)
-		}
+		must.Be(t, v.Program, "", v.Wrong)
 	}
 }
 
@@ -241,9 +235,7 @@ func udpPacket(length int) []byte {
 
 func TestPrivilegedRecord(t *testing.T) {
 	_, dir := openNode(t)
-	if _, err := datapath.ReadRecord(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("ReadRecord of nothing = %v, want ErrNotExist", err)
-	}
+	must.Is(t, "ReadRecord of nothing", os.ErrNotExist, must.Err(datapath.ReadRecord(dir)))
 	for _, size := range []int{1, 511, 512, 513, 20_000, 3} {
 		want := bytes.Repeat([]byte("x"), size)
 		must.OK(t, datapath.WriteRecord(dir, want))
@@ -277,9 +269,7 @@ func TestPrivilegedTCX(t *testing.T) {
 	attach := func(prog *bpfcall.Program, h terms.Hook) error {
 		return ns.Do(func() error { return datapath.AttachTCX(dir, terms.Egress, datapath.ProgramLink, prog, lo, h) })
 	}
-	if got := names(); len(got) != 0 {
-		t.Fatalf("a new namespace has %v", got)
-	}
+	must.Len(t, "directories of a new namespace", 0, names())
 	other := testutil.Load(t, "other", asm.Instructions{asm.Mov.Imm(asm.R0, -1), asm.Return()}) // TCX_NEXT
 	ns.AttachTCX(t, lo, "egress", other, link.Tail())
 	must.OK(t, attach(police, terms.HookEgress))
@@ -355,7 +345,5 @@ func TestPrivilegedUnsightedProgram(t *testing.T) {
 // A process that may not make maps gets an error, and no more.
 func TestPrivilegedVerdictsWithoutCapability(t *testing.T) {
 	err := testutil.WithoutCapabilities(t, func() error { return must.Err(datapath.TestVerdicts()) })
-	if !errors.Is(err, unix.EPERM) {
-		t.Errorf("error %v, want %v", err, unix.EPERM)
-	}
+	must.Is(t, "without capabilities", unix.EPERM, err)
 }

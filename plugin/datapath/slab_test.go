@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -121,9 +120,7 @@ func TestSlotsAreReused(t *testing.T) {
 		t.Errorf("take again = fresh %v, %v, want the same slot as it is", fresh, err)
 	}
 	s.release()
-	if s.config().AbiVersion != 0 {
-		t.Error("a program still finds a configuration in a slot that was given back")
-	}
+	must.Be(t, "ABI version in a slot that was given back", 0, s.config().AbiVersion)
 	if _, ok, err := n.claim(5); ok || err != nil {
 		t.Errorf("a slot was taken at once after it was given back (%v)", err)
 	}
@@ -414,9 +411,7 @@ func TestPrivilegedSlotsAreReusedUnderTraffic(t *testing.T) {
 		must.OK(t, n.GiveBack(filepath.Join(n.root, fmt.Sprint("owner ", i)), terms.Egress, nil, 0))
 		atomic.StoreUint64(&s.SinceNs, boottime()-uint64(slotRest))
 		limits.Datapath.HoldTicks = uint32(i)
-		if got := number(fmt.Sprint("owner ", i+1)); got != reused {
-			t.Fatalf("owner %d has slot %d, want the one that was given back, %d", i+1, got, reused)
-		}
+		must.Be(t, "slot of the next owner", reused, number(fmt.Sprint("owner ", i+1)))
 	}
 	close(stop)
 	traffic.Wait()
@@ -509,9 +504,7 @@ func TestNodeLockIsWaitedForInVain(t *testing.T) {
 	}
 	stuck := lock()
 	lockTimeout = 10 * time.Millisecond
-	if _, err := n.lock(); !errors.Is(err, errHeld) {
-		t.Errorf("a lock that is held: %v, want %v", err, errHeld)
-	}
+	must.Is(t, "a lock that is held", errHeld, must.Err(n.lock()))
 	lockTimeout = before
 	released := time.AfterFunc(20*time.Millisecond, stuck)
 	lock()()
@@ -548,9 +541,7 @@ func TestLoadEither(t *testing.T) {
 			if !errors.Is(err, tt.want) || (prog == nil) != (err != nil) {
 				t.Errorf("loadEither = %v, %v, want error %v", prog, err, tt.want)
 			}
-			if !slices.Equal(loads, tt.loads) {
-				t.Errorf("tried programs that read: %v, want %v", loads, tt.loads)
-			}
+			must.Match(t, "tried programs that read", tt.loads, loads)
 		})
 	}
 }
@@ -727,9 +718,7 @@ func TestMetersOfAnotherRate(t *testing.T) {
 					t.Errorf("%s meter is %v ahead, want %v", meter, level, m.want)
 				}
 			}
-			if state.CeilingTat != 7 {
-				t.Error("the ceiling, which looks at its rate itself, was changed")
-			}
+			must.Be(t, "time of the ceiling, which looks at its rate itself", 7, state.CeilingTat)
 		})
 	}
 }

@@ -132,8 +132,6 @@ func TestAttachmentsOutOfSight(t *testing.T) {
 	must.OK(t, os.MkdirAll(filepath.Join(root, "proc/1"), 0o700))
 	for mounts, want := range map[string]error{"bpf /sys/fs/bpf bpf rw 0 0\n": errOtherBPFFS, "tmpfs / tmpfs rw 0 0\n": nil} {
 		must.OK(t, os.WriteFile(filepath.Join(root, "proc/1/mounts"), []byte(mounts), 0o600))
-		if _, err := n.Attachments(t.Context()); !errors.Is(err, want) {
-			t.Errorf("%s: %v, want %v", mounts, err, want)
-		}
+		must.Is(t, mounts, want, must.Err(n.Attachments(t.Context())))
 	}
 }

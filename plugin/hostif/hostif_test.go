@@ -4,12 +4,9 @@
 package hostif_test
 
 import (
-	"errors"
 	"math"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/rtnl"
@@ -35,14 +32,9 @@ func TestPrivilegedFindPair(t *testing.T) {
 	}
 
 	_, err = hostif.FindPair(pod.Handle, host.Handle, pod.NetNS, host.NetNS, "eth1")
-	if !errors.Is(err, hostif.ErrNoDevice) || !strings.Contains(err.Error(), `"eth1"`) ||
-		!strings.Contains(err.Error(), pod.Path()) {
-		t.Errorf("FindPair(absent) = %v, want ErrNoDevice naming interface and netns", err)
-	}
+	must.Is(t, "FindPair(absent)", hostif.ErrNoDevice, err, `"eth1"`, pod.Path())
 	_, err = hostif.FindPair(pod.Handle, host.Handle, pod.NetNS, host.NetNS, "lo")
-	if !errors.Is(err, hostif.ErrNoPeer) {
-		t.Errorf("FindPair(lo) = %v, want ErrNoPeer", err)
-	}
+	must.Is(t, "FindPair(lo)", hostif.ErrNoPeer, err)
 }
 
 // The host has a pair device with the ifindex that the pod's end names, and it
@@ -56,15 +48,11 @@ func TestPrivilegedFindPairElsewhere(t *testing.T) {
 		t.Fatalf("the pairs are %d-%d and %d-%d, want the same numbers", a.Index, b.Index, c.Index, d.Index)
 	}
 	p, err := hostif.FindPair(pod.Handle, host.Handle, pod.NetNS, host.NetNS, "eth0")
-	if !errors.Is(err, hostif.ErrNoPeer) {
-		t.Errorf("FindPair(peer in a third namespace) = %v, %v, want ErrNoPeer", p, err)
-	}
+	must.Is(t, "FindPair(peer in a third namespace)", hostif.ErrNoPeer, err)
 	must.Be(t, "the pod's end that FindPair finds", a.Index, p.Pod.Index)
 	// Both ends in one namespace: a pair, but not one of pod and host.
 	testutil.VethPair(t, testutil.End{NetNS: pod, Name: "in0"}, testutil.End{NetNS: pod, Name: "in1"})
-	if _, err := hostif.FindPair(pod.Handle, host.Handle, pod.NetNS, host.NetNS, "in0"); !errors.Is(err, hostif.ErrNoPeer) {
-		t.Errorf("FindPair(both ends in the pod) = %v, want ErrNoPeer", err)
-	}
+	must.Is(t, "FindPair(both ends in the pod)", hostif.ErrNoPeer, must.Err(hostif.FindPair(pod.Handle, host.Handle, pod.NetNS, host.NetNS, "in0")))
 }
 
 func TestPrivilegedIFB(t *testing.T) {
@@ -74,9 +62,7 @@ func TestPrivilegedIFB(t *testing.T) {
 	pod.Run(t, "ip", "link", "set", "eth0", "mtu", "9000", "gso_max_size", "100000", "txqueuelen", "0")
 	dev := pod.Interface(t, "eth0")
 
-	if _, err := pod.Handle.IFB(dev.Index); !errors.Is(err, hostif.ErrNoDevice) {
-		t.Errorf("IFB before it is made = %v, want ErrNoDevice", err)
-	}
+	must.Is(t, "IFB before it is made", hostif.ErrNoDevice, must.Err(pod.Handle.IFB(dev.Index)))
 	ifb, err := pod.Handle.EnsureIFB(dev)
 	must.OK(t, err)
 	if ifb.Name != hostif.IFBName(dev.Index) || ifb.Kind != terms.DeviceIFB || !ifb.Up || ifb.MTU != hostif.IFBMTU ||
@@ -87,9 +73,7 @@ func TestPrivilegedIFB(t *testing.T) {
 	if ifb.GSOMaxSize != 100000 && ifb.GSOMaxSize != 65536 {
 		t.Errorf("EnsureIFB: gso_max_size %d, want the device's 100000, or 65536", ifb.GSOMaxSize)
 	}
-	if out := pod.Run(t, "ip", "-6", "addr", "show", "dev", ifb.Name); out != "" {
-		t.Errorf("the ifb has IPv6 addresses, want none:\n%s", out)
-	}
+	must.Be(t, "IPv6 addresses of the ifb", "", pod.Run(t, "ip", "-6", "addr", "show", "dev", ifb.Name))
 	must.Match(t, "EnsureIFB again", ifb, must.Get(pod.Handle.EnsureIFB(dev))(t))
 	// One of an older podweir has the device's MTU, and IPv6 for it.
 	pod.Run(t, "ip", "link", "set", ifb.Name, "mtu", "1500")
@@ -102,9 +86,7 @@ func TestPrivilegedIFB(t *testing.T) {
 	for range 2 {
 		must.OK(t, pod.Handle.DeleteIFB(dev.Index)) // also if it is gone
 	}
-	if _, err := pod.Handle.IFB(dev.Index); !errors.Is(err, hostif.ErrNoDevice) {
-		t.Errorf("IFB after DeleteIFB = %v, want ErrNoDevice", err)
-	}
+	must.Is(t, "IFB after DeleteIFB", hostif.ErrNoDevice, must.Err(pod.Handle.IFB(dev.Index)))
 	far := dev
 	for _, far.Index = range []int{99_999_999, 100_000_000, math.MaxInt32} {
 		_, err := pod.Handle.EnsureIFB(far)
@@ -112,12 +94,8 @@ func TestPrivilegedIFB(t *testing.T) {
 		must.OK(t, pod.Handle.DeleteIFB(far.Index))
 	}
 	pod.Run(t, "ip", "link", "add", hostif.IFBName(dev.Index), "type", "veth")
-	if _, err := pod.Handle.EnsureIFB(dev); !errors.Is(err, hostif.ErrForeignDevice) {
-		t.Errorf("EnsureIFB beside a veth of its name = %v, want ErrForeignDevice", err)
-	}
-	if err := pod.Handle.DeleteIFB(dev.Index); !errors.Is(err, hostif.ErrForeignDevice) {
-		t.Errorf("DeleteIFB of a veth = %v, want ErrForeignDevice", err)
-	}
+	must.Is(t, "EnsureIFB beside a veth of its name", hostif.ErrForeignDevice, must.Err(pod.Handle.EnsureIFB(dev)))
+	must.Is(t, "DeleteIFB of a veth", hostif.ErrForeignDevice, pod.Handle.DeleteIFB(dev.Index))
 	pod.Interface(t, hostif.IFBName(dev.Index))
 }
 
@@ -150,9 +128,7 @@ func TestPrivilegedNetfilterIngress(t *testing.T) {
 func TestPrivilegedNetfilterIngressNeedsCapability(t *testing.T) {
 	ns := testutil.NewNetNS(t)
 	err := testutil.WithoutCapabilities(t, func() error { return must.Err(hostif.HasNetfilterIngress(ns.NetNS, "eth0")) })
-	if !errors.Is(err, rtnl.ErrPermission) {
-		t.Errorf("HasNetfilterIngress without CAP_NET_ADMIN = %v, want ErrPermission", err)
-	}
+	must.Is(t, "HasNetfilterIngress without CAP_NET_ADMIN", rtnl.ErrPermission, err)
 }
 
 func TestPrivilegedInterfaces(t *testing.T) {
@@ -163,15 +139,9 @@ func TestPrivilegedInterfaces(t *testing.T) {
 	for _, i := range all {
 		names[i.Name] = true
 	}
-	if want := map[string]bool{"lo": true, "eth0": true, "eth1": true}; !cmp.Equal(names, want) {
-		t.Errorf("Interfaces = %v, want %v", names, want)
-	}
-	if _, err := ns.Handle.InterfaceByIndex(4711); !errors.Is(err, hostif.ErrNoDevice) {
-		t.Errorf("InterfaceByIndex(absent) = %v, want ErrNoDevice", err)
-	}
-	if _, err := ns.Handle.InterfaceByName(strings.Repeat("x", 40)); !errors.Is(err, hostif.ErrNoDevice) {
-		t.Errorf("InterfaceByName(too long) = %v, want ErrNoDevice", err)
-	}
+	must.Match(t, "Interfaces", map[string]bool{"lo": true, "eth0": true, "eth1": true}, names)
+	must.Is(t, "InterfaceByIndex(absent)", hostif.ErrNoDevice, must.Err(ns.Handle.InterfaceByIndex(4711)))
+	must.Is(t, "InterfaceByName(too long)", hostif.ErrNoDevice, must.Err(ns.Handle.InterfaceByName(strings.Repeat("x", 40))))
 	eth0 := ns.Interface(t, "eth0")
 	must.OK(t, ns.Handle.SetTxQueueLen(eth0.Index, 333))
 	must.Be(t, "txqueuelen that was set", 333, ns.Interface(t, "eth0").TxQueueLen)

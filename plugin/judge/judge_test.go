@@ -100,9 +100,8 @@ func TestAttach(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := tc.ask.Attach(tc.chain)
-			if got != tc.want || !errors.Is(err, tc.err) || err != nil && !strings.Contains(err.Error(), tc.names) {
-				t.Errorf("Attach() = %v, %v, want %v, %v naming %q", got, err, tc.want, tc.err, tc.names)
-			}
+			must.Be(t, "Attach()", tc.want, got)
+			must.Is(t, "Attach()", tc.err, err, tc.names)
 		})
 	}
 }
@@ -240,10 +239,7 @@ func TestAnswers(t *testing.T) {
 		"code that ends in the middle":     {program(insn(0xb7, 0, 0, 0)), tcx, true, 0, judge.AnswerUnknown},
 		"none that may be read":            {nil, tcx, true, 0, judge.AnswerUnknown},
 	} {
-		got := judge.ReadVerdicts(tt.code).Answer(tt.kind, tt.direct, tt.match)
-		if got != tt.want {
-			t.Errorf("%s: it %v, want that it %v", name, got, tt.want)
-		}
+		must.Be(t, name, tt.want, judge.ReadVerdicts(tt.code).Answer(tt.kind, tt.direct, tt.match))
 	}
 }
 

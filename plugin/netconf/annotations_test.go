@@ -108,9 +108,7 @@ func TestMisspelt(t *testing.T) {
 		for _, m := range a.Misspelt() {
 			got = append(got, m.String())
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("%s: %q, want %q", text, got, want)
-		}
+		must.Match(t, text, want, got)
 	}
 }
 

@@ -242,9 +242,7 @@ func TestParseOperator(t *testing.T) {
 	got, err := netconf.Parse(netconf.Add, input("", `"onError":"closed","replaceQdisc":true,"logFile":"/var/log/x",
 		"logLevel":"debug","egressRate":"bad",
 		"unshapedSubnets":["10.1.2.3/8","::ffff:192.168.0.0/112","fd00::1/64","::/0"]`))
-	if err == nil {
-		t.Error("Parse() error = nil, want one about the rate")
-	}
+	must.Fail(t, "Parse()", err)
 	want := &netconf.Config{
 		CNIVersion: "1.0.0", Name: "net", Type: "podweir-cni", PrevResult: json.RawMessage(prevResult),
 		Interfaces: []netconf.Interface{

@@ -78,9 +78,7 @@ func FuzzDecode(f *testing.F) {
 func TestOpenElsewhere(t *testing.T) {
 	dir := t.TempDir()
 	_, err := pins.Open(filepath.Join(dir, "a", "b"))
-	if !errors.Is(err, pins.ErrNotBPFFS) || !strings.Contains(err.Error(), dir) {
-		t.Errorf("Open(%s) = %v, want ErrNotBPFFS naming it", dir, err)
-	}
+	must.Is(t, "Open", pins.ErrNotBPFFS, err, dir)
 }
 
 func newStore(tb testing.TB) *pins.Store {
@@ -110,9 +108,7 @@ func TestPrivilegedListAndRemove(t *testing.T) {
 	// Not ours: what Encode does not give.
 	must.OK(t, os.Mkdir(filepath.Join(s.Root(), "cbr0", "some thing"), 0o700))
 	got := must.Get(s.List())(t)
-	if len(got) != len(keys) {
-		t.Errorf("List = %v, want %v", got, keys)
-	}
+	must.Len(t, "List", len(keys), got)
 	// Of a container's interface, whatever the network.
 	renamed := keys[1]
 	renamed.Network = "renamed"
@@ -135,12 +131,8 @@ func TestPrivilegedListAndRemove(t *testing.T) {
 	if err != nil || len(entries) != 1 {
 		t.Errorf("the root has %v, %v, want only the network with the foreign directory", entries, err)
 	}
-	if _, err := s.Path(attach.ID{Network: "n", ContainerID: strings.Repeat("f", 252), IfName: "eth0"}); !errors.Is(err, pins.ErrName) {
-		t.Errorf("Path(too long) = %v, want ErrName", err)
-	}
-	if _, err := s.Path(attach.ID{Network: "n", IfName: "eth0"}); !errors.Is(err, pins.ErrName) {
-		t.Errorf("Path(no container ID) = %v, want ErrName", err)
-	}
+	must.Is(t, "Path(too long)", pins.ErrName, must.Err(s.Path(attach.ID{Network: "n", ContainerID: strings.Repeat("f", 252), IfName: "eth0"})))
+	must.Is(t, "Path(no container ID)", pins.ErrName, must.Err(s.Path(attach.ID{Network: "n", IfName: "eth0"})))
 }
 
 // An index finds at once what comes and goes, also what does within one tick of the kernel's clock, and does
@@ -198,9 +190,7 @@ func TestPrivilegedIndex(t *testing.T) {
 func TestPrivilegedLockExcludes(t *testing.T) {
 	s := newStore(t)
 	a, b := attach.ID{Network: "n", ContainerID: "a", IfName: "eth0"}, attach.ID{Network: "n", ContainerID: "b", IfName: "eth0"}
-	if _, err := s.Turn(a); err == nil {
-		t.Error("Turn of what has no directory = nil, want an error")
-	}
+	must.Fail(t, "Turn of what has no directory", must.Err(s.Turn(a)))
 	_, err := s.MakeDevice(a, "eth0")
 	must.OK(t, err)
 	turn, err := s.Turn(a)
@@ -210,9 +200,7 @@ func TestPrivilegedLockExcludes(t *testing.T) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		if _, err := s.Lock(ctx, a); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Lock while %s = %v, want DeadlineExceeded", while, err)
-		}
+		must.Is(t, "Lock while "+while, context.DeadlineExceeded, must.Err(s.Lock(ctx, a)))
 	}
 	for range 2 {
 		unlock, err := s.Lock(t.Context(), a)
@@ -270,9 +258,7 @@ func TestPrivilegedLockOfWhatComesAndGoes(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if entries.Load() != 8*40 {
-		t.Errorf("%d entries, want %d", entries.Load(), 8*40)
-	}
+	must.Be(t, "entries", 8*40, entries.Load())
 }
 
 const lockHelper = "PODWEIR_TEST_LOCK_ROOT"
@@ -293,9 +279,7 @@ func TestPrivilegedLockEndsWithItsProcess(t *testing.T) {
 	must.OK(t, must.Err(out.Read(make([]byte, 1))))
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := s.Lock(short, k); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Lock while another process holds it = %v, want DeadlineExceeded", err)
-	}
+	must.Is(t, "Lock while another process holds it", context.DeadlineExceeded, must.Err(s.Lock(short, k)))
 	must.OK(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	unlock, err := s.Lock(t.Context(), k)

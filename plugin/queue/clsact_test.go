@@ -45,9 +45,7 @@ func TestPrivilegedObserveBare(t *testing.T) {
 	check("nothing any more")
 	d.attach(t, queue.Place{Hook: terms.HookEgress, Pref: 9, Handle: 4}, testutil.VerdictProgram(t, "pw_test", -1))
 	check("clsact with a filter")
-	if _, err := queue.ObserveBare(d.Handle, 4711); !errors.Is(err, hostif.ErrNoDevice) {
-		t.Errorf("ObserveBare of no device = %v, want ErrNoDevice", err)
-	}
+	must.Is(t, "ObserveBare of no device", hostif.ErrNoDevice, must.Err(queue.ObserveBare(d.Handle, 4711)))
 }
 
 func TestPrivilegedAddToClsact(t *testing.T) {
@@ -59,9 +57,7 @@ func TestPrivilegedAddToClsact(t *testing.T) {
 	must.Fail(t, "AddToClsact without a clsact qdisc", queue.AddToClsact(d.Handle, d.index, out, program))
 	d.attach(t, in, p)
 	must.OK(t, queue.AddToClsact(d.Handle, d.index, out, program))
-	if err := queue.AddToClsact(d.Handle, d.index, out, program); !errors.Is(err, queue.ErrFilterExists) {
-		t.Errorf("AddToClsact where a filter is = %v, want ErrFilterExists", err)
-	}
+	must.Is(t, "AddToClsact where a filter is", queue.ErrFilterExists, queue.AddToClsact(d.Handle, d.index, out, program))
 	if err := queue.AddToClsact(d.Handle, d.index, out, queue.Classifier{ProgramFD: p.FD, Name: "other"}); err == nil || errors.Is(err, queue.ErrFilterExists) {
 		t.Errorf("AddToClsact of a program without our prefix = %v, want an error that says so", err)
 	}
@@ -120,12 +116,8 @@ func TestPrivilegedClsactNeverReplaces(t *testing.T) {
 	d.Run(t, "tc", "filter", "add", "dev", "eth0", "ingress", "pref", "1", "handle", "1", "bpf", "bytecode", "1,6 0 0 4294967295", "flowid", "1:1")
 	at := queue.Place{Hook: terms.HookIngress, Pref: 1, Handle: 1}
 	before := d.observe(t)
-	if _, err := queue.AttachClsact(d.Handle, d.index, at, queue.Classifier{ProgramFD: ours.FD, Name: "pw_test"}); !errors.Is(err, queue.ErrFilterExists) {
-		t.Errorf("AttachClsact over a filter = %v, want ErrFilterExists", err)
-	}
-	if _, err := queue.AttachMirred(d.Handle, d.index, at, d.index); !errors.Is(err, queue.ErrFilterExists) {
-		t.Errorf("AttachMirred over a filter = %v, want ErrFilterExists", err)
-	}
+	must.Is(t, "AttachClsact over a filter", queue.ErrFilterExists, must.Err(queue.AttachClsact(d.Handle, d.index, at, queue.Classifier{ProgramFD: ours.FD, Name: "pw_test"})))
+	must.Is(t, "AttachMirred over a filter", queue.ErrFilterExists, must.Err(queue.AttachMirred(d.Handle, d.index, at, d.index)))
 	must.OK(t, queue.DetachClsact(d.Handle, d.index, at, true))
 	after := d.observe(t)
 	if diff := cmp.Diff(before.HookFilters, after.HookFilters); diff != "" || len(before.HookFilters) != 1 || after.HookQdisc != "clsact" {
@@ -139,9 +131,7 @@ func TestPrivilegedClsactNeverReplaces(t *testing.T) {
 	}
 	must.OK(t, queue.DetachClsact(d.Handle, d.index, mine, true))
 	must.Match(t, "the foreign filter changed", before.HookFilters, d.observe(t).HookFilters)
-	if _, err := queue.AttachClsact(d.Handle, d.index, mine, queue.Classifier{ProgramFD: ours.FD, Name: "other"}); err == nil {
-		t.Error("AttachClsact of a program without our prefix = nil, want an error")
-	}
+	must.Fail(t, "AttachClsact of a program without our prefix", must.Err(queue.AttachClsact(d.Handle, d.index, mine, queue.Classifier{ProgramFD: ours.FD, Name: "other"})))
 }
 
 // The kernel would take a filter for clsact's egress hook on an ingress qdisc,
@@ -152,9 +142,7 @@ func TestPrivilegedClsactBesideIngressQdisc(t *testing.T) {
 	d.Run(t, "tc", "qdisc", "add", "dev", "eth0", "ingress")
 	p := testutil.VerdictProgram(t, "pw_test", -1)
 	_, err := queue.AttachClsact(d.Handle, d.index, queue.Place{Hook: terms.HookEgress, Pref: 1, Handle: 1}, queue.Classifier{ProgramFD: p.FD, Name: "pw_test"})
-	if !errors.Is(err, queue.ErrNoEgressHook) {
-		t.Errorf("AttachClsact to egress beside an ingress qdisc = %v, want ErrNoEgressHook", err)
-	}
+	must.Is(t, "AttachClsact to egress beside an ingress qdisc", queue.ErrNoEgressHook, err)
 	at := queue.Place{Hook: terms.HookIngress, Pref: 1, Handle: 1}
 	if d.attach(t, at, p) {
 		t.Error("AttachClsact says that it made the ingress qdisc")
@@ -217,9 +205,7 @@ func TestPrivilegedAnswersOfFilters(t *testing.T) {
 		for _, f := range d.observe(t).HookFilters {
 			got = got.Then(f.Answer)
 		}
-		if got != want {
-			t.Errorf("%s: it %v, want that it %v", args, got, want)
-		}
+		must.Be(t, args, want, got)
 	}
 }
 
@@ -258,9 +244,7 @@ func TestPrivilegedRedirectsOfOthers(t *testing.T) {
 				t.Errorf("%s: %+v is taken for podweir's", name, f)
 			}
 		}
-		if got != want {
-			t.Errorf("%s: sends to %d, want %d", name, got, want)
-		}
+		must.Be(t, name+": device it sends to", want, got)
 	}
 }
 

@@ -5,7 +5,6 @@ package queue_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -146,7 +145,8 @@ func (d *device) build(tb testing.TB, tree shaping.Tree, prog testutil.Program) 
 
 // sameTree allows for what the kernel rounds: a bucket is a number of ticks of
 // 64 ns.
-func sameTree(want, got shaping.Tree) string {
+func sameTree(t *testing.T, after string, want, got shaping.Tree) {
+	t.Helper()
 	for _, tree := range []*shaping.Tree{&want, &got} { // the kernel tells classes in no order
 		tree.Classes = slices.Clone(tree.Classes)
 		slices.SortFunc(tree.Classes, func(a, b shaping.Class) int { return int(a.Handle) - int(b.Handle) })
@@ -165,7 +165,7 @@ func sameTree(want, got shaping.Tree) string {
 			got.Classes[i].Burst, got.Classes[i].CeilBurst = want.Classes[i].Burst, want.Classes[i].CeilBurst
 		}
 	}
-	return cmp.Diff(want, got)
+	must.Match(t, "what Observe tells after "+after, want, got)
 }
 
 func TestPrivilegedBuildObserveRemove(t *testing.T) {
@@ -197,9 +197,7 @@ func TestPrivilegedBuildObserveRemove(t *testing.T) {
 			}
 			d.build(t, c.tree, prog)
 			got := d.observe(t)
-			if diff := sameTree(c.tree, got.Tree); diff != "" {
-				t.Errorf("Observe after Build differs (-want +got):\n%s", diff)
-			}
+			sameTree(t, "Build", c.tree, got.Tree)
 			if c.tree.Filter != nil && (got.Classifier == nil || got.Classifier.ProgramID != prog.ID ||
 				got.Classifier.Name != "pw_test" || got.Classifier.ClassID != c.tree.Filter.ClassID|testSlot) {
 				t.Errorf("filter = %+v, want program %d pw_test with slot %#x", got.Classifier, prog.ID, testSlot)
@@ -237,16 +235,12 @@ func TestPrivilegedBuildFailureLeavesNothing(t *testing.T) {
 	d := newDevice(t)
 	tree := htbTree(1_250_000, 12_500)
 	must.Fail(t, "Build with a bad program", queue.Build(d.Handle, d.index, &tree, queue.Classifier{ProgramFD: 9999, Name: "pw_test"}))
-	if got := d.observe(t); len(got.Tree.Qdiscs) != 0 {
-		t.Errorf("a failed Build left %+v", got.Tree)
-	}
+	must.Len(t, "qdiscs that a failed Build left", 0, d.observe(t).Tree.Qdiscs)
 	bad := shaping.Tree{Qdiscs: []shaping.Qdisc{tbf(7, root, 0, 9000)}}
 	must.Fail(t, "Build with rate 0", queue.Build(d.Handle, d.index, &bad, queue.Classifier{}), "rate is 0")
 	must.Fail(t, "Build on no device", queue.Build(d.Handle, 4711, &tree, queue.Classifier{}))
 	must.OK(t, queue.Remove(d.Handle, 4711, shaping.KindTBF, handle(7, 0)))
-	if _, err := queue.Observe(d.Handle, 4711); !errors.Is(err, hostif.ErrNoDevice) {
-		t.Errorf("Observe of no device = %v, want ErrNoDevice", err)
-	}
+	must.Is(t, "Observe of no device", hostif.ErrNoDevice, must.Err(queue.Observe(d.Handle, 4711)))
 }
 
 // send sends UDP datagrams of size bytes of payload from the device's end. Any of them
@@ -334,9 +328,7 @@ func TestPrivilegedChangeKeepsPackets(t *testing.T) {
 			}
 			must.OK(t, queue.Change(d.Handle, d.index, &d.observe(t).Tree, &c.slow))
 			got := d.observe(t)
-			if diff := sameTree(c.slow, got.Tree); diff != "" {
-				t.Errorf("Observe after Change differs (-want +got):\n%s", diff)
-			}
+			sameTree(t, "Change", c.slow, got.Tree)
 			// The bucket is full again: 9,200 bytes are 6 packets.
 			if s := got.Root().Stats; s.BacklogPackets < waiting.BacklogPackets-8 || s.Drops != 0 {
 				t.Errorf("after the change: %+v, want the %d packets still waiting", s, waiting.BacklogPackets)
@@ -349,9 +341,7 @@ func TestPrivilegedChangeKeepsPackets(t *testing.T) {
 			// And the tree still takes packets: the limit of the TBF's child
 			// was not set to 0.
 			d.Run(t, "ping", "-c1", "-W2", "10.9.0.2")
-			if s := d.observe(t).Root().Stats; s.Drops != 0 {
-				t.Errorf("after the change packets are dropped: %+v", s)
-			}
+			must.Be(t, "packets dropped after the change", 0, d.observe(t).Root().Stats.Drops)
 		})
 	}
 }
@@ -372,9 +362,7 @@ func TestPrivilegedChangeOfClassfulTrees(t *testing.T) {
 			d.build(t, change.from, prog)
 			must.OK(t, queue.Change(d.Handle, d.index, &change.from, &change.to))
 			got := d.observe(t)
-			if diff := sameTree(change.to, got.Tree); diff != "" {
-				t.Errorf("Observe after Change differs (-want +got):\n%s", diff)
-			}
+			sameTree(t, "Change", change.to, got.Tree)
 			if got.Classifier == nil || got.Classifier.ProgramID != prog.ID {
 				t.Errorf("after Change the classifier is %+v, want program %d", got.Classifier, prog.ID)
 			}
@@ -395,9 +383,7 @@ func TestChangeOfAnotherShape(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			// No handle: nothing is sent before the difference is seen.
-			if err := queue.Change(nil, 1, &c.from, &c.to); !errors.Is(err, queue.ErrRebuild) {
-				t.Errorf("Change = %v, want ErrRebuild", err)
-			}
+			must.Is(t, "Change", queue.ErrRebuild, queue.Change(nil, 1, &c.from, &c.to))
 		})
 	}
 }
@@ -484,9 +470,7 @@ func TestPrivilegedChangeOfAShareRefillsNothing(t *testing.T) {
 	const share units.ByteRate = 10_000
 	tree := dividedTree(share)
 	d.build(t, tree, testutil.Program{FD: -1})
-	if diff := sameTree(tree, d.observe(t).Tree); diff != "" {
-		t.Fatalf("Observe after Build differs (-want +got):\n%s", diff)
-	}
+	sameTree(t, "Build", tree, d.observe(t).Tree)
 	if !d.observe(t).Made() {
 		t.Error("a queue with a share is not known without a record")
 	}
@@ -529,9 +513,7 @@ func TestPrivilegedLightPacketsDoNotWaitForWhatAShareOwes(t *testing.T) {
 	const heavy, light = 1400, 100
 	send(t, d, 10, heavy)
 	must.OK(t, from.SetReadDeadline(time.Now().Add(10*time.Second)))
-	if n := next(); n != heavy {
-		t.Fatalf("%d bytes came first, want %d", n, heavy)
-	}
+	must.Be(t, "bytes that came first", heavy, next())
 	must.OK(t, d.Do(func() error {
 		to := must.Get(unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0))(t)
 		defer func() { must.OK(t, unix.Close(to)) }()
@@ -547,9 +529,7 @@ func TestPrivilegedLightPacketsDoNotWaitForWhatAShareOwes(t *testing.T) {
 	if err != nil || stats.BacklogPackets < 2 || stats.Packets < 2 {
 		t.Errorf("root has %+v, %v, want at least two packets that wait", stats, err)
 	}
-	if _, err := queue.NewShare(d.Handle, d.index, handle(0x20, 4)).Stats(); !errors.Is(err, queue.ErrNoQdisc) {
-		t.Errorf("Stats() of another root: %v, want %v", err, queue.ErrNoQdisc)
-	}
+	must.Is(t, "Stats() of another root", queue.ErrNoQdisc, must.Err(queue.NewShare(d.Handle, d.index, handle(0x20, 4)).Stats()))
 }
 
 // Whoever changes shares at every tick does not wake those who look for changes of others.

@@ -5,7 +5,7 @@ package queue
 
 import (
 	"bytes"
-	"errors"
+	"fmt"
 	"math"
 	"testing"
 	"testing/quick"
@@ -59,9 +59,7 @@ func TestOptionsRefuse(t *testing.T) {
 		"a kind that is not known": {Kind: "cake"},
 	}
 	for name, q := range cases {
-		if _, err := options(&q, 1); err == nil {
-			t.Errorf("%s: options = nil, want an error", name)
-		}
+		must.Fail(t, name+": options", must.Err(options(&q, 1)))
 	}
 	must.Fail(t, "classOptions without a ceil", must.Err(classOptions(&shaping.Class{Rate: 1})))
 }
@@ -71,9 +69,7 @@ func TestPrioSendsTheRestToTheSecondBand(t *testing.T) {
 	for _, bands := range []int{2, 3} {
 		attr := must.Get(prioOptions(&shaping.Qdisc{Kind: shaping.KindPrio, Bands: bands}))(t)
 		want := append([]byte{byte(bands), 0, 0, 0}, bytes.Repeat([]byte{1}, prioMapSize)...)
-		if !bytes.Equal(attr.Data, want) {
-			t.Errorf("%d bands: %v, want %v", bands, attr.Data, want)
-		}
+		must.Match(t, fmt.Sprint(bands, " bands"), want, attr.Data)
 	}
 }
 
@@ -130,7 +126,5 @@ func TestListWithAHole(t *testing.T) {
 		})
 	}
 	_, err := wholeList(func() ([]Qdisc, error) { return nil, nil }, func() error { return hostif.ErrNoDevice })
-	if !errors.Is(err, hostif.ErrNoDevice) {
-		t.Errorf("of a device that is gone: %v, want ErrNoDevice", err)
-	}
+	must.Is(t, "a device that is gone", hostif.ErrNoDevice, err)
 }

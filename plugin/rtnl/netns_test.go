@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -20,18 +19,12 @@ import (
 
 func TestOpenNetNSOfAPlainFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ns")
-	if _, err := rtnl.OpenNetNS(path); !errors.Is(err, rtnl.ErrNoNetNS) {
-		t.Errorf("OpenNetNS(no file) = %v, want ErrNoNetNS", err)
-	}
+	must.Is(t, "OpenNetNS(no file)", rtnl.ErrNoNetNS, must.Err(rtnl.OpenNetNS(path)))
 	// What a reboot or a removed namespace leaves behind.
 	must.OK(t, os.WriteFile(path, nil, 0o600))
 	_, err := rtnl.OpenNetNS(path)
-	if !errors.Is(err, rtnl.ErrNoNetNS) || !strings.Contains(err.Error(), path) {
-		t.Errorf("OpenNetNS(plain file) = %v, want ErrNoNetNS naming %s", err, path)
-	}
-	if _, err := rtnl.OpenNetNS("/proc/self/ns/pid"); !errors.Is(err, rtnl.ErrNoNetNS) {
-		t.Errorf("OpenNetNS(pid namespace) = %v, want ErrNoNetNS", err)
-	}
+	must.Is(t, "OpenNetNS(plain file)", rtnl.ErrNoNetNS, err, path)
+	must.Is(t, "OpenNetNS(pid namespace)", rtnl.ErrNoNetNS, must.Err(rtnl.OpenNetNS("/proc/self/ns/pid")))
 }
 
 func currentInode(t *testing.T) uint64 {
@@ -60,20 +53,14 @@ func TestPrivilegedDo(t *testing.T) {
 	before := currentInode(t)
 	var inside uint64
 	boom := errors.New("boom")
-	if err := ns.Do(func() error { inside = currentInode(t); return boom }); !errors.Is(err, boom) {
-		t.Errorf("Do = %v, want the function's error", err)
-	}
+	must.Is(t, "Do", boom, ns.Do(func() error { inside = currentInode(t); return boom }))
 	if inside != ns.Inode() || inside == before {
 		t.Errorf("Do ran in netns %d, want %d (outside: %d)", inside, ns.Inode(), before)
 	}
-	if err := ns.Do(func() error { runtime.Goexit(); return nil }); err == nil {
-		t.Error("Do of a function that does not return = nil, want an error")
-	}
+	must.Fail(t, "Do of a function that does not return", ns.Do(func() error { runtime.Goexit(); return nil }))
 	// No thread may have stayed in the namespace.
 	for range 100 {
-		if got := currentInode(t); got != before {
-			t.Fatalf("after Do a thread is in netns %d, want %d", got, before)
-		}
+		must.Be(t, "netns of a thread after Do", before, currentInode(t))
 	}
 	other := testutil.NewNetNS(t)
 	if ns.Same(other.NetNS) || !ns.Same(ns.NetNS) {
@@ -113,16 +100,12 @@ func TestPrivilegedSysctls(t *testing.T) {
 				return err
 			}
 			// In place: NetNS.Do takes a thread of its own, which would not have these mounts.
-			if err := os.WriteFile("/proc/sys/"+name, []byte("6"), 0); !errors.Is(err, unix.EROFS) {
-				t.Errorf("write to a read-only /proc/sys: %v, want EROFS", err)
-			}
+			must.Is(t, "write to a read-only /proc/sys", unix.EROFS, os.WriteFile("/proc/sys/"+name, []byte("6"), 0))
 			return rtnl.WriteSysctlHere(name, 6)
 		}()
 	}()
 	must.OK(t, <-done)
 	want("written from a container", one, 6)
 	want("of another namespace", other, before[0])
-	if _, err := one.ReadSysctls("net/ipv4/no_such"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a sysctl that the kernel lacks: %v, want ErrNotExist", err)
-	}
+	must.Is(t, "a sysctl that the kernel lacks", os.ErrNotExist, must.Err(one.ReadSysctls("net/ipv4/no_such")))
 }

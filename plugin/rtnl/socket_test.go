@@ -136,9 +136,7 @@ func TestConnAsksTheKernel(t *testing.T) {
 	}
 	req := nl.NewNetlinkRequest(unix.RTM_GETNSID, 0)
 	req.AddData(nl.NewRtGenMsg())
-	if _, err := c.Execute(req, unix.RTM_NEWNSID); !errors.Is(err, unix.EINVAL) || !strings.Contains(err.Error(), "netns reference") {
-		t.Errorf("a request for no namespace = %v, want EINVAL and the kernel's words", err)
-	}
+	must.Is(t, "a request for no namespace", unix.EINVAL, must.Err(c.Execute(req, unix.RTM_NEWNSID)), "netns reference")
 	must.OK(t, loopback(c)) // after an error
 }
 
@@ -151,9 +149,7 @@ func TestDeadline(t *testing.T) {
 	if _, err := c.Execute(nl.NewNetlinkRequest(unix.NLMSG_NOOP, 0), 0); !errors.Is(err, ErrNoAnswer) || strings.Contains(err.Error(), answerTimeout.String()) {
 		t.Errorf("a request without an answer: %v, want %v before the deadline", err, ErrNoAnswer)
 	}
-	if err := loopback(c); !errors.Is(err, ErrLate) {
-		t.Errorf("a request after the deadline: %v, want %v", err, ErrLate)
-	}
+	must.Is(t, "a request after the deadline", ErrLate, loopback(c))
 	c.SetDeadline(time.Time{})
 	if err := loopback(c); err != nil || c.socket.timeout != answerTimeout {
 		t.Errorf("a request without a deadline: %v, may take %v, want %v", err, c.socket.timeout, answerTimeout)

@@ -144,9 +144,7 @@ func TestDividerAt(t *testing.T) {
 		if got.TotalRate != steady.Datapath.TotalRate || got.LightRate != steady.Datapath.LightRate || got.SketchRate != steady.Datapath.SketchRate {
 			t.Errorf("%v: rates of the classifier are not those of the share", d)
 		}
-		if want := shaping.MeterTime(5_000_000 << 6); got.TotalBurst != want {
-			t.Errorf("%v: burst %d, want that of the class, %d", d, got.TotalBurst, want)
-		}
+		must.Be(t, d.String()+": burst, that of the class", shaping.MeterTime(5_000_000<<6), got.TotalBurst)
 		if got.CeilingRate != p.Datapath.CeilingRate || got.CeilingBurst != p.Datapath.CeilingBurst {
 			t.Errorf("%v: the ceiling follows the share", d)
 		}
@@ -163,9 +161,8 @@ func TestDividerAt(t *testing.T) {
 		_, beyond := divider.At(units.BitRate(100e6).ByteRate() + 1)
 		for name, slot := range map[string]*shaping.Datapath{"no share": {}, "a share beyond the limit": &beyond} {
 			_, kept := grouped(t, strict(100e6, inGroup(200e6)), d, here)
-			if divider.Keep(kept, slot, &shaping.Tree{}); !cmp.Equal(kept, p) {
-				t.Errorf("%v: with %s in the slot (-want +got):\n%s", d, name, cmp.Diff(p, kept))
-			}
+			divider.Keep(kept, slot, &shaping.Tree{})
+			must.Match(t, d.String()+": with "+name+" in the slot", p, kept)
 		}
 	}
 	cfg, p := grouped(t, strict(100e6, inGroup(200e6)), terms.Ingress, here)

@@ -92,9 +92,7 @@ func TestComputeSizes(t *testing.T) {
 		if all := strings.Join(p.Notes, "\n"); !strings.Contains(all, tc.note) || (tc.note == "" && p.CapHolds && all != "") {
 			t.Errorf("%s: notes = %q, want %q", name, all, tc.note)
 		}
-		if holds := p.Queue != terms.QueueNone; p.CapHolds != holds {
-			t.Errorf("%s: cap holds = %v, want %v", name, p.CapHolds, holds)
-		}
+		must.Be(t, name+": cap holds", p.Queue != terms.QueueNone, p.CapHolds)
 	}
 }
 

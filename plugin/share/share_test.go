@@ -527,9 +527,7 @@ func TestOwnLimitIsReached(t *testing.T) {
 		t.Errorf("share %v of the only one who sends, want the limit, %v", m.Share, limit.ByteRate())
 	}
 	m.Saw(m.Share.Bytes(2*tick), long)
-	if changed := g.Divide(2 * tick); len(changed) != 0 {
-		t.Errorf("share %v changed without a difference", m.Share)
-	}
+	must.Len(t, "shares that changed without a difference", 0, g.Divide(2*tick))
 }
 
 func FuzzDivide(f *testing.F) {

@@ -32,12 +32,8 @@ func TestNamed(t *testing.T) {
 	if err := json.Unmarshal([]byte(want), &back); err != nil || back != one {
 		t.Errorf("read back: %+v (%v), want %+v", back, err, one)
 	}
-	if err := json.Unmarshal([]byte(`{"queue":"fqq"}`), &back); err == nil {
-		t.Error("a name of no queue was read")
-	}
-	if b, _ := json.Marshal(told{}); string(b) != `{"direction":"","queue":"","hook":""}` {
-		t.Errorf("no words are %s", b)
-	}
+	must.Fail(t, "a name of no queue", json.Unmarshal([]byte(`{"queue":"fqq"}`), &back))
+	must.Be(t, "no words", `{"direction":"","queue":"","hook":""}`, string(must.Get(json.Marshal(told{}))(t)))
 }
 
 func TestNearest(t *testing.T) {

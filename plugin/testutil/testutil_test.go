@@ -3,7 +3,11 @@
 
 package testutil
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/podweir/podweir/plugin/testutil/must"
+)
 
 // A machine of vmrig under KVM has the host's processor by name, and keeps time.
 func TestEmulated(t *testing.T) {
@@ -16,8 +20,6 @@ func TestEmulated(t *testing.T) {
 		"another virtual host": {"vendor_id\t: GenuineIntel\nmodel name\t: QEMU Virtual CPU version 2.5+\n", false},
 		"arm64":                {"processor\t: 0\nBogoMIPS\t: 50.00\n", false},
 	} {
-		if got := emulated(tt.cpuinfo); got != tt.want {
-			t.Errorf("%s: emulated() = %v, want %v", name, got, tt.want)
-		}
+		must.Be(t, name+": emulated()", tt.want, emulated(tt.cpuinfo))
 	}
 }

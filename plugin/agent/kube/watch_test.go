@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -497,9 +496,7 @@ func FuzzPodList(f *testing.F) {
 
 func TestNotInACluster(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
-	if _, err := kube.InCluster(t.TempDir()); !errors.Is(err, kube.ErrNotInCluster) {
-		t.Errorf("InCluster = %v, want ErrNotInCluster", err)
-	}
+	must.Is(t, "InCluster", kube.ErrNotInCluster, must.Err(kube.InCluster(t.TempDir())))
 	if _, err := kube.NewClient(&kube.Config{Server: "10.0.0.1:6443"}); err == nil {
 		t.Error("a server without a scheme is accepted")
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -36,13 +35,9 @@ func TestPrivilegedProgram(t *testing.T) {
 		t.Errorf("Info = %+v, %v, want an ID, the first 15 letters and a tag", i, err)
 	}
 	path := filepath.Join(testutil.BPFFS(t), "program")
-	if _, err := bpfcall.OpenProgram(path); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("OpenProgram of nothing = %v, want ErrNotExist", err)
-	}
+	must.Is(t, "OpenProgram of nothing", os.ErrNotExist, must.Err(bpfcall.OpenProgram(path)))
 	must.OK(t, p.Pin(path))
-	if err := p.Pin(path); !errors.Is(err, os.ErrExist) || !strings.Contains(err.Error(), path) {
-		t.Errorf("Pin to a name that is taken = %v, want ErrExist and the path", err)
-	}
+	must.Is(t, "Pin to a name that is taken", os.ErrExist, p.Pin(path), path)
 	for what, open := range map[string]func() (*bpfcall.Program, error){
 		"OpenProgram": func() (*bpfcall.Program, error) { return bpfcall.OpenProgram(path) },
 		"ProgramByID": func() (*bpfcall.Program, error) { return bpfcall.ProgramByID(i.ID) },
@@ -61,9 +56,7 @@ func TestPrivilegedProgram(t *testing.T) {
 func TestPrivilegedRefusedProgram(t *testing.T) {
 	testutil.RequireRoot(t)
 	_, err := bpfcall.LoadProgram("refused", "GPL", returnNothing)
-	if !errors.Is(err, unix.EACCES) || !strings.Contains(err.Error(), "refused") || !strings.Contains(err.Error(), "R0 !read_ok") {
-		t.Errorf("LoadProgram = %v, want EACCES, the name and the verifier's reason", err)
-	}
+	must.Is(t, "LoadProgram", unix.EACCES, err, "refused", "R0 !read_ok")
 }
 
 func TestPrivilegedMap(t *testing.T) {
@@ -89,12 +82,8 @@ func TestPrivilegedMap(t *testing.T) {
 	}
 	// The kernel would write behind the end.
 	must.Fail(t, "Lookup into 7 bytes", again.Lookup(first, got[:7]), "7 bytes")
-	if err := again.Lookup(third, got); !errors.Is(err, unix.ENOENT) {
-		t.Errorf("Lookup beyond the end = %v, want ENOENT", err)
-	}
-	if _, err := bpfcall.NewMap(&bpfcall.MapSpec{Name: "wrong", Type: unix.BPF_MAP_TYPE_ARRAY}); !errors.Is(err, unix.EINVAL) || !strings.Contains(err.Error(), "wrong") {
-		t.Errorf("NewMap without sizes = %v, want EINVAL and the name", err)
-	}
+	must.Is(t, "Lookup beyond the end", unix.ENOENT, again.Lookup(third, got))
+	must.Is(t, "NewMap without sizes", unix.EINVAL, must.Err(bpfcall.NewMap(&bpfcall.MapSpec{Name: "wrong", Type: unix.BPF_MAP_TYPE_ARRAY})), "wrong")
 }
 
 // An attach to a list that changed since it was read is refused.
@@ -123,9 +112,7 @@ func TestPrivilegedTCXRevision(t *testing.T) {
 			t.Errorf("QueryTCX = %+v, %v, want one program and a revision", seen, err)
 		}
 		_, err = bpfcall.AttachTCXHead(programs[1], lo, bpfcall.TCXEgress, seen.Revision+1)
-		if !errors.Is(err, unix.ESTALE) {
-			t.Errorf("an attach with another revision = %v, want ESTALE", err)
-		}
+		must.Is(t, "an attach with another revision", unix.ESTALE, err)
 		second, err := bpfcall.AttachTCXHead(programs[1], lo, bpfcall.TCXEgress, seen.Revision)
 		if err != nil {
 			return err

@@ -5,6 +5,7 @@ package kernelbtf_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"testing"
 
@@ -74,9 +75,7 @@ func TestOffsetOfNothing(t *testing.T) {
 	spec, err := kernelbtf.Parse(ownKernel(t))
 	must.OK(t, err)
 	for _, of := range [][2]string{{"no_such_structure", "dev"}, {"sk_buff", "no_such_member"}} {
-		if got, err := spec.Offset(of[0], of[1]); err == nil {
-			t.Errorf("Offset(%s, %q) = %d, want an error", of[0], of[1], got)
-		}
+		must.Fail(t, fmt.Sprint("Offset of ", of), must.Err(spec.Offset(of[0], of[1])))
 	}
 }
 

@@ -6,6 +6,7 @@
 package must
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -98,4 +99,14 @@ func Fail(tb testing.TB, what string, err error, parts ...string) {
 		return
 	}
 	Have(tb, "the error of "+what, err.Error(), parts...)
+}
+
+// Is fails the test unless err is the target, with each of the parts. what says whose.
+func Is(tb testing.TB, what string, target, err error, parts ...string) {
+	tb.Helper()
+	if !errors.Is(err, target) {
+		tb.Errorf("%s: error %v, want %v", what, err, target)
+		return
+	}
+	Have(tb, "the error of "+what, Text(err), parts...)
 }
