@@ -21,11 +21,13 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/podweir/podweir/e2e/matrix/row"
 	"github.com/podweir/podweir/e2e/matrix/scenario"
+	"github.com/podweir/podweir/e2e/step"
 )
 
 //go:embed matrix.yaml
@@ -58,7 +60,7 @@ func main() {
 	flag.Parse()
 	o.rows = flag.Args()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	err := run(ctx, &o)
+	err := step.Run(func() { run(ctx, &o) })
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "matrix:", err)
@@ -66,36 +68,31 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, o *options) error {
+func run(ctx context.Context, o *options) {
 	m, err := row.Parse(rows)
 	if err != nil {
-		return fmt.Errorf("matrix.yaml: %w", err)
+		step.OK(fmt.Errorf("matrix.yaml: %w", err))
 	}
-	if o.list {
+	switch {
+	case o.list:
 		list(m)
-		return nil
-	}
-	if o.outdated {
-		if err := outdated(ctx, o); err != nil || o.page == "" {
-			return err
+	case o.outdated:
+		outdated(ctx, o)
+		if o.page != "" {
+			writePage(m, o.page)
 		}
+	case o.render:
+		writePage(m, o.page)
+	case o.plan:
+		dryRun(ctx, step.Get(m.Select(o.fast, o.rows...)))
+	default:
+		step.OK(runRows(ctx, o, step.Get(m.Select(o.fast, o.rows...)), func(r row.Result) error {
+			if o.page == "" {
+				return nil
+			}
+			return step.Run(func() { writePage(m, o.page, r) })
+		}))
 	}
-	if o.render || o.outdated {
-		return writePage(m, nil, o.page)
-	}
-	chosen, err := m.Select(o.fast, o.rows...)
-	if err != nil {
-		return err
-	}
-	if o.plan {
-		return dryRun(ctx, chosen)
-	}
-	return runRows(ctx, o, chosen, func(r row.Result) error {
-		if o.page == "" {
-			return nil
-		}
-		return writePage(m, []row.Result{r}, o.page)
-	})
 }
 
 func list(m *row.Matrix) {
@@ -109,23 +106,14 @@ func list(m *row.Matrix) {
 }
 
 // dryRun says what a run would do.
-func dryRun(ctx context.Context, chosen []*row.Row) error {
+func dryRun(ctx context.Context, chosen []*row.Row) {
 	for _, r := range chosen {
-		lack, err := lacks(ctx, r.Kernel)
-		if err != nil {
-			return err
-		}
-		if lack != "" {
+		if lack := step.Get(lacks(ctx, r.Kernel)); lack != "" {
 			fmt.Printf("%s: the kernel lacks %s\n", r.Name, lack)
 			continue
 		}
-		steps, err := plan(r)
-		if err != nil {
-			return err
-		}
-		fmt.Printf("%s:\n  %s\n", r.Name, strings.Join(steps, "\n  "))
+		fmt.Printf("%s:\n  %s\n", r.Name, strings.Join(step.Get(plan(r)), "\n  "))
 	}
-	return nil
 }
 
 // plan are the steps of a row with the reasons of those that are left out.
@@ -137,11 +125,7 @@ func plan(r *row.Row) ([]string, error) {
 	var out []string
 	steps := scenario.Steps(r)
 	for name := range r.Skip {
-		found := false
-		for _, s := range steps {
-			found = found || s.Name == name
-		}
-		if !found {
+		if !slices.ContainsFunc(steps, func(s scenario.Step) bool { return s.Name == name }) {
 			return nil, fmt.Errorf("row %s skips %q, which is no step of it", r.Name, name)
 		}
 	}
@@ -156,49 +140,43 @@ func plan(r *row.Row) ([]string, error) {
 }
 
 // writePage merges results into those beside the page and writes both.
-func writePage(m *row.Matrix, results []row.Result, page string) error {
+func writePage(m *row.Matrix, page string, results ...row.Result) {
 	file := strings.TrimSuffix(page, filepath.Ext(page)) + ".json"
 	var old []row.Result
-	raw, err := os.ReadFile(file)
-	if err == nil {
-		err = json.Unmarshal(raw, &old)
-	}
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
+	step.OK(readJSON(file, &old))
 	all := m.Merge(old, results)
-	if raw, err = encode(all); err != nil {
-		return err
-	}
-	neighbours, err := readPins(page)
-	if err != nil {
-		return err
-	}
 	text, err := os.ReadFile(page)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
+	if !errors.Is(err, os.ErrNotExist) {
+		step.OK(err)
 	}
-	return errors.Join(os.WriteFile(file, raw, 0o644), os.WriteFile(page, []byte(m.Page(string(text), all, neighbours)), 0o644))
+	neighbours := step.Get(readPins(page))
+	step.OK(os.WriteFile(file, encode(all), 0o644))
+	step.OK(os.WriteFile(page, []byte(m.Page(string(text), all, neighbours)), 0o644))
+}
+
+// readJSON reads a file, if there is one.
+func readJSON(file string, into any) error {
+	raw, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, into)
+	}
+	return err
 }
 
 // encode has a line for each result and one for each step.
-func encode(all []row.Result) ([]byte, error) {
+func encode(all []row.Result) []byte {
 	lines := []string{}
 	for _, r := range all {
 		steps := make([]string, len(r.Steps))
 		for i := range r.Steps {
-			step, err := json.Marshal(&r.Steps[i])
-			if err != nil {
-				return nil, err
-			}
-			steps[i] = "\n  " + string(step)
+			steps[i] = "\n  " + string(step.Get(json.Marshal(&r.Steps[i])))
 		}
 		r.Steps = []row.Step{}
-		head, err := json.Marshal(&r)
-		if err != nil {
-			return nil, err
-		}
-		lines = append(lines, " "+strings.TrimSuffix(string(head), "]}")+strings.Join(steps, ",")+"]}")
+		head := string(step.Get(json.Marshal(&r)))
+		lines = append(lines, " "+strings.TrimSuffix(head, "]}")+strings.Join(steps, ",")+"]}")
 	}
-	return []byte("[\n" + strings.Join(lines, ",\n") + "\n]\n"), nil
+	return []byte("[\n" + strings.Join(lines, ",\n") + "\n]\n")
 }

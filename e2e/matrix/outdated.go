@@ -6,7 +6,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/e2e/matrix/row"
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // pins are the modules whose programs a go.mod under dir builds: the neighbours and the
@@ -48,44 +48,29 @@ func pins(ctx context.Context, dir string) ([]row.Pin, error) {
 
 // outdated asks the module proxy for the newest release of each pin, prints them and, with
 // a page, keeps them beside it.
-func outdated(ctx context.Context, o *options) error {
-	all, err := pins(ctx, filepath.Join(o.root, "e2e"))
-	if err != nil {
-		return err
-	}
+func outdated(ctx context.Context, o *options) {
+	all := step.Get(pins(ctx, filepath.Join(o.root, "e2e")))
 	for i := range all {
 		var newest struct {
 			Version string
 			Time    time.Time
 		}
-		if err := goJSON(ctx, &newest, "list", "-m", "-json", all[i].Module+"@latest"); err != nil {
-			return err
-		}
+		step.OK(goJSON(ctx, &newest, "list", "-m", "-json", all[i].Module+"@latest"))
 		all[i].Newest, all[i].Date = newest.Version, newest.Time.Format(time.DateOnly)
 	}
 	slices.SortFunc(all, func(a, b row.Pin) int { return strings.Compare(a.Module+a.Version, b.Module+b.Version) })
 	fmt.Print(row.PinTable(all))
-	if o.page == "" {
-		return nil
+	if o.page != "" {
+		raw := step.Get(json.MarshalIndent(all, "", "  "))
+		step.OK(os.WriteFile(pinFile(o.page), append(raw, '\n'), 0o644))
 	}
-	raw, err := json.MarshalIndent(all, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(pinFile(o.page), append(raw, '\n'), 0o644)
 }
 
 func pinFile(page string) string { return filepath.Join(filepath.Dir(page), "neighbours.json") }
 
 // readPins are those of the last `make outdated`; none if it never ran.
 func readPins(page string) (pins []row.Pin, err error) {
-	raw, err := os.ReadFile(pinFile(page))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(raw, &pins)
-	}
+	err = readJSON(pinFile(page), &pins)
 	return pins, err
 }
 
