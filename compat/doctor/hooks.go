@@ -42,10 +42,8 @@ func checkAhead(f *Facts) Finding {
 		}
 		switch {
 		case len(ends) > 0:
-			found := breaks(shorten(ends)+", before the redirect to the ifb", "no program, or programs that answer TCX_NEXT (-1)",
+			return fails(shorten(ends)+", before the redirect to the ifb", "no program, or programs that answer TCX_NEXT (-1)",
 				"podweir repair polices ahead of it (Linux 6.6 or newer); to have the queue back, have its owner let packets on (-1), or take it off: bpftool prog show id NUMBER, or in the pod's namespace tc filter show dev eth0 ingress, shows it", bad...).of(pods)
-			found.Status = Fail
-			return found
 		case len(bad) > 0:
 			return breaks(shorten(bad)+" before the redirect to the ifb", "no program, or programs that answer TCX_NEXT (-1)",
 				"podweir status shows whether packets go past podweir (PAST); then ask its owner", bad...).of(pods)

@@ -204,14 +204,14 @@ func checkAttached(f *Facts) Finding {
 			all, pods = append(all, a.Pod+": "+strings.Join(a.Drift, ", ")), append(pods, a.Pod)
 		}
 		if len(all) > 0 {
-			fix := "podweir repair"
+			var fixes []string
+			if len(unread) < len(all) {
+				fixes = append(fixes, "podweir repair")
+			}
 			if len(unread) > 0 {
-				fix = f.adviceFor(unread)
+				fixes = append(fixes, f.adviceFor(unread))
 			}
-			if len(unread) > 0 && len(unread) < len(all) {
-				fix = "podweir repair; " + fix
-			}
-			return breaks(shorten(first), "no difference", fix, all...).of(pods)
+			return breaks(shorten(first), "no difference", strings.Join(fixes, "; "), all...).of(pods)
 		}
 		seen := []string{fmt.Sprintf("%d limits", len(list))}
 		for i := range list {

@@ -95,7 +95,7 @@ func (r *Report) View(now time.Time) *view.Status {
 		if o.Name == "" && known >= 0 {
 			continue // its devices have their lines
 		}
-		if slices.ContainsFunc(r.Lost, func(l engine.Lost) bool { return o.Name != "" && l.Interface.HostName == o.Name }) {
+		if slices.ContainsFunc(slices.Concat(r.Lost, r.unread), func(l engine.Lost) bool { return o.Name != "" && l.Interface.HostName == o.Name }) {
 			continue // its queue without a record limits it
 		}
 		// A further device of a pod that is limited as it should be is no failure: a limit is an interface's.

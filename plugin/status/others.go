@@ -51,9 +51,7 @@ func (r *Report) AddOthers(others []terms.Device, pods []RuntimePod) {
 }
 
 // What to do about a pod that asks for a limit and has none.
-const (
-	cureUncalled = "podweir doctor finds why podweir-cni was not called for the pod, or did not get its limit (PW202, PW207)"
-)
+const cureUncalled = "podweir doctor finds why podweir-cni was not called for the pod, or did not get its limit (PW202, PW207)"
 
 // otherView is what people are shown of a device without a limit: a pod that is not limited
 // if it asks for one, nil if it does not.

@@ -36,6 +36,8 @@ type Report struct {
 	Failures []mailbox.Failure `json:"failures,omitempty"`
 	// Lost is what podweir has on interfaces without a record.
 	Lost []engine.Lost `json:"lost,omitempty"`
+	// unread are interfaces whose records cannot be read, which are among Attachments.
+	unread []engine.Lost
 	// Unenforced are the limits that the agent saw exceeded, or taken away again and
 	// again.
 	Unenforced []mailbox.Unenforced `json:"unenforced,omitempty"`
@@ -178,7 +180,7 @@ func Collect(node *engine.Node) (*Report, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look for what has no record: %w", err)
 	}
-	rep.Lost = withoutUnread(lost, rep.Attachments)
+	rep.Lost, rep.unread = withoutUnread(lost, rep.Attachments)
 	// What an agent left and nobody can read leaves what is seen.
 	unread := func(what string, err error) {
 		if err != nil {
@@ -216,6 +218,14 @@ func (r *Report) addRecords(paths engine.Paths) error {
 	}
 	if r.AgentLooked, err = paths.Mail().Looked(); err != nil {
 		r.Unread = append(r.Unread, "whether an agent runs is not known: "+err.Error())
+	}
+	namespaces, err := paths.Mail().RecordedNamespaces()
+	for _, name := range namespaces {
+		_, unread := paths.Mail().Namespace(name)
+		err = errors.Join(err, unread)
+	}
+	if err != nil {
+		r.Unread = append(r.Unread, "what new pods get by their namespaces is not known: "+err.Error())
 	}
 	unshaped, err := paths.Mail().Unshaped()
 	if err != nil {
@@ -260,18 +270,26 @@ func addReached(all []Attachment, reached []mailbox.Reached, past []mailbox.Past
 
 // withoutUnread leaves out what is likely of an attachment whose record cannot be read:
 // that is one problem.
-func withoutUnread(lost []engine.Lost, all []Attachment) []engine.Lost {
+func withoutUnread(lost []engine.Lost, all []Attachment) (rest, unread []engine.Lost) {
 	for i := range all {
 		a := &all[i]
 		if a.Error == "" || a.Interface.PodName != "" {
 			continue
 		}
-		at := slices.IndexFunc(lost, func(l engine.Lost) bool { return l.Interface.PodName == a.ID.IfName })
+		at := slices.IndexFunc(lost, func(l engine.Lost) bool { // beside another interface of the pod
+			return slices.ContainsFunc(all, func(o Attachment) bool {
+				return o.ID == a.ID && o.Interface.PodName != "" && o.Interface.NetNSPath == l.Interface.NetNSPath
+			})
+		})
+		if at < 0 {
+			at = slices.IndexFunc(lost, func(l engine.Lost) bool { return l.Interface.PodName == a.ID.IfName })
+		}
 		if at >= 0 {
+			unread = append(unread, lost[at])
 			lost = slices.Delete(lost, at, at+1)
 		}
 	}
-	return lost
+	return lost, unread
 }
 
 // of looks at the interfaces of one attachment; none if there is no such attachment.
@@ -280,6 +298,9 @@ func of(node *engine.Node, queues *engine.Queues, id attach.ID) []Attachment {
 	records, err := node.Records(id)
 	if err != nil {
 		all = append(all, Attachment{ID: id, Error: strings.ReplaceAll(err.Error(), id.String()+" ", "")})
+		if len(records) > 0 {
+			all[0].Pod = records[0].Pod
+		}
 	}
 	for _, r := range records {
 		all = append(all, attachment(node, queues, r))

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,7 +98,7 @@ func (r *repair) attachment(ctx context.Context, id attach.ID) {
 	records, err := r.node.Records(id)
 	if err != nil {
 		r.failed++
-		r.all = append(r.all, repaired{Interface: id.IfName, Steps: []string{}, Error: err.Error()})
+		r.all = append(r.all, repaired{Pod: id.Network + "/" + id.ContainerID, Interface: id.IfName, Steps: []string{}, Error: err.Error()})
 	}
 	if len(records) == 0 {
 		return
@@ -216,7 +217,7 @@ func (r *repair) print(out io.Writer) error {
 		if len(l.Steps)+len(l.Degraded) == 0 && l.Error == "" && !l.Gone {
 			continue
 		}
-		fmt.Fprintf(w, "%s  %s in %s\n", l.Pod, l.Interface, l.NetNS)
+		fmt.Fprintf(w, "%s  %s in %s\n", l.Pod, l.Interface, cmp.Or(l.NetNS, "a network namespace that its record does not tell"))
 		switch {
 		case l.Gone:
 			fmt.Fprintln(w, "  the pod is gone; DEL, GC or `podweir gc` removes the rest")

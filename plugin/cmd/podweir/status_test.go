@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/status"
@@ -212,6 +213,7 @@ func TestPrivilegedStatusOfDamagedFiles(t *testing.T) {
 	n := newNoticed(t, nil)
 	for name, wants := range map[string][]string{
 		"past.json":                     {"The only pod with a limit is limited as it should be.", "What went past podweir before is not known: ", "past.json: unexpected end of JSON input. Remove that file"},
+		"namespaces/default.json":       {"The only pod with a limit", "What new pods get by their namespaces is not known: rates of namespace default: "},
 		"reached.json":                  {"The only pod with a limit", "How long limits have been reached is not known: "},
 		"unenforced.json":               {"The only pod with a limit", "Whether the agent saw a limit that does not hold is not known: "},
 		"failures/c9,eth0.json":         {"1 of 2 pods", "NOT LIMITED c9 cause it had no limit, and the record of why is damaged: remove /"},
@@ -224,13 +226,24 @@ func TestPrivilegedStatusOfDamagedFiles(t *testing.T) {
 			must.OK(t, os.WriteFile(filepath.Join(n.run, "reached.json"), []byte("[]"), 0o600))
 		}
 		n.broken(t, wants, "status")
-		if found := n.findings(t); strings.Contains(name, "/") != strings.Contains(found, "PW601") || strings.Contains(found, "PW602") {
+		if found := n.findings(t); strings.Contains(wants[0], "of 2") != strings.Contains(found, "PW601") || strings.Contains(found, "PW602") {
 			t.Errorf("%s: doctor finds %q", name, found)
 		}
 		top, _, _ := strings.Cut(name, "/")
 		must.OK(t, os.RemoveAll(filepath.Join(n.run, top)))
 		_ = os.Remove(filepath.Join(n.run, "reached.json"))
 	}
+}
+
+// A record of one of a pod's interfaces that cannot be read is one problem, and the pod's.
+func TestPrivilegedStatusOfOneDamagedRecordOfTwo(t *testing.T) {
+	testutil.RequireRoot(t)
+	n := newNoticed(t, nil)
+	testutil.VethPair(t, testutil.End{NetNS: n.pod, Name: "net1"}, testutil.End{NetNS: n.node, Name: "veth8"})
+	n.conf["prevResult"] = map[string]any{"cniVersion": "1.1.0", "interfaces": []map[string]any{{"name": "eth0", "sandbox": n.path}, {"name": "net1", "sandbox": n.path}}}
+	n.add(t)
+	must.OK(t, datapath.WriteRecord(filepath.Join(n.pins, "net", "c1,eth0", "net1"), []byte("{")))
+	n.broken(t, []string{"0 of 1 pods are limited as they should be; 1 is not: UNKNOWN default/web cause its record cannot be read: device net1: unknown record: unexpected end of JSON input", "!veth8"}, "status")
 }
 
 // What is left of a pod whose name another one has, as of a StatefulSet, is not that one.
