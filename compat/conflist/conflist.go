@@ -68,6 +68,8 @@ type Network struct {
 	Mark *Mark
 
 	raw []byte
+	// begins says that podweir's drop-in would be the first plugin of the chain.
+	begins bool
 	// members are those of the list that is in the file, or that runtimes make of a single
 	// plugin, but the plugins and podweir's note.
 	members map[string]json.RawMessage
@@ -210,11 +212,12 @@ func (n *Network) parseList() error {
 	if err := n.parseNames(); err != nil {
 		return err
 	}
-	if raw := n.members["loadOnlyInlinedPlugins"]; raw != nil {
+	for _, key := range []string{"disableCheck", "disableGC", "loadOnlyInlinedPlugins"} {
+		raw := n.members[key]
 		// libcni reads true and false, and both as text.
 		word := strings.ToLower(strings.Trim(string(raw), `"`))
-		if n.OnlyInlined = word == "true"; !n.OnlyInlined && word != "false" {
-			return &Error{File: n.File, Thing: "loadOnlyInlinedPlugins", Value: clipped(raw), Accepted: "true or false"}
+		if n.OnlyInlined = word == "true"; !n.OnlyInlined && word != "false" && raw != nil {
+			return &Error{File: n.File, Thing: key, Value: clipped(raw), Accepted: "true or false"}
 		}
 	}
 	if raw := n.members["plugins"]; raw != nil {
@@ -331,6 +334,9 @@ func (n *Network) Otherwise(entry string) []string {
 	}
 	return Differences(n.Plugins[at].Raw, []byte(entry))
 }
+
+// SameEntry says that two entries are the same, however they are written.
+func SameEntry(a, b []byte) bool { return canonical(a) == canonical(b) }
 
 // Differences lists the settings in which two entries of podweir's differ, by name. How
 // they are written does not count.

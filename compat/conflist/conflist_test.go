@@ -130,6 +130,8 @@ func TestParseRefuses(t *testing.T) {
 		"versions no list":  {"a.conflist", `{"cniVersions":"1.0.0","name":"n","plugins":[{"type":"x"}]}`, `want a list of strings`},
 		"version, a .conf":  {"a.conf", `{"cniVersion":1,"name":"n","type":"x"}`, "cniVersion"},
 		"bad flag":          {"a.conflist", `{"name":"n","loadOnlyInlinedPlugins":1,"plugins":[{"type":"x"}]}`, "want true or false"},
+		"a flag of CHECK":   {"a.conflist", `{"name":"n","disableCheck":"no","plugins":[{"type":"x"}]}`, `disableCheck: "\"no\"" is not accepted, want true or false`},
+		"a flag of GC":      {"a.conflist", `{"name":"n","disableGC":null,"plugins":[{"type":"x"}]}`, "disableGC"},
 		"inlined only":      {"a.conflist", `{"name":"n","loadOnlyInlinedPlugins":"TRUE"}`, "rules out drop-ins"},
 		"list in a .conf":   {"a.conf", `{"name":"n","plugins":[{"type":"x"}]}`, "has no type"},
 	} {

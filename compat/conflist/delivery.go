@@ -126,7 +126,7 @@ func Choose(s Situation) Choice {
 		c.Instead = []string{"upgrade podweir to a release that speaks the CNI version of " + s.Original.File}
 		return c
 	}
-	noDropIn, _ := againstDropIn(s)
+	noDropIn, vain := againstDropIn(s)
 	noChain, certain := againstChain(s)
 	dropIn := Choice{Delivery: profiles.DropIn, Why: s.Runtime.String() + " reads drop-ins"}
 	if noChain != "" {
@@ -140,7 +140,7 @@ func Choose(s Situation) Choice {
 		return dropIn
 	case noChain == "":
 		return Choice{Delivery: profiles.Chain, Why: noDropIn}
-	case s.Runtime.ReadsDropIns() == profiles.Yes && s.Original.takesDropIns():
+	case s.Runtime.ReadsDropIns() == profiles.Yes && !vain:
 		// Neither replaces the bandwidth plugin, and the chain would not be in force.
 		dropIn.Warning = noDropIn
 		return dropIn
@@ -188,6 +188,8 @@ func againstChain(s Situation) (why string, certain bool) {
 		return s.Runtime.String() + " loads several networks (max_conf_num is not 1): podweir's file would be a second one beside its original", true
 	case s.Original.sortsFirst():
 		return s.Original.File + " sorts before every file of podweir's", true
+	case s.Original != nil && len(s.Original.Plugins) == 0:
+		return s.Original.File + " has no plugin to chain to", true
 	case s.Exclusive == profiles.Unknown:
 		return "whether Cilium renames the conflists of others is not known: if cni.exclusive is on, podweir's file is renamed and pods start unshaped", false
 	}
@@ -214,6 +216,8 @@ func againstDropIn(s Situation) (why string, certain bool) {
 			return s.Original.File + " holds a single plugin, to which the runtime appends no drop-ins", true
 		}
 		return s.Original.File + " says loadOnlyInlinedPlugins", true
+	case s.Original != nil && s.Original.begins:
+		return s.Original.File + " has no plugin, and no drop-in of it sorts before podweir's, which makes no interface", true
 	case s.Original.Refused() != "":
 		return s.Original.Refused(), true
 	case reads == profiles.Unknown:

@@ -53,6 +53,8 @@ type Dir struct {
 
 	network string
 	crio    bool
+	// installed says whether a plugin is in a directory of plugins; nil if nobody asks.
+	installed func(plugin string) bool
 }
 
 // BackupSuffix is what an exclusive Cilium appends to the files of others
@@ -82,21 +84,29 @@ func ReadDir(root fs.FS, dir string) (*Dir, error) {
 			f.Network, f.Err = Parse(e.Name(), f.Raw)
 		}
 		d.Files = append(d.Files, f)
-		if f.Network != nil && f.Network.takesDropIns() {
-			if _, done := d.DropIns[f.Network.Name]; !done {
-				d.DropIns[f.Network.Name] = readDropIns(root, path.Join(dir, f.Network.Name))
+		if n := f.Network; n != nil && n.takesDropIns() {
+			if _, done := d.DropIns[n.Name]; !done {
+				d.DropIns[n.Name] = readDropIns(root, path.Join(dir, n.Name))
 			}
+			first := func(c DropInConf) bool { return c.Name < DropInFile }
+			n.begins = len(n.Plugins) == 0 && !slices.ContainsFunc(d.DropIns[n.Name], first)
 		}
 	}
 	return d, nil
 }
 
-// ForCRIO says that CRI-O reads the directory. CRI-O skips broken files, where containerd stops
-// at the first one. If network, its cni_default_network, is not "", CRI-O uses only that one.
-func (d *Dir) ForCRIO(network string) {
+// ForCRIO says that CRI-O reads the directory. CRI-O skips broken files, and those with a plugin that
+// is not installed (loadNetworks of github.com/cri-o/ocicni), where containerd stops at the first file.
+// If network, its cni_default_network, is not "", CRI-O uses only that one.
+func (d *Dir) ForCRIO(network string, installed func(plugin string) bool) {
 	if d != nil {
-		d.crio, d.network = true, network
+		d.crio, d.network, d.installed = true, network, installed
 	}
+}
+
+// lacks says that the runtime passes over a file for a plugin that is not installed.
+func (d *Dir) lacks(f *File) bool {
+	return d.installed != nil && f.Network != nil && slices.ContainsFunc(f.Network.Plugins, func(p Plugin) bool { return !d.installed(p.Type) })
 }
 
 // takes says whether the runtime stops at a file and reads no later one. A file that this process
@@ -168,12 +178,17 @@ func (d *Dir) first(of func(*File) bool) *File {
 	if d == nil {
 		return nil
 	}
+	var lacking *File // perhaps it is not known where the runtime has its plugins
 	for i := range d.Files {
-		if f := &d.Files[i]; of(f) && d.takes(f) {
+		switch f := &d.Files[i]; {
+		case !of(f) || !d.takes(f):
+		case !d.lacks(f):
 			return f
+		case lacking == nil:
+			lacking = f
 		}
 	}
-	return nil
+	return lacking
 }
 
 // Own lists the files that podweir made.

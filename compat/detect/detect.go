@@ -188,7 +188,7 @@ func (r *reader) conf() *conflist.Dir {
 func (n *Node) ReadConf(root fs.FS) (*conflist.Dir, error) {
 	conf, err := conflist.ReadDir(root, n.ConfDir)
 	if n.Runtime.Name == "cri-o" || n.Config.Network != "" {
-		conf.ForCRIO(n.Config.Network)
+		conf.ForCRIO(n.Config.Network, func(plugin string) bool { return n.Binary(root, plugin) != "" })
 	}
 	return conf, err
 }

@@ -339,10 +339,6 @@ func TestDirectories(t *testing.T) {
 			"etc/crio/crio.conf.d/00-x":      "[crio.network]\nnetwork_dir = '/etc/kubernetes/cni/net.d/'\n",
 			"etc/crio/crio.conf.d/10-y.conf": "[crio.network]\nplugin_dirs = ['/var/lib/cni/bin', '/usr/libexec/cni']\n",
 		}, detect.Options{}, "etc/kubernetes/cni/net.d", []string{"var/lib/cni/bin", "usr/libexec/cni"}},
-		"containerd of k3s": {map[string]string{
-			"proc/9/comm": "containerd\n", "proc/9/cmdline": "containerd\x00-c\x00/var/lib/rancher/k3s/agent/etc/containerd/config.toml\x00",
-			"var/lib/rancher/k3s/agent/etc/containerd/config.toml": toml,
-		}, detect.Options{}, "etc/cni/other.d", []string{"opt/bin"}},
 		"RKE2, canal": {map[string]string{
 			"proc/9/comm": "containerd\n", "proc/9/cmdline": "containerd\x00-c\x00/var/lib/rancher/rke2/agent/etc/containerd/config.toml\x00",
 			"var/lib/rancher/rke2/agent/etc/containerd/config.toml": "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".cni]\n" +

@@ -240,12 +240,16 @@ func checkBinary(f *Facts) Finding {
 }
 
 func checkBandwidth(f *Facts) Finding {
-	chain := f.chain()
-	seen := f.Node.Conf.Active().Name + ": " + strings.Join(chain, " → ")
+	chain, active := f.chain(), f.Node.Conf.Active()
+	seen := active.Name + ": " + strings.Join(chain, " → ")
 	both := slices.Contains(chain, "bandwidth") && slices.Contains(chain, conflist.Type)
+	dropIns := f.Node.Conf.DropIns[active.Network.Name]
+	at := slices.IndexFunc(dropIns, func(c conflist.DropInConf) bool { return c.Type == "bandwidth" })
 	switch {
+	case slices.Contains(chain, "bandwidth") && at >= 0:
+		return breaks(seen, "podweir-cni in the place of bandwidth", remove(f, active.Network.Name+"/"+dropIns[at].Name)+": it is a drop-in, which no delivery replaces").of(f.inForce())
 	case both:
-		return breaks(seen, "podweir-cni without bandwidth", "take bandwidth out of "+f.Node.Conf.Active().Name+"'s source, or use the delivery chain").of(f.inForce())
+		return breaks(seen, "podweir-cni without bandwidth", "take bandwidth out of "+active.Name+"'s source, or use the delivery chain").of(f.inForce())
 	case slices.Contains(chain, "bandwidth"):
 		return warns(seen, "podweir-cni in the place of bandwidth", f.afterOriginal("podweir install --delivery chain: podweir takes its place")).of(f.inForce())
 	}

@@ -233,7 +233,7 @@ func unreadable(name string, crio bool) func(*node) {
 		}
 		slices.SortFunc(n.opts.Conf.Files, func(a, b conflist.File) int { return strings.Compare(a.Name, b.Name) })
 		if crio {
-			n.opts.Conf.ForCRIO("")
+			n.opts.Conf.ForCRIO("", nil)
 		}
 	}
 }
@@ -331,6 +331,7 @@ func chainFindings() []finding {
 		}, want: doctor.OK, seen: "accepts all"},
 		{name: "good values", code: "PW218", node: aws, change: func(n *node) { n.entry = func([]byte) error { return nil } }, want: doctor.OK, seen: "accepts all"},
 		{name: "two shapers", code: "PW206", node: aws, change: edit(own, "\n  ]", strings.TrimSuffix(bottled, "}")), want: doctor.Fail, seen: "podweir-cni → bandwidth", fix: "take bandwidth out"},
+		{name: "two shapers by a drop-in", code: "PW206", node: cilium, change: set(net+"cilium/60-bw.conf", `{"type":"bandwidth"}`), want: doctor.Fail, seen: "podweir-cni → bandwidth", fix: "rm /etc/cni/net.d/cilium/60-bw.conf"},
 		{name: "only bandwidth", code: "PW206", node: aws, change: with(without(own), edit(net+"10-aws.conflist", "]}", bottled)), want: doctor.Warn, seen: "egress-cni → bandwidth", fix: "takes its place"},
 		{name: "no capability", code: "PW207", node: aws, change: edit(own, `"bandwidth":true`, `"bandwidth":false`), want: doctor.Fail, seen: "lacks the capability bandwidth", fix: "add it"},
 		{name: "misspelt capability", code: "PW207", node: aws, change: edit(own, `"bandwidth":true`, `"bandwdth":true`), want: doctor.Fail, seen: `misspelt: "bandwdth", did you mean "bandwidth"?`, fix: "correct it"},

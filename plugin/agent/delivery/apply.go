@@ -235,7 +235,7 @@ func (m *Manager) placeBinary(r *record, s *Step) error {
 	if err := replace(s.Path, 0o755, from); err != nil {
 		return err
 	}
-	m.placed = stampOf(s.Path)
+	m.placed[s.Path] = stampOf(s.Path)
 	return nil
 }
 

@@ -127,13 +127,10 @@ func (p *pass) compareHanded() {
 
 // warnRepeated warns if a chain that another party wrote has podweir more than once.
 func (p *pass) warnRepeated() {
-	n := p.view.conf.Network()
-	if n == nil {
-		return
-	}
-	if at := n.Index(conflist.Type); at >= 0 && slices.Contains(n.Types()[at+1:], conflist.Type) {
+	chain := p.view.conf.Effective(p.view.readsDropIns())
+	if at := slices.Index(chain, conflist.Type); at >= 0 && slices.Contains(chain[at+1:], conflist.Type) {
 		p.choice.Warning = join(p.choice.Warning, fmt.Sprintf("%s calls %s more than once for each pod (%s): take out all entries but one, which has both capabilities",
-			n.File, conflist.Type, strings.Join(n.Types(), ", ")))
+			p.view.conf.Active().Name, conflist.Type, strings.Join(chain, ", ")))
 	}
 }
 

@@ -144,7 +144,7 @@ type Manager struct {
 	unlikeAs         string
 	source           source
 	fights           fight
-	placed           stamp
+	placed           map[string]stamp
 	// told is whether the runtime was made to look for drop-ins at all, untold
 	// whether one changed since.
 	told, untold bool
@@ -176,7 +176,7 @@ func New(config Config) (*Manager, error) {
 	}
 	return &Manager{
 		config: config, log: config.Log, root: detect.HostRoot(config.Root), notify: fsnotify.NewWatcher, tick: tick, blindTick: blindTick,
-		runtime: config.Runtime, defaults: merge(nil, config.Defaults),
+		runtime: config.Runtime, defaults: merge(nil, config.Defaults), placed: map[string]stamp{},
 		decision: Decision{Asked: config.Delivery, Problem: "nothing is decided yet"},
 	}, nil
 }

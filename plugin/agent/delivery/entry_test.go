@@ -259,9 +259,6 @@ func TestChoose(t *testing.T) {
 		why, warn string
 		refused   string
 	}{
-		"auto":                       {asked: Auto, s: conflist.Situation{Exclusive: profiles.No, Profile: ptp}, want: profiles.Chain, why: "unknown runtime"},
-		"auto, recent":               {asked: Auto, s: conflist.Situation{Exclusive: profiles.No, Profile: ptp, Runtime: recent}, want: profiles.DropIn, why: "reads drop-ins"},
-		"auto, exclusive":            {asked: Auto, s: conflist.Situation{Profile: cilium, Runtime: recent, Exclusive: profiles.Yes}, want: profiles.DropIn},
 		"auto, read-only":            {asked: Auto, s: unwritable, want: profiles.NRI, why: "read-only"},
 		"what auto says":             {asked: profiles.Chain, s: conflist.Situation{Exclusive: profiles.No, Profile: ptp}, want: profiles.Chain, why: "requested"},
 		"drop-in":                    {asked: profiles.DropIn, s: conflist.Situation{Exclusive: profiles.No, Profile: ptp, Runtime: recent}, want: profiles.DropIn, why: "requested; containerd 2.1.3 reads drop-ins"},

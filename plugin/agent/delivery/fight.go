@@ -4,7 +4,6 @@
 package delivery
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -125,7 +124,7 @@ func lost(path string, before []byte) string {
 	case err != nil:
 		return "makes it unreadable (" + cause(err).Error() + ")"
 	case isDropIn(path):
-		if len(conflist.Differences(raw, before)) == 0 && bytes.Contains(raw, []byte(conflist.Type)) {
+		if conflist.SameEntry(raw, before) {
 			return ""
 		}
 		return "replaces its content"

@@ -38,8 +38,11 @@ func TestFight(t *testing.T) {
 		"chain, podweir taken out": {confDir + "/" + ours, nil, func(path string) error {
 			return renames(path, network("n", 1, "ptp", "portmap", "other"))
 		}, "takes out or changes podweir-cni, so that its chain is ptp, portmap, other"},
-		"chain, broken":     {confDir + "/" + ours, nil, func(path string) error { return renames(path, "{") }, "leaves it broken"},
-		"drop-in, removed":  {dropIn, recent, os.Remove, "removes or renames it"},
+		"chain, broken":    {confDir + "/" + ours, nil, func(path string) error { return renames(path, "{") }, "leaves it broken"},
+		"drop-in, removed": {dropIn, recent, os.Remove, "removes or renames it"},
+		"drop-in, told less": {dropIn, recent, func(path string) error {
+			return renames(path, `{"type":"podweir-cni","capabilities":{"bandwidth":true}}`)
+		}, "replaces its content"},
 		"drop-in, replaced": {dropIn, recent, func(path string) error { return renames(path, `{"type":"other"}`) }, "replaces its content"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -52,9 +55,15 @@ func TestFight(t *testing.T) {
 					told, _ := delivery.Told(h.root)
 					return told.Fight
 				}
+				if path := h.path(tc.file); tc.config != nil { // written otherwise it is the same
+					entry := strings.ReplaceAll(h.read(tc.file), ",", ", ")
+					must.OK(t, renames(path, entry))
+					pause(10 * time.Second)
+					must.Be(t, "the drop-in as another program writes it", entry, h.read(tc.file))
+				}
 				var undone atomic.Int64
 				undo := func() {
-					if !h.shaped() {
+					if !strings.Contains(h.read(tc.file), "pod-annotations") {
 						return
 					}
 					must.OK(t, tc.undo(h.path(tc.file)))
@@ -67,7 +76,7 @@ func TestFight(t *testing.T) {
 				must.Be(t, "times undone", 4, undone.Load())
 				d := m.Decision()
 				if d.Fight == nil || d.Fight.File != "/"+tc.file || !strings.Contains(d.Fight.Change, tc.change) ||
-					!strings.Contains(d.Problem, "/"+tc.file) || !strings.Contains(d.Problem, tc.change) || d.InForce {
+					!strings.Contains(d.Problem, "/"+tc.file) || !strings.Contains(d.Problem, tc.change) || d.InForce != h.shaped() {
 					t.Errorf("decision %+v, want a fight over %s: %s", d, tc.file, tc.change)
 				}
 				if told := noted(); told == nil || told.File != "/"+tc.file {

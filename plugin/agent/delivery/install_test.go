@@ -88,7 +88,7 @@ func TestInstallForTheDefaultNetworkOfCRIO(t *testing.T) {
 }
 
 // While no file has the network that CRI-O is told to take, no pod can start: podweir joins
-// none, and says so. CRI-O passes over a file that it cannot read.
+// none, and says so. CRI-O passes over a file that it cannot read, and over one with a plugin that is not installed.
 func TestFilesThatCRIOPassesOver(t *testing.T) {
 	files := map[string]string{
 		confDir + "/00-a.conflist":         network("a", 1, "ptp"),
@@ -106,8 +106,19 @@ func TestFilesThatCRIOPassesOver(t *testing.T) {
 	delete(files, "etc/crio/crio.conf.d/10-net.conf")
 	h = newHost(t, files)
 	h.write(t, confDir+"/00-0.conflist", "{")
+	h.write(t, confDir+"/00-1.conflist", network("left", 1, "gone", "ptp"))
 	if d := h.install(t, config).Decision(); d.Network != "a" || !d.InForce {
-		t.Errorf("behind a broken file: %+v", d)
+		t.Errorf("behind files that it passes over: %+v", d)
+	}
+}
+
+// A network may leave all its plugins to drop-ins. Where podweir's would be the first of them no pod would start.
+func TestNetworkOfDropIns(t *testing.T) {
+	for file, want := range map[string]profiles.Delivery{"10-ptp.conf": profiles.DropIn, "ptp.conf": profiles.NRI} {
+		h := newHost(t, map[string]string{confDir + "/10-n.conflist": `{"cniVersion":"1.0.0","name":"n"}`, confDir + "/n/" + file: `{"type":"ptp"}`})
+		if d := h.install(t, recent).Decision(); d.Delivery != want || d.InForce != h.shaped() || h.chain()[0] != "ptp" {
+			t.Errorf("beside %s: chain %v, decision %+v, want %s", file, h.chain(), d, want)
+		}
 	}
 }
 
@@ -381,6 +392,10 @@ func removeWhileCRIONeedsIt(t *testing.T) {
 		t.Errorf("chain %v, binary %q: want out of the chain, and the binary there", h.chain(), h.read(plugin))
 	}
 	h.remove(t, "var/lib/cni/results/n-abc-eth0")
+	m = h.manager(t, recent)
+	h.write(t, confDir+"/n/60-by-hand.conf", conflist.DefaultEntry)
+	must.Fail(t, "Remove() beside a drop-in that calls it", m.Remove(t.Context()), "n/60-by-hand.conf")
+	h.remove(t, confDir+"/n/60-by-hand.conf")
 	h.removed(t, m)
 }
 
@@ -433,13 +448,16 @@ func installKeepsDefaults(t *testing.T) {
 	must.Have(t, "the entry after an uninstallation", install(nil), "!maxRate")
 }
 
-// TestInstallOverAFileMadeByHand says whose it is.
-func TestInstallOverAFileMadeByHand(t *testing.T) {
-	files := simple()
-	files[confDir+"/"+ours] = network("n", 7, "ptp", conflist.Type)
-	steps, err := newHost(t, files).manager(t, nil).Plan(t.Context())
-	must.OK(t, err)
-	must.Have(t, "why", must.Len(t, "steps", 2, steps)[1].Why, "made by hand, so that changes of "+original)
+// Two directories of plugins: the runtime takes the first binary that it finds, which may be podweir's of before.
+func TestBinaryOfBefore(t *testing.T) {
+	h := newHost(t, map[string]string{
+		confDir + "/" + original: network("n", 1, "elsewhere"), "usr/libexec/cni/elsewhere": "x", plugin: "of before",
+		"etc/containerd/config.toml": "[plugins.'io.containerd.cri.v1.runtime'.cni]\nbin_dirs = ['/opt/cni/bin', '/usr/libexec/cni']\n",
+	})
+	m := h.install(t, recent)
+	if steps, err := m.Plan(t.Context()); len(steps) > 0 || err != nil || h.read(plugin) != "plugin, first release" || h.read("usr/libexec/cni/podweir-cni") != h.read(plugin) {
+		t.Errorf("the first directory has %q, steps %v, %v, want podweir's of now, and no more to do", h.read(plugin), steps, err)
+	}
 }
 
 func TestInstallRefuses(t *testing.T) {

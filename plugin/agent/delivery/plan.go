@@ -4,7 +4,6 @@
 package delivery
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -267,29 +266,35 @@ func (m *Manager) planBinary(p *pass) error {
 		return p.view.binaryDir
 	}
 	at := m.binaryPath(p.view)
-	now, from := stampOf(at), m.config.Binary
-	if from == besideOwn() && stampOf(from) == (stamp{}) && now != (stamp{}) {
+	from, all := m.config.Binary, []string{at}
+	if from == besideOwn() && stampOf(from) == (stamp{}) && stampOf(at) != (stamp{}) {
 		from = at // it was put there by hand, and none came with this program
 	}
 	if err := m.source.read(from); err != nil {
 		return err
 	}
-	if now != (stamp{}) && now == m.placed {
-		return nil
+	// One of before may be in a directory where the runtime looks first.
+	if first := filepath.Dir("/" + p.view.node.Binary(m.root, conflist.Type)); first != "/" && from != at && m.real(first) != filepath.Dir(at) {
+		all = append(all, filepath.Join(m.real(first), conflist.Type))
 	}
-	why := "the plugin's binary is not there"
-	if now != (stamp{}) {
-		hash, err := hashFile(at)
-		if err != nil {
-			return fileError("read", at, err)
+	for _, at := range all {
+		now, why := stampOf(at), "the plugin's binary is not there"
+		if now != (stamp{}) {
+			hash, err := m.source.hash, error(nil)
+			if now != m.placed[at] {
+				hash, err = hashFile(at)
+			}
+			if err != nil {
+				return fileError("read", at, err)
+			}
+			if hash == m.source.hash && now.mode&0o111 == 0o111 {
+				m.placed[at] = now
+				continue
+			}
+			why = "another binary is there"
 		}
-		if hash == m.source.hash && now.mode&0o111 == 0o111 {
-			m.placed = now
-			return nil
-		}
-		why = "another binary is there"
+		p.steps = append(p.steps, Step{Do: doWrite, Path: at, Why: why, binary: true})
 	}
-	p.steps = append(p.steps, Step{Do: doWrite, Path: at, Why: why, binary: true})
 	return nil
 }
 
@@ -361,7 +366,7 @@ func (m *Manager) planDropIn(p *pass) (keep string, err error) {
 	at := filepath.Join(m.real(p.view.confDir), network.Name, conflist.DropInFile)
 	there, err := os.ReadFile(at)
 	switch {
-	case err == nil && bytes.Equal(there, content):
+	case err == nil && conflist.SameEntry(there, content):
 		return network.Name, nil
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return "", fileError("read", at, err)

@@ -213,10 +213,7 @@ func (r *record) set(runtime string, defaults map[string]any) (changed bool) {
 
 // sameJSON compares settings as they are written: a list is one, whatever its type.
 func sameJSON(a, b map[string]any) bool {
-	if len(a) == 0 && len(b) == 0 {
-		return true
-	}
-	first, err := json.Marshal(a)
-	second, otherErr := json.Marshal(b)
-	return err == nil && otherErr == nil && bytes.Equal(first, second)
+	first, _ := json.Marshal(a) // they were read from JSON
+	second, _ := json.Marshal(b)
+	return len(a)+len(b) == 0 || bytes.Equal(first, second)
 }

@@ -63,7 +63,8 @@ func (m *Manager) removeFiles(ctx context.Context, v *view, why string) error {
 	if err := m.removeBinaries(r, why); err != nil {
 		return err
 	}
-	m.placed, m.noted = stamp{}, false
+	clear(m.placed)
+	m.noted = false
 	return r.close()
 }
 
@@ -148,13 +149,18 @@ func (m *Manager) stillNamed(v *view) error {
 		return err
 	}
 	if conf != nil {
-		f := conf.Original()
-		entry := false
-		if f != nil && f.Network != nil {
-			entry, _ = f.Network.Calls()
+		entry, name := false, ""
+		if n := conf.Network(); n != nil {
+			entry, _ = n.Calls()
+			name = n.File
+			for _, c := range conf.DropIns[n.Name] {
+				if c.Type == conflist.Type && v.readsDropIns() {
+					entry, name = true, filepath.Join(n.Name, c.Name)
+				}
+			}
 		}
 		if entry {
-			why := fmt.Sprintf("%s names it", filepath.Join(m.real(v.confDir), f.Name))
+			why := fmt.Sprintf("%s names it", filepath.Join(m.real(v.confDir), name))
 			if p := v.node.Profile; p != nil && len(p.Conflist.HandedDo) > 0 {
 				why += "; take podweir out of the chain that " + p.Title + " was given (cni.configMap)"
 			}
