@@ -146,17 +146,20 @@ type skipped struct {
 func (e *Executor) search(w *Want, priors map[string]*Record) *search {
 	s := &search{executor: e, want: w, priors: priors}
 	names := w.Names
-	if len(names) == 0 {
-		names = append([]string{w.ID.IfName}, s.pairNames()...)
+	if !w.Existing {
+		names = append([]string{w.ID.IfName}, names...) // a result need not name it
+	}
+	if len(w.Names) == 0 {
+		names = append(names, s.pairNames()...)
 	}
 	var standIns []skipped
 	for _, name := range names {
 		standIns = append(standIns, s.take(name)...)
 	}
-	if len(s.found) == 0 && len(standIns) == 0 {
-		standIns = s.take(w.ID.IfName)
-	}
 	s.replace(standIns)
+	if len(s.found) == 0 && len(standIns) == 0 && s.failed == nil {
+		s.renamed()
+	}
 	if len(s.found) > 0 {
 		s.stale = append(s.stale, s.gone...)
 	} else if s.failed == nil {
@@ -165,6 +168,17 @@ func (e *Executor) search(w *Want, priors map[string]*Record) *search {
 		}
 	}
 	return s
+}
+
+// renamed takes the only pair of a pod in which none of the names is there: it was renamed before the
+// agent saw it. The chain may as well have made nothing that the kernel knows of.
+func (s *search) renamed() {
+	all, err := s.executor.kernel.Outward(s.want.NetNSPath)
+	if p := pairs(all); err == nil && len(p) == 1 {
+		if prior := s.recordOf(&p[0]); prior != nil || s.want.By == ByAgent && len(s.priors) == 0 {
+			s.add(p[0], prior)
+		}
+	}
 }
 
 // pairNames are the names of the interfaces with an end on the host.

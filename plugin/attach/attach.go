@@ -60,6 +60,8 @@ type Interface struct {
 	// MTU is the L3 MTU in bytes.
 	MTU    int  `json:"mtu"`
 	L3Only bool `json:"l3Only,omitempty"`
+	// Unseen says that packets come to it past its ingress hooks, so that nothing limits ingress.
+	Unseen bool `json:"unseen,omitempty"`
 }
 
 // Uncovered says that another device than the limited one carries the pod's traffic under

@@ -21,6 +21,8 @@ var (
 	ErrForeignQdisc = errors.New("root qdisc is not podweir's")
 	// ErrHookTaken: a hook cannot be shared with the party that holds it.
 	ErrHookTaken = judge.ErrHookTaken
+	// ErrUnseen: nothing can limit what comes to the interface.
+	ErrUnseen = errors.New("to an ipvlan device in mode l3s packets come past its hooks; in mode l2 or l3 it has a limit")
 	// ErrNoHostEnd: the interface has no other end in the host's namespace.
 	ErrNoHostEnd = errors.New("the interface has no other end on the host")
 )
@@ -351,10 +353,13 @@ func obstacle(req *Request, obs *Observed, p *shaping.Params) error {
 	return fmt.Errorf("%w: %s %x: on %s", ErrForeignQdisc, root.Kind, major(root.Handle), dev.Name)
 }
 
-// unheld says that the redirect of what is wanted gets no packet, nil if it may.
+// unheld says that what is wanted for ingress gets no packet, nil if it may.
 func (s *Desired) unheld(obs *Observed) error {
 	in, starved := s.Directions[terms.Ingress], obs.starved()
-	if in == nil || !in.Params.Redirect || starved == "" {
+	switch {
+	case in != nil && s.Interface.Unseen:
+		return fmt.Errorf("%v is not limited: %w", terms.Ingress, ErrUnseen)
+	case in == nil || !in.Params.Redirect || starved == "":
 		return nil
 	}
 	return fmt.Errorf("%v is not limited: %w: %s, and podweir cannot go ahead of it: %w", terms.Ingress, ErrHookTaken, starved, judge.ErrNoTCX)

@@ -31,7 +31,7 @@ type Inspection struct {
 	// limited. It is "" if nobody does, or there is no redirect.
 	Starved string
 	// Unheld says that a limit does not hold, and why no step can mend it; nil if all hold. The
-	// error wraps [ErrHookTaken].
+	// error wraps [ErrHookTaken] or [ErrUnseen].
 	Unheld error
 
 	// Choices are to be recorded before the first step is taken.

@@ -108,17 +108,12 @@ func TestPrivilegedNothingLeadsOutOfThePod(t *testing.T) {
 		"vxlan":              {"add", "eth0", "type", "vxlan", "id", "7", "dstport", "4789"},
 		"veth with itself":   {"add", "eth0", "type", "veth", "peer", "name", "eth1"},
 		"macvlan on a pod's": {"add", "link", "lower", "name", "eth0", "type", "macvlan"},
-		"tun":                nil,
 	} {
 		t.Run(kind, func(t *testing.T) {
 			p := newNode(t).newPod(t)
 			p.ns.Run(t, "ip", "link", "del", "eth0")
 			p.ns.Run(t, "ip", "link", "add", "lower", "type", "bridge")
-			if kind == "tun" {
-				p.ns.Run(t, "ip", "tuntap", "add", "dev", "eth0", "mode", "tun")
-			} else {
-				makeLink(t, p.ns, add...)
-			}
+			makeLink(t, p.ns, add...)
 			c := p.conf(both(conf{"prevResult": p.tells("eth0")}))
 			wantCode(t, "ADD that fails closed", p.call(t, "ADD", c).err, 100, "eth0", why)
 			c["onError"] = "open"
@@ -136,7 +131,7 @@ func TestPrivilegedNothingLeadsOutOfThePod(t *testing.T) {
 // end on the host: those on the device of another namespace, and hardware.
 func TestPrivilegedDevicesThatLeadOutByThemselves(t *testing.T) {
 	testutil.RequireRoot(t)
-	for _, kind := range []string{"macvlan", "ipvlan", "vlan id 7"} {
+	for _, kind := range []string{"macvlan", "ipvlan", "ipvlan mode l3s", "vlan id 7", "vxlan id 7 dstport 4789"} {
 		t.Run(kind, func(t *testing.T) {
 			p := newNode(t).newPod(t)
 			p.ns.Run(t, "ip", "link", "del", "eth0")
@@ -149,7 +144,16 @@ func TestPrivilegedDevicesThatLeadOutByThemselves(t *testing.T) {
 			c := p.conf(conf{"egressRate": "10M", "prevResult": p.tells("eth0")})
 			p.must(t, "ADD", c)
 			must.Have(t, "eth0", queues(t, p.ns, "eth0"), "tbf")
-			p.must(t, "CHECK DEL", c)
+			p.must(t, "CHECK", c)
+			c["ingressRate"] = "10M"
+			if !strings.HasSuffix(kind, "l3s") {
+				p.must(t, "ADD CHECK", c)
+			} else { // packets come to it past its hooks
+				const why = "ingress is not limited: to an ipvlan device in mode l3s packets come past its hooks"
+				wantCode(t, "ADD", p.call(t, "ADD", c).err, 100, why)
+				wantCode(t, "CHECK", p.call(t, "CHECK", c).err, 100, why)
+			}
+			p.must(t, "DEL", c)
 		})
 	}
 }
@@ -245,8 +249,8 @@ func TestPrivilegedInterfacesShareTheLimit(t *testing.T) {
 			must.Be(t, when+": rate of "+at.dev, want, m[3])
 		}
 	}
-	// Of another namespace, and aws-cni's note to itself.
-	told := append(p.tells("eth0", "v4if0")["interfaces"].([]conf), conf{"name": "eth9", "sandbox": "/run/netns/another"}, conf{"name": "dummye8cbf0e0b1b", "mac": "0", "sandbox": "0"})
+	// A result need not name the interface that was asked for. Of another namespace, and aws-cni's note to itself.
+	told := append(p.tells("v4if0")["interfaces"].([]conf), conf{"name": "eth9", "sandbox": "/run/netns/another"}, conf{"name": "dummye8cbf0e0b1b", "mac": "0", "sandbox": "0"})
 	shared := p.conf(conf{"egressRate": "4M", "ingressRate": "4M", "interfaces": "shared", "prevResult": conf{"cniVersion": "1.1.0", "interfaces": told}})
 	p.must(t, "ADD", shared)
 	must.Be(t, "slots taken", 4, n.slots(t))

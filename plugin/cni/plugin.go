@@ -89,17 +89,14 @@ func idOf(cfg *netconf.Config, args *skel.CmdArgs) attach.ID {
 	return attach.ID{Network: cfg.Name, ContainerID: args.ContainerID, IfName: args.IfName}
 }
 
-// interfaces are those that the chain made in the pod for this ADD; a result that tells
-// none means the interface of the attachment.
+// interfaces are that of the attachment, which a result need not tell, and those that the chain
+// made beside it in the pod for this ADD.
 func interfaces(cfg *netconf.Config, args *skel.CmdArgs) []string {
-	var names []string
+	names := []string{args.IfName}
 	for _, i := range cfg.Interfaces {
 		if i.Sandbox == args.Netns && i.Name != "" && !slices.Contains(names, i.Name) {
 			names = append(names, i.Name)
 		}
-	}
-	if len(names) == 0 {
-		names = []string{args.IfName}
 	}
 	return names
 }

@@ -88,7 +88,7 @@ func (k *kernel) interfaceOf(p *podNS, path string, pair *hostif.Pair, err error
 		NetNSPath: path, NetNSInode: p.ns.Inode(), NetNSCookie: p.cookie,
 		PodName: pair.Pod.Name, PodIndex: pair.Pod.Index, Kind: pair.Pod.Kind,
 		HostName: pair.Host.Name, HostIndex: pair.Host.Index,
-		MTU: pair.Pod.MTU, L3Only: pair.Pod.L3Only,
+		MTU: pair.Pod.MTU, L3Only: pair.Pod.L3Only, Unseen: pair.Pod.Unseen,
 	}, nil
 }
 

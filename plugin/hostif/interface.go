@@ -47,7 +47,9 @@ type Interface struct {
 	// Qdisc is the kind of the root qdisc.
 	Qdisc string
 	// L3Only means that packets have no Ethernet header.
-	L3Only       bool
+	L3Only bool
+	// Unseen says that packets come to the device past its ingress hooks.
+	Unseen       bool
 	HardwareAddr net.HardwareAddr
 	// GSOMaxSize, GSOIPv4MaxSize and GROMaxSize are in bytes, GSOMaxSegs in
 	// segments; 0 where the kernel does not tell.
@@ -159,7 +161,7 @@ func parseLink(m []byte) (Interface, error) {
 		case iflaGSOIPv4MaxSize:
 			i.GSOIPv4MaxSize = rtnl.Uint32(v)
 		case unix.IFLA_LINKINFO:
-			i.Kind = linkKind(v)
+			i.Kind, i.Unseen = linkKind(v)
 		}
 		return nil
 	})
@@ -169,26 +171,40 @@ func parseLink(m []byte) (Interface, error) {
 	return i, nil
 }
 
-func linkKind(info []byte) terms.DeviceKind {
-	name := ""
-	_ = rtnl.EachAttr(info, func(kind uint16, v []byte) error {
-		if kind == nl.IFLA_INFO_KIND {
-			name = unix.ByteSliceToString(v)
+// linkKind returns the kind of a device, and [Interface.Unseen].
+func linkKind(info []byte) (kind terms.DeviceKind, unseen bool) {
+	var data []byte
+	_ = rtnl.EachAttr(info, func(what uint16, v []byte) error {
+		switch what {
+		case nl.IFLA_INFO_KIND:
+			kind = terms.DeviceKind(unix.ByteSliceToString(v))
+		case nl.IFLA_INFO_DATA:
+			data = v
 		}
 		return nil
 	})
-	return terms.DeviceKind(name)
+	if kind == "ipvlan" || kind == "ipvtap" {
+		_ = rtnl.EachAttr(data, func(what uint16, v []byte) error {
+			unseen = unseen || what == nl.IFLA_IPVLAN_MODE && nl.NativeEndian().Uint16(v) == ipvlanL3S
+			return nil
+		})
+	}
+	return kind, unseen
 }
 
+// ipvlanL3S is IPVLAN_MODE_L3S of linux/if_link.h: packets get from the lower device to the
+// sockets by its netfilter hooks.
+const ipvlanL3S = 2
+
 // LeadsOut says whether what is sent on the device leaves its namespace by that alone:
-// the other end of a pair or the lower device is in another namespace, or the device is
-// hardware, or made of such. All others carry what is theirs over another device, or
-// nowhere.
+// the other end of a pair, the lower device, or what carries a tunnel is in another namespace,
+// or the device is hardware, or made of such. All others carry what is theirs over another
+// device, or nowhere.
 func (i *Interface) LeadsOut() bool {
 	switch {
 	case i.Loopback:
 		return false
-	case i.Kind.IsPair(), slices.Contains(onLower, i.Kind):
+	case i.Kind.IsPair(), i.Kind == "vlan", slices.Contains(onLower, i.Kind), slices.Contains(tunnels, i.Kind):
 		return i.PeerNetNSID != NoNetNSID
 	default:
 		return slices.Contains(hardware, i.Kind)
@@ -204,14 +220,15 @@ func (i *Interface) LeadsOutAlone() bool {
 // Shares says whether two devices of a namespace share one of another namespace, so that
 // both reach the same network.
 func (i *Interface) Shares(other *Interface) bool {
-	tagged := i.Kind == "vlan" || other.Kind == "vlan"
-	return !tagged && slices.Contains(onLower, i.Kind) && slices.Contains(onLower, other.Kind) &&
+	return slices.Contains(onLower, i.Kind) && slices.Contains(onLower, other.Kind) &&
 		i.PeerNetNSID != NoNetNSID && i.PeerNetNSID == other.PeerNetNSID && i.PeerIndex == other.PeerIndex
 }
 
 var (
-	// onLower are the kinds of devices that share another device.
-	onLower = []terms.DeviceKind{"macvlan", "macvtap", "ipvlan", "ipvtap", "vlan"}
+	// onLower are the kinds of devices that share the network of another device.
+	onLower = []terms.DeviceKind{"macvlan", "macvtap", "ipvlan", "ipvtap"}
+	// tunnels are those whose packets have an Ethernet header: of others none gets through an ifb.
+	tunnels = []terms.DeviceKind{"vxlan", "gretap"}
 	// hardware are physical devices, and the kinds that come with one or are made of several.
 	hardware = []terms.DeviceKind{"", "ipoib", "bond", "team"}
 )

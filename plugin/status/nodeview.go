@@ -34,6 +34,7 @@ const (
 	// cureReadAhead is of a limit that the pod's runtime does not heed.
 	cureReadAhead = "podweir explain PW117"
 	cureStarved   = "podweir repair polices ahead of it (Linux 6.6); it has to go for the queue to be back: podweir explain PW506"
+	cureUnseen    = "another mode in the network's configuration, and a new pod"
 	cureGone      = "podweir gc"
 	cureUnknown   = "podweir doctor"
 	cureLost      = "start an agent, which takes it over, or recreate the pod; podweir gc would leave a running pod without a limit"
@@ -210,6 +211,9 @@ func attachmentView(a *Attachment, held bool, now time.Time) *view.Pod {
 		p.Cause = "packets go past the ingress limit " + at + " of " + a.Interface.PodName + ": " + a.Directions[past].Bypassed
 	case starved != "":
 		p.State, p.Cause, p.Cure = view.NotLimited, starved, cureStarved
+		if a.Interface.Unseen {
+			p.Cure = cureUnseen
+		}
 	case went != "":
 		p.State, p.Cause, p.Cure = view.NotLimited, went+who, cure
 	case len(a.Drift) > 0 && !held:

@@ -556,7 +556,7 @@ func (l *look) fail(err error) {
 		return
 	case errors.As(err, &limit), errors.As(err, &field):
 		l.Outcome = Invalid
-	case errors.Is(err, attach.ErrForeignQdisc), errors.Is(err, attach.ErrHookTaken):
+	case errors.Is(err, attach.ErrForeignQdisc), errors.Is(err, attach.ErrHookTaken), errors.Is(err, attach.ErrUnseen):
 		l.Outcome = Refused
 	default:
 		l.Outcome = Failed

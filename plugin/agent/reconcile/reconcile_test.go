@@ -149,16 +149,18 @@ func TestPrivilegedNetworkIsRenamed(t *testing.T) {
 	p.gets(t, "", "")
 }
 
-// The agent limits what a stand-in stands for, too, with its own look at the pod.
+// The agent limits what a stand-in stands for, too, with its own look at the pod, and what was renamed before that.
 func TestPrivilegedStandInAdopted(t *testing.T) {
-	n := newNode(t)
-	p := n.newPod(t)
-	p.annotate(both("10M", "20M"))
-	p.ns.Run(t, "sh", "-ec", "ip link set eth0 down; ip link set eth0 name eth0-nic; ip link set eth0-nic up; ip tuntap add dev eth0 mode tap")
-	a := n.start(t, never)
-	a.has(t, p, 2)
-	must.Be(t, "rate of eth0-nic", "10Mbit", rate(t, p.ns, "eth0-nic"))
-	must.Be(t, "rate of the stand-in", "", rate(t, p.ns, "eth0"))
+	for _, standIn := range []string{"ip tuntap add dev eth0 mode tap", "true"} {
+		n := newNode(t)
+		p := n.newPod(t)
+		p.annotate(both("10M", "20M"))
+		n.sandbox.set(p.api.UID, cri.Sandbox{ID: p.container, NetNSPath: p.ns.Path(), Interfaces: []string{"eth0"}})
+		p.ns.Run(t, "sh", "-ec", "ip link set eth0 down; ip link set eth0 name eth0-nic; ip link set eth0-nic up; "+standIn)
+		a := n.start(t, never)
+		a.has(t, p, 2)
+		must.Be(t, "rate of eth0-nic", "10Mbit", rate(t, p.ns, "eth0-nic"))
+	}
 }
 
 func TestPrivilegedBadSettingKeepsTheLimit(t *testing.T) {
