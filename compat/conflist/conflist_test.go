@@ -214,16 +214,6 @@ func TestReadDir(t *testing.T) {
 	must.Fail(t, "the broken drop-in", d.DropIns["n"][2].Err, "n/80-broken.conf")
 }
 
-func TestReadDirWithoutDirectory(t *testing.T) {
-	if d, err := conflist.ReadDir(fstest.MapFS{}, dir); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("ReadDir() = %v, %v, want ErrNotExist", d, err)
-	}
-	d := readDir(t, fstest.MapFS{dir: {Mode: fs.ModeDir | 0o755}})
-	if d.Active() != nil || d.Original() != nil || d.Effective(true) != nil {
-		t.Errorf("an empty directory has %v in force", d.Active())
-	}
-}
-
 // TestDropInByLibcni proves with the real libcni what a runtime makes of the
 // drop-in directory, that ReadDir sees the same, and that what else is in the
 // directory of conflists does not matter.
@@ -281,20 +271,6 @@ func TestReadFileOnDisk(t *testing.T) {
 		if want == "" {
 			must.Be(t, name, plain, string(raw))
 		}
-	}
-}
-
-// denied refuses to open what it has.
-type denied struct{ fs.FS }
-
-func (denied) Open(name string) (fs.File, error) {
-	return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrPermission}
-}
-
-func TestReadFileWithoutPermission(t *testing.T) {
-	_, err := conflist.ReadFile(denied{}, "x.conf")
-	if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "x.conf: must not be read by this user, root may") {
-		t.Errorf("ReadFile() = %v", err)
 	}
 }
 

@@ -79,7 +79,6 @@ func TestChoose(t *testing.T) {
 	bandwidth := fileOf(t, "05-cilium.conflist", `{"name":"portmap","plugins":[{"type":"cilium-cni"},{"type":"bandwidth"}]}`).Network
 	single := fileOf(t, "10-x.conf", `{"name":"n","type":"ptp"}`).Network
 	first := fileOf(t, "00-hybridnet.conflist", `{"name":"n","plugins":[{"type":"hybridnet"}]}`).Network
-	zero := fileOf(t, "0-x.conflist", `{"name":"n","plugins":[{"type":"x"}]}`).Network
 	multus := fileOf(t, "00-multus.conf", `{"name":"n","type":"multus"}`).Network
 	noNRI := conflist.Runtime{Name: "containerd", Version: "1.6.36"}
 	const yes, no = profiles.Yes, profiles.No
@@ -103,17 +102,16 @@ func TestChoose(t *testing.T) {
 		"bandwidth stays":              {s: conflist.Situation{Profile: cilium, Exclusive: yes, Runtime: recent, Original: bandwidth}, want: profiles.DropIn, bad: "two shapers"},
 		"nothing to be written":        {s: conflist.Situation{Profile: cilium, Writable: no, Runtime: recent}, want: profiles.NRI, why: "cannot be written"},
 		// Cilium starts beside another CNI, or its profile is not known yet.
-		"exclusive before its profile":         {s: conflist.Situation{Profile: profiles.Other(), Exclusive: yes, Runtime: recent}, want: profiles.DropIn, why: "cni.exclusive=true"},
-		"exclusive before its profile, old":    {s: conflist.Situation{Profile: aws, Exclusive: yes, Runtime: noNRI}, want: profiles.Watch, why: "cni.exclusive=true", bad: "without its limit"},
-		"several networks":                     {s: conflist.Situation{Profile: aws, Exclusive: no, Several: true, Runtime: recent}, want: profiles.DropIn, why: "max_conf_num"},
-		"several networks, bandwidth":          {s: conflist.Situation{Profile: aws, Exclusive: no, Several: true, Runtime: recent, Original: bandwidth}, want: profiles.DropIn, why: "max_conf_num", bad: "two shapers"},
-		"several networks, old":                {s: conflist.Situation{Profile: aws, Exclusive: no, Several: true, NRI: yes, Runtime: old}, want: profiles.NRI, why: "max_conf_num"},
-		"several networks, old, NRI off":       {s: conflist.Situation{Profile: aws, Exclusive: no, Several: true, NRI: no, Runtime: old}, want: profiles.Watch, why: "max_conf_num", bad: "without its limit"},
-		"several networks, single plugin":      {s: conflist.Situation{Profile: aws, Exclusive: no, Several: true, Runtime: recent, Original: single}, want: profiles.NRI, why: "max_conf_num"},
-		"another file is first":                {s: conflist.Situation{Profile: aws, Exclusive: no, Runtime: recent, Original: first}, want: profiles.DropIn, why: "00-hybridnet.conflist sorts before"},
-		"another file is first, old":           {s: conflist.Situation{Profile: aws, Exclusive: no, Runtime: noNRI, Original: first}, want: profiles.Watch, why: "00-hybridnet.conflist sorts before", bad: "without its limit"},
-		"another file is first, 0-x, may have": {s: conflist.Situation{Profile: aws, Exclusive: no, NRI: yes, Runtime: old, Original: zero}, want: profiles.NRI, why: "0-x.conflist sorts before"},
-		"Multus":                               {s: conflist.Situation{Profile: profiles.Find("multus"), Exclusive: no, Runtime: recent, Original: multus}, want: profiles.NRI, why: "00-multus.conf sorts before"},
+		"exclusive before its profile":      {s: conflist.Situation{Profile: profiles.Other(), Exclusive: yes, Runtime: recent}, want: profiles.DropIn, why: "cni.exclusive=true"},
+		"exclusive before its profile, old": {s: conflist.Situation{Profile: aws, Exclusive: yes, Runtime: noNRI}, want: profiles.Watch, why: "cni.exclusive=true", bad: "without its limit"},
+		"several networks":                  {s: conflist.Situation{Profile: aws, Exclusive: no, Several: true, Runtime: recent}, want: profiles.DropIn, why: "max_conf_num"},
+		"several networks, bandwidth":       {s: conflist.Situation{Profile: aws, Exclusive: no, Several: true, Runtime: recent, Original: bandwidth}, want: profiles.DropIn, why: "max_conf_num", bad: "two shapers"},
+		"several networks, old":             {s: conflist.Situation{Profile: aws, Exclusive: no, Several: true, NRI: yes, Runtime: old}, want: profiles.NRI, why: "max_conf_num"},
+		"several networks, old, NRI off":    {s: conflist.Situation{Profile: aws, Exclusive: no, Several: true, NRI: no, Runtime: old}, want: profiles.Watch, why: "max_conf_num", bad: "without its limit"},
+		"several networks, single plugin":   {s: conflist.Situation{Profile: aws, Exclusive: no, Several: true, Runtime: recent, Original: single}, want: profiles.NRI, why: "max_conf_num"},
+		"another file is first":             {s: conflist.Situation{Profile: aws, Exclusive: no, Runtime: recent, Original: first}, want: profiles.DropIn, why: "00-hybridnet.conflist sorts before"},
+		"another file is first, old":        {s: conflist.Situation{Profile: aws, Exclusive: no, Runtime: noNRI, Original: first}, want: profiles.Watch, why: "00-hybridnet.conflist sorts before", bad: "without its limit"},
+		"Multus":                            {s: conflist.Situation{Profile: profiles.Find("multus"), Exclusive: no, Runtime: recent, Original: multus}, want: profiles.NRI, why: "00-multus.conf sorts before"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := conflist.Choose(tc.s)

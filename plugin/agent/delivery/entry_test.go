@@ -12,7 +12,6 @@ import (
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/compat/profiles"
-	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
@@ -56,22 +55,6 @@ func TestEntries(t *testing.T) {
 			n := must.Get(conflist.Parse("10-x.conflist", []byte(`{"cniVersion":"1.0.0","name":"n","plugins":[{"type":"ptp"}]}`)))(t)
 			must.OK(t, must.Err(conflist.Join(n, raw, nil, nil)))
 		})
-	}
-}
-
-// TestRefusedInOneSentence: beside every Cilium a filter on the host side is refused as
-// ADD refuses it.
-func TestRefusedInOneSentence(t *testing.T) {
-	told := judge.Rules{HostTCX: true}
-	sentence := told.Mode(terms.ModeClsactHostSide).Error()
-	for _, p := range profiles.All() {
-		if p.Family != "cilium" {
-			continue
-		}
-		for _, key := range []string{"mode", "egressMode", "ingressMode"} {
-			_, _, err := (&beside{profile: p}).entry(map[string]any{key: "clsact-hostside"})
-			must.Fail(t, p.Name+", "+key, err, sentence)
-		}
 	}
 }
 

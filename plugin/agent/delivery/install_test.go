@@ -65,14 +65,6 @@ func TestInstallChain(t *testing.T) {
 	must.Len(t, "steps of an installation once more", 0, must.Get(m.Install(t.Context()))(t))
 }
 
-func TestInstallDropIn(t *testing.T) {
-	h := newHost(t, exclusive(nil))
-	m := h.install(t, recent)
-	must.Match(t, "chain", []string{"cilium-cni", conflist.Type}, h.chain())
-	must.Have(t, "the drop-in", h.read(confDir+"/cilium/"+conflist.DropInFile), `"ingressPlace":"prefer-ifb"`) // which Cilium's profile demands
-	works(t, m, profiles.DropIn)
-}
-
 // CRI-O takes the network that cni_default_network names, in whatever order the files are.
 func TestInstallForTheDefaultNetworkOfCRIO(t *testing.T) {
 	for version, file := range map[string]string{"cri-o://1.34.0": "b/" + conflist.DropInFile, "cri-o://1.30.0": "00-podweir-20-b.conflist"} {

@@ -402,18 +402,14 @@ func (m *Manager) renamed(v *view) []string {
 // podweir's name.
 func (m *Manager) dropIns(v *view) []string {
 	dir := m.real(v.confDir)
-	found, err := filepath.Glob(filepath.Join(escapeGlob(dir), "*", conflist.DropInFile))
-	if err != nil {
-		return nil
-	}
-	for i := range found {
-		found[i] = filepath.Base(filepath.Dir(found[i]))
+	entries, _ := os.ReadDir(dir) // what cannot be listed has none that can be removed
+	var found []string
+	for _, e := range entries {
+		if _, err := os.Lstat(filepath.Join(dir, e.Name(), conflist.DropInFile)); err == nil {
+			found = append(found, e.Name())
+		}
 	}
 	return found
-}
-
-func escapeGlob(path string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }
 
 // planLeftovers removes podweir's files other than the one to keep: those of an
