@@ -9,7 +9,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -73,9 +72,7 @@ func TestMapsAreTheObjects(t *testing.T) {
 		if m.InnerMap != nil {
 			want.Inner = "pw_chunk"
 		}
-		if got, err := image.MapByName(name); err != nil || got != want {
-			t.Errorf("MapByName(%s) = %+v, %v, want %+v", name, got, err, want)
-		}
+		must.Be(t, name, want, must.Get(image.MapByName(name))(t))
 	}
 }
 
@@ -125,15 +122,9 @@ func TestTags(t *testing.T) {
 }
 
 func TestUnknownNames(t *testing.T) {
-	if _, err := image.ProgramByName("pw_none"); err == nil || !strings.Contains(err.Error(), "pw_none") {
-		t.Errorf("ProgramByName of an unknown name = %v, want an error that names it", err)
-	}
-	if _, err := image.MapByName("pw_none"); err == nil || !strings.Contains(err.Error(), "pw_none") {
-		t.Errorf("MapByName of an unknown name = %v, want an error that names it", err)
-	}
+	must.Fail(t, "ProgramByName of an unknown name", must.Err(image.ProgramByName("pw_none")), "pw_none")
+	must.Fail(t, "MapByName of an unknown name", must.Err(image.MapByName("pw_none")), "pw_none")
 	p, err := image.ProgramByName("pw_band")
 	must.OK(t, err)
-	if _, err := p.Link(map[string]int{"pw_slab": 3}, image.ByClassID); err == nil || !strings.Contains(err.Error(), "pw_") {
-		t.Errorf("Link without maps = %v, want an error that names one", err)
-	}
+	must.Fail(t, "Link without maps", must.Err(p.Link(map[string]int{"pw_slab": 3}, image.ByClassID)), "pw_")
 }

@@ -120,9 +120,8 @@ func TestRecordOfAnotherVersion(t *testing.T) {
 	w := newWorld()
 	ensure(t, w, both(10_000_000))
 	w.storeErr = apply.ErrUnknownRecord
-	if err := w.executor().Remove(t.Context(), podID); err != nil || len(w.records) != 0 {
-		t.Errorf("Remove = %v with %d records left, want none", err, len(w.records))
-	}
+	must.OK(t, w.executor().Remove(t.Context(), podID))
+	must.Be(t, "records left", 0, len(w.records))
 	w.storeErr = errBoom
 	must.Is(t, "Remove with an unreadable store", errBoom, w.executor().Remove(t.Context(), podID))
 	must.Is(t, "Ensure with an unreadable store", errBoom, must.Err(w.executor().Ensure(t.Context(), wantOf(both(10_000_000)))))
@@ -221,9 +220,7 @@ func TestEnsureFromAnywhereIsEnsureFromNothing(t *testing.T) {
 				}
 				continue
 			}
-			if plan, err := drift(w, cfg, record(t, w)); err != nil || len(plan) != 0 {
-				t.Fatalf("after Ensure %+v %+v the plan is %v, %v, want it empty", cfg.Egress, cfg.Ingress, plan, err)
-			}
+			must.Len(t, fmt.Sprintf("steps after Ensure %+v %+v", cfg.Egress, cfg.Ingress), 0, must.Get(drift(w, cfg, record(t, w)))(t))
 			last = cfg
 		}
 		if last == nil {
@@ -301,9 +298,8 @@ func TestHeldAlone(t *testing.T) {
 	}
 	w.usurper = nil
 	e.Planned = func(_ attach.Interface, plan []attach.Action) { t.Errorf("it is told as a mend: %v", plan) }
-	if _, err := e.Ensure(t.Context(), wantOf(both(10_000_000))); err != nil || len(record(t, w).Held) != 0 {
-		t.Errorf("Ensure() = %v, the record has %v held, want none", err, record(t, w).Held)
-	}
+	must.OK(t, must.Err(e.Ensure(t.Context(), wantOf(both(10_000_000)))))
+	must.Len(t, "held", 0, record(t, w).Held)
 	shared := wantOf(both(10_000_000))
 	shared.Names, shared.Config.Shared, w.holdersErr = []string{"eth0", "eth1"}, true, errBoom
 	_, err := w.executor().Ensure(t.Context(), shared)

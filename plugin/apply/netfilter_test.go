@@ -95,9 +95,8 @@ func TestLeavesTheStarvedRedirect(t *testing.T) {
 			}
 			w.log = nil
 			ensure(t, w, cfg)
-			if err := w.executor().Check(t.Context(), wantOf(cfg)); err != nil || len(w.log) != 0 {
-				t.Errorf("Ensure again did %v, Check = %v, want nothing and nil", w.log, err)
-			}
+			must.OK(t, w.executor().Check(t.Context(), wantOf(cfg)))
+			must.Len(t, "steps of Ensure again", 0, w.log)
 			w.othersLeave()
 			ensure(t, w, cfg)
 			if !w.has("pw_redirect") || w.has("pw_police") {

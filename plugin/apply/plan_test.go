@@ -162,9 +162,7 @@ func TestPlanOfOneDifference(t *testing.T) {
 				t.Errorf("reason %q, want %q in it", plan[0].Reason, tt.reason)
 			}
 			ensure(t, w, cfg)
-			if plan, err = drift(w, cfg, record(t, w)); err != nil || len(plan) != 0 {
-				t.Errorf("after the plan was applied it is %v, %v, want it empty", kinds(plan), err)
-			}
+			must.Len(t, "steps after the plan was applied", 0, must.Get(drift(w, cfg, record(t, w)))(t))
 		})
 	}
 }

@@ -250,10 +250,7 @@ func queues(t *testing.T, ns *testutil.NetNS, dev string) string {
 // wantFailures compares the records of pods that could not be limited: one with these parts, or none without any.
 func (n *node) wantFailures(t *testing.T, when string, parts ...string) {
 	t.Helper()
-	f, err := n.paths.Mail().Failures()
-	if err != nil || len(f) != min(len(parts), 1) {
-		t.Fatalf("%s: failure records %v, %v, want %q", when, f, err, parts)
-	}
+	f := must.Len(t, when+": failure records", min(len(parts), 1), must.Get(n.paths.Mail().Failures())(t))
 	for i := range f {
 		must.Have(t, when+": the failure record", f[i].Error, parts...)
 	}

@@ -173,11 +173,8 @@ func (p *pod) wantRates(t *testing.T, when, want string) {
 // record is the one record of eth0.
 func (p *pod) record(t *testing.T, node *engine.Node) *apply.Record {
 	t.Helper()
-	records, err := node.Records(attach.ID{Network: "net", ContainerID: p.container, IfName: "eth0"})
-	if err != nil || len(records) != 1 {
-		t.Fatalf("Records() = %v, %v, want one", records, err)
-	}
-	return records[0]
+	id := attach.ID{Network: "net", ContainerID: p.container, IfName: "eth0"}
+	return must.Len(t, "records", 1, must.Get(node.Records(id))(t))[0]
 }
 
 // A pfifo_fast gives its device another txqueuelen. Whoever takes the limits off a

@@ -86,10 +86,8 @@ func TestPrivilegedOtherLayoutIsRemoved(t *testing.T) {
 		t.Helper()
 		node := must.Get(engine.Open(p.node.paths))(t)
 		defer node.Close()
-		dirs, err := node.RemoveUnusedLayouts()
-		if err != nil || !slices.Equal(dirs, want) {
-			t.Errorf("RemoveUnusedLayouts = %q, %v, want %q", dirs, err, want)
-		}
+		dirs := must.Get(node.RemoveUnusedLayouts())(t)
+		must.Match(t, "RemoveUnusedLayouts", want, dirs)
 		if _, err := os.Stat(other); (err == nil) != (want == nil) {
 			t.Errorf("%s after RemoveUnusedLayouts = %q: %v", other, dirs, err)
 		}

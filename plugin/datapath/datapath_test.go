@@ -77,9 +77,7 @@ func TestPrivilegedConfigureObserve(t *testing.T) {
 			n, dir := openNode(t)
 			p := params(t, change)
 			must.Be(t, "program that the parameters name", name, p.ProgramName())
-			if dp, err := n.Observe(dir, terms.Egress); err != nil || dp != nil {
-				t.Fatalf("Observe of nothing = %+v, %v, want nil", dp, err)
-			}
+			must.Be(t, "Observe of nothing", nil, must.Get(n.Observe(dir, terms.Egress))(t))
 			must.OK(t, n.Configure(dir, p, subnets, 0))
 			dp := must.Get(n.Observe(dir, terms.Egress))(t)
 			if diff := cmp.Diff(p.Datapath, dp.Datapath); diff != "" || dp.ProgramName != name || dp.Slot < image.FirstSlot || dp.Build == "" {
@@ -103,9 +101,7 @@ func TestPrivilegedConfigureObserve(t *testing.T) {
 					t.Errorf("counter %+v of a program that has not run", c)
 				}
 			}
-			if flows, err := n.HeavyFlows(dir, terms.Egress); err != nil || len(flows) != 0 {
-				t.Errorf("HeavyFlows = %v, %v, want none", flows, err)
-			}
+			must.Len(t, "HeavyFlows", 0, must.Get(n.HeavyFlows(dir, terms.Egress))(t))
 			for range 2 {
 				must.OK(t, n.GiveBack(dir, terms.Egress, subnets, 0)) // also if there is no slot
 			}
@@ -148,9 +144,7 @@ func TestPrivilegedProgramOfTheNode(t *testing.T) {
 	if err != nil || !n.Serves(info.ID, "pw_band") {
 		t.Errorf("Serves = false of a program of another process (%v), want true", err)
 	}
-	if mine, err := n.Program("pw_band", image.ByClassID); err != nil || programID(t, mine) != info.ID {
-		t.Errorf("the process that made the slab has another pw_band than %d (%v)", info.ID, err)
-	}
+	must.Be(t, "pw_band of the process that made the slab", info.ID, programID(t, must.Get(n.Program("pw_band", image.ByClassID))(t)))
 	// A pinned program with the right name is of another build if its tag is not ours.
 	next := []byte{0xb7, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x95, 0, 0, 0, 0, 0, 0, 0} // r0 = -1; exit
 	other := must.Get(bpfcall.LoadProgram("pw_police", image.License, next))(t)
@@ -185,10 +179,7 @@ func TestPrivilegedCountersAndHeavyFlows(t *testing.T) {
 	if sum, _ := sumOf(t, n, beside); sum != 0 {
 		t.Errorf("counted %d packets in the slot of another interface", sum)
 	}
-	flows, err := n.HeavyFlows(dir, terms.Egress)
-	if err != nil || len(flows) != 1 {
-		t.Fatalf("HeavyFlows = %+v, %v, want the one", flows, err)
-	}
+	flows := must.Len(t, "HeavyFlows", 1, must.Get(n.HeavyFlows(dir, terms.Egress))(t))
 	f := flows[0]
 	if f.Protocol != 17 || f.Source.String() != "10.0.0.1:4660" || f.Dest.String() != "10.0.0.2:80" {
 		t.Errorf("heavy flow %+v, want udp 10.0.0.1:4660 > 10.0.0.2:80", f)
@@ -212,10 +203,7 @@ func sumOf(t *testing.T, n *datapath.Slab, dir string) (packets, size uint64) {
 // The copies answer next.
 func TestPrivilegedVerdicts(t *testing.T) {
 	testutil.RequireRoot(t)
-	all, err := datapath.TestVerdicts()
-	if err != nil || len(all) != 5 {
-		t.Fatalf("TestVerdicts = %+v, %v, want 5 programs", all, err)
-	}
+	all := must.Len(t, "programs of TestVerdicts", 5, must.Get(datapath.TestVerdicts())(t))
 	for _, v := range all {
 		must.Be(t, v.Program, "", v.Wrong)
 	}
@@ -241,9 +229,7 @@ func TestPrivilegedRecord(t *testing.T) {
 		must.OK(t, datapath.WriteRecord(dir, want))
 		must.Be(t, fmt.Sprintf("a record of %d bytes", size), string(want), string(must.Get(datapath.ReadRecord(dir))(t)))
 	}
-	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
-		t.Errorf("after WriteRecord %v are pinned, %v, want one", left, err)
-	}
+	must.Len(t, "pinned after WriteRecord", 1, must.Get(os.ReadDir(dir))(t))
 	// What a killed run left in the way of the next.
 	must.OK(t, os.Rename(filepath.Join(dir, "record"), filepath.Join(dir, "record-next")))
 	must.OK(t, datapath.WriteRecord(dir, []byte("y")))

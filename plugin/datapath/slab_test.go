@@ -453,9 +453,7 @@ func FuzzSlotNumber(f *testing.F) {
 		defer func() { _ = prog.Close() }()
 		before := n.countAll()
 		for _, packet := range testPackets() {
-			if verdict, err := prog.Run(packet.data); err != nil || verdict != verdictNext {
-				t.Errorf("slot %d: verdict %d, %v, want next", number, verdict, err)
-			}
+			must.Be(t, fmt.Sprint("verdict of slot ", number), verdictNext, must.Get(prog.Run(packet.data))(t))
 		}
 		for slot, packets := range n.countAll() {
 			want := uint64(0)
@@ -487,9 +485,7 @@ func TestABIVersionIsThatOfThePrograms(t *testing.T) {
 	if found == nil {
 		t.Fatalf("%s does not define PW_ABI_VERSION", header)
 	}
-	if got, err := strconv.ParseUint(string(found[1]), 10, 32); err != nil || got != uint64(ABIVersion) {
-		t.Errorf("PW_ABI_VERSION = %d (%v), ABIVersion = %d, want the same", got, err, ABIVersion)
-	}
+	must.Be(t, "PW_ABI_VERSION", uint64(ABIVersion), must.Get(strconv.ParseUint(string(found[1]), 10, 32))(t))
 }
 
 // Whoever waits for the node's lock gets it when it is released. A process that is stuck with

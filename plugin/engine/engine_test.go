@@ -219,14 +219,9 @@ func TestUnenforcedOfWhatIsGone(t *testing.T) {
 	must.OK(t, paths.Mail().RecordReached(nil))
 	there, gone := attach.ID{Network: "n", ContainerID: "1", IfName: "eth0"}, attach.ID{Network: "n", ContainerID: "2", IfName: "eth0"}
 	paths.Mail().RecordUnenforced(slog.New(slog.DiscardHandler), []mailbox.Unenforced{{ID: gone}, {ID: there}, {ID: gone}})
-	all, err := paths.Mail().Unenforced()
-	if err != nil || len(all) != 3 {
-		t.Fatalf("record = %+v, %v, want all three", all, err)
-	}
+	all := must.Len(t, "records", 3, must.Get(paths.Mail().Unenforced())(t))
 	must.Match(t, "what is attached", []mailbox.Unenforced{{ID: there}}, engine.StillAttached(all, []attach.ID{there}))
 	before := time.Now().Add(-time.Minute)
 	must.OK(t, os.Chtimes(filepath.Join(paths.Run, "reached.json"), before, before))
-	if all, err := paths.Mail().Unenforced(); err != nil || len(all) != 0 {
-		t.Errorf("a minute after the agent looked: record = %+v, %v, want none", all, err)
-	}
+	must.Len(t, "records a minute after the agent looked", 0, must.Get(paths.Mail().Unenforced())(t))
 }

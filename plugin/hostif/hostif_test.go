@@ -77,9 +77,7 @@ func TestPrivilegedIFB(t *testing.T) {
 	must.Match(t, "EnsureIFB again", ifb, must.Get(pod.Handle.EnsureIFB(dev))(t))
 	// One of an older podweir has the device's MTU, and IPv6 for it.
 	pod.Run(t, "ip", "link", "set", ifb.Name, "mtu", "1500")
-	if again, err := pod.Handle.EnsureIFB(dev); err != nil || again.MTU != hostif.IFBMTU {
-		t.Errorf("EnsureIFB of one with MTU 1500 = MTU %d, %v, want %d", again.MTU, err, hostif.IFBMTU)
-	}
+	must.Be(t, "MTU after EnsureIFB of one with 1500", hostif.IFBMTU, must.Get(pod.Handle.EnsureIFB(dev))(t).MTU)
 	if out, err := pod.Command(t, "ls", "/proc/sys/net/ipv6/conf/"+ifb.Name).CombinedOutput(); err == nil {
 		t.Errorf("the ifb has IPv6 state, want none:\n%s", out)
 	}

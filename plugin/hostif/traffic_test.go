@@ -108,10 +108,7 @@ func TestPrivilegedLosses(t *testing.T) {
 	for _, port := range []string{"8", "9", "10"} {
 		_, _ = own.DialUDP(t, "127.0.0.1:"+port).Write(make([]byte, 10)) // what is dropped is an error to the sender
 	}
-	got, err := hostif.Losses(ns, h)
-	if err != nil || len(got) != 2 {
-		t.Fatalf("Losses = %v, %v, want two rules", got, err)
-	}
+	got := must.Len(t, "Losses", 2, must.Get(hostif.Losses(ns, h))(t))
 	for _, l := range got {
 		if l.Packets != 1 || !strings.Contains(l.Where, "of chain out in table inet filter") {
 			t.Errorf("%+v, want one packet lost by a rule of the chain out", l)
@@ -119,9 +116,7 @@ func TestPrivilegedLosses(t *testing.T) {
 	}
 	// What does not count is named, before it drops anything.
 	own.Run(t, "nft", "add chain inet filter entry { policy drop; }; add rule inet filter out udp dport 11 drop")
-	if got, err = hostif.Losses(ns, h); err != nil || len(got) != 4 {
-		t.Fatalf("Losses = %v, %v, want two more", got, err)
-	}
+	got = must.Len(t, "Losses, with two rules more", 4, must.Get(hostif.Losses(ns, h))(t))
 	for at, where := range map[int]string{2: "of chain out in table inet filter", 3: "nftables policy of chain entry in table inet filter"} {
 		if l := got[at]; !l.Uncounted || !strings.Contains(l.Where, where) {
 			t.Errorf("%+v, want uncounted, %s", l, where)

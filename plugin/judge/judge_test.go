@@ -131,9 +131,7 @@ func TestRules(t *testing.T) {
 	if told == nil || known == nil || known.Error() != told.Error()+": it deletes the filters of others" {
 		t.Errorf("refused with %v, and %v by who knows the CNI, want one sentence and what is known", told, known)
 	}
-	if err := profile.Mode(terms.ModeTCXHostSide); err == nil || err.Error() != "mode tcx-hostside is refused: packets go past it" {
-		t.Errorf("Mode(tcx-hostside) = %v", err)
-	}
+	must.Be(t, "Mode(tcx-hostside)", "mode tcx-hostside is refused: packets go past it", must.Text(profile.Mode(terms.ModeTCXHostSide)))
 	for _, m := range []terms.Mode{terms.ModeAuto, terms.ModeQdisc, terms.ModeTCXPodSide, terms.ModeClsactPodSide} {
 		if err := errors.Join(host.Mode(m), profile.Mode(m), new(judge.Rules).Mode(m)); err != nil {
 			t.Errorf("Mode(%v) = %v, want it allowed", m, err)

@@ -308,11 +308,9 @@ func TestPodAnnotationsOfTheOperator(t *testing.T) {
 			t.Errorf("%s: ignored %v, want podAnnotations with %s", name, got.Ignored, tc.value)
 		}
 	}
-	got, err := netconf.ParseStrict(netconf.Add, input("", `"egressRate":"10M",
-		"podAnnotations":["policy","podweir.io/policy=elephants","egress-burst=10s","enforce"]`))
-	if err != nil || len(got.Warnings) != 0 {
-		t.Errorf("ParseStrict of a good list = %v, warnings %q", err, got.Warnings)
-	}
+	got := must.Get(netconf.ParseStrict(netconf.Add, input("", `"egressRate":"10M",
+		"podAnnotations":["policy","podweir.io/policy=elephants","egress-burst=10s","enforce"]`)))(t)
+	must.Len(t, "warnings about a good list", 0, got.Warnings)
 }
 
 const acceptedRates = "a rate in bits per second from 1k to 400G, written as a Kubernetes quantity such as 10M"

@@ -94,10 +94,7 @@ func TestDocsExamplesAreValid(t *testing.T) {
 func checkExample(t *testing.T, entry map[string]any) {
 	t.Helper()
 	in := must.Get(json.Marshal(entry))(t)
-	got, err := netconf.Parse(netconf.Add, in)
-	if err != nil || len(got.Warnings) != 0 {
-		t.Errorf("Parse(%s) = %v, %v, want no error and no warning", in, err, got.Warnings)
-	}
+	must.Len(t, string(in)+": warnings", 0, must.Get(netconf.Parse(netconf.Add, in))(t).Warnings)
 }
 
 func TestDocsNameRangesAndDefaults(t *testing.T) {

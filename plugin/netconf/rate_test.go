@@ -469,10 +469,8 @@ func TestParseDeferred(t *testing.T) {
 		"not without a word": {runtime: runtime, egress: limit(2e6, nil), ingress: limit(1e6, nil)},
 		"no rate":            {keys: `"shaper":"cilium"`},
 	} {
-		got, err := netconf.Parse(netconf.Add, input(tc.runtime, tc.keys))
-		if err != nil || len(got.Warnings) > 0 {
-			t.Errorf("%s: Parse() = %v, warnings %q", name, err, got.Warnings)
-		}
+		got := must.Get(netconf.Parse(netconf.Add, input(tc.runtime, tc.keys)))(t)
+		must.Len(t, name+": warnings", 0, got.Warnings)
 		want := shaping.Config{Egress: tc.egress, Ingress: tc.ingress, Deferred: tc.left, Decisions: got.Shaping.Decisions}
 		must.Match(t, name, want, got.Shaping, anyOrigin)
 	}

@@ -37,10 +37,7 @@ func checkName(t *testing.T, name string) {
 	if strings.ContainsAny(file, "./*?[]\\\x00,") || len(file) > 255 || file == "" {
 		t.Errorf("Encode(%q) = %q, which bpffs or a glob would not take", name, file)
 	}
-	back, err := pins.Decode(file)
-	if err != nil || back != name {
-		t.Errorf("Decode(Encode(%q)) = %q, %v", name, back, err)
-	}
+	must.Be(t, "what Decode makes of "+file, name, must.Get(pins.Decode(file))(t))
 }
 
 func TestEncodeIsReversible(t *testing.T) {
@@ -69,9 +66,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if again, err := pins.Encode(name); err != nil || again != file {
-			t.Errorf("Encode(Decode(%q)) = %q, %v", file, again, err)
-		}
+		must.Be(t, "Encode of what Decode made of it", file, must.Get(pins.Encode(name))(t))
 	})
 }
 
@@ -127,10 +122,7 @@ func TestPrivilegedListAndRemove(t *testing.T) {
 		unlock()
 	}
 	must.Be(t, "attachments after Remove", 0, len(must.Get(s.List())(t)))
-	entries, err := os.ReadDir(s.Root())
-	if err != nil || len(entries) != 1 {
-		t.Errorf("the root has %v, %v, want only the network with the foreign directory", entries, err)
-	}
+	must.Len(t, "networks left, only that with the foreign directory", 1, must.Get(os.ReadDir(s.Root()))(t))
 	must.Is(t, "Path(too long)", pins.ErrName, must.Err(s.Path(attach.ID{Network: "n", ContainerID: strings.Repeat("f", 252), IfName: "eth0"})))
 	must.Is(t, "Path(no container ID)", pins.ErrName, must.Err(s.Path(attach.ID{Network: "n", IfName: "eth0"})))
 }

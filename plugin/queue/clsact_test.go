@@ -275,10 +275,7 @@ func TestPrivilegedProbeRedirect(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			able := !c.want || redirectReachesIFB(t)
-			ok, err := queue.ProbeRedirect(c.prog.FD)
-			if err != nil || ok != (c.want && able) {
-				t.Errorf("ProbeRedirect = %v, %v, want %v", ok, err, c.want && able)
-			}
+			must.Be(t, "ProbeRedirect", c.want && able, must.Get(queue.ProbeRedirect(c.prog.FD))(t))
 			if !able {
 				testutil.SkipFeature(t, "bpf_redirect to an ifb")
 			}

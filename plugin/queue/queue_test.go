@@ -281,9 +281,7 @@ func TestPrivilegedRootStats(t *testing.T) {
 	if got := all[second.Index]; got.Packets < 7 || got.Bytes < 7*98 || got.Packets <= all[d.index].Packets {
 		t.Errorf("RootStats() = %+v, want seven pings on ifindex %d alone", all, second.Index)
 	}
-	if all, err := queue.RootStats(d.peer.Handle); err != nil || len(all) != 0 {
-		t.Errorf("RootStats() without any queue = %+v, %v, want none", all, err)
-	}
+	must.Be(t, "RootStats() without any queue", 0, len(must.Get(queue.RootStats(d.peer.Handle))(t)))
 }
 
 // A pfifo_fast below another qdisc has the length that its tree wants, whatever
@@ -561,9 +559,7 @@ func TestPrivilegedChangesOfAQuietHandleAreNoEvents(t *testing.T) {
 		t.Errorf("changed devices %v, want no word of a change by a quiet handle", changed)
 	}
 	change(d.Handle)
-	if changed, err := next(5 * time.Second); err != nil || !slices.Equal(changed, []int{d.index}) {
-		t.Errorf("changed devices %v, %v, want %d by another handle", changed, err, d.index)
-	}
+	must.Match(t, "devices changed by another handle", []int{d.index}, must.Get(next(5*time.Second))(t))
 	// It is quiet for a watch that comes later, too.
 	later := must.Get(rtnl.WatchDevices(d.NetNS.NetNS))(t)
 	must.OK(t, events.Close())
@@ -575,7 +571,5 @@ func TestPrivilegedChangesOfAQuietHandleAreNoEvents(t *testing.T) {
 	// Its port may be another socket's when it is closed.
 	closed()
 	change(d.Handle)
-	if changed, err := next(5 * time.Second); err != nil || !slices.Equal(changed, []int{d.index}) {
-		t.Errorf("changed devices %v, %v, want %d", changed, err, d.index)
-	}
+	must.Match(t, "devices changed by another handle", []int{d.index}, must.Get(next(5*time.Second))(t))
 }

@@ -24,14 +24,10 @@ func TestNamed(t *testing.T) {
 	}
 	one := told{Direction: terms.Name(terms.Ingress), Queue: terms.Name(terms.QueueTBF), Hook: terms.Name(terms.HookOwnQdisc)}
 	const want = `{"direction":"ingress","queue":"tbf","hook":"own-qdisc"}`
-	b, err := json.Marshal(one)
-	if err != nil || string(b) != want {
-		t.Errorf("JSON is %s (%v), want %s", b, err, want)
-	}
+	must.Be(t, "JSON", want, string(must.Get(json.Marshal(one))(t)))
 	var back told
-	if err := json.Unmarshal([]byte(want), &back); err != nil || back != one {
-		t.Errorf("read back: %+v (%v), want %+v", back, err, one)
-	}
+	must.OK(t, json.Unmarshal([]byte(want), &back))
+	must.Be(t, "read back", one, back)
 	must.Fail(t, "a name of no queue", json.Unmarshal([]byte(`{"queue":"fqq"}`), &back))
 	must.Be(t, "no words", `{"direction":"","queue":"","hook":""}`, string(must.Get(json.Marshal(told{}))(t)))
 }
