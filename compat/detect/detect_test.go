@@ -261,19 +261,9 @@ func TestExclusive(t *testing.T) {
 func TestStates(t *testing.T) {
 	n := detect.Read(t.Context(), node{
 		files: map[string]string{
-			net + "05-x.conflist":       list("cbr0", "flannel"),
-			net + "10-aws.conflist":     list("aws-cni", "aws-cni"),
-			"opt/cni/bin/ptp":           "",
-			"opt/cni/bin/aws-cni":       "",
-			"var/lib/calico/nodename":   "",
-			"opt/cni/bin/cilium-cni":    "",
-			"run/aws-node/ipam.json":    "",
-			net + "notes":               "",
-			"run/flannel/subnet.env":    "",
-			"opt/cni/bin/flannel":       "",
-			"proc/self/comm":            "doctor",
-			"sys/kernel/btf/vmlinux":    "",
-			"proc/sys/kernel/osrelease": "6.18.44\n",
+			net + "05-x.conflist": list("cbr0", "flannel"), net + "10-aws.conflist": list("aws-cni", "aws-cni"),
+			"var/lib/calico/nodename": "", "run/aws-node/ipam.json": "", "opt/cni/bin/cilium-cni": "", // left over
+			"sys/kernel/btf/vmlinux": "", "proc/sys/kernel/osrelease": "6.18.44\n",
 		},
 		processes: []string{"1 systemd", "2 kubelet", "3 flanneld", "4 cilium-agent"},
 		sockets:   []string{"/run/other.sock"},
@@ -320,7 +310,6 @@ func TestDirectories(t *testing.T) {
 		conf  string
 		bins  []string
 	}{
-		"default":      {map[string]string{}, detect.Options{}, "etc/cni/net.d", []string{"opt/cni/bin"}},
 		"containerd's": {map[string]string{"etc/containerd/config.toml": toml}, detect.Options{}, "etc/cni/other.d", []string{"opt/bin"}},
 		"the second of two directories": {map[string]string{
 			"etc/containerd/config.toml": "[plugins.'io.containerd.cri.v1.runtime'.cni]\n  bin_dirs = ['/opt/bin', \"/opt/more\"]\n",
@@ -696,7 +685,6 @@ func TestWhoPolicesIngress(t *testing.T) {
 		want                       profiles.Answer
 	}{
 		{"1.18.0", "BPF", "none", yes},
-		{"1.19.0-dev", "BPF", "portmap", yes},
 		{"2.0.0", "BPF", "none", yes},
 		{"1.17.9", "BPF", "none", no},
 		{"1.9.1", "BPF", "none", no},
