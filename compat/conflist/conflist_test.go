@@ -357,9 +357,8 @@ func TestJoin(t *testing.T) {
 				s.Own = fileOf(t, "00-podweir-10-x.conflist", tc.own)
 				now = s.Own.Network
 			}
-			if action, why := conflist.Decide(s); (action == conflist.Leave) != tc.keeps {
-				t.Errorf("Decide() = %v, %s, want it left: %v", action, why, tc.keeps)
-			}
+			action, why := conflist.Decide(s)
+			must.Be(t, "left, for "+why, tc.keeps, action == conflist.Leave)
 			raw := must.Get(conflist.Join(original.Network, []byte(entry), now, nil))(t)
 			joined := fileOf(t, "00-podweir-10-x.conflist", string(raw))
 			must.Match(t, "Join()", tc.want, joined.Network.Types())
@@ -367,9 +366,8 @@ func TestJoin(t *testing.T) {
 				t.Errorf("Join() = %s, lacks what was set by hand", raw)
 			}
 			s.Own = joined
-			if action, why := conflist.Decide(s); action != conflist.Leave {
-				t.Errorf("Decide() of what was joined = %v, %s", action, why)
-			}
+			action, why = conflist.Decide(s)
+			must.Be(t, "what is done with what was joined, for "+why, conflist.Leave, action)
 		})
 	}
 }

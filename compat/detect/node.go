@@ -214,17 +214,13 @@ func (r *reader) runtime(ctx context.Context) conflist.Runtime {
 			continue
 		}
 		out.Name = c.name
-		out.Libcni = r.libcni("proc/" + p.PID + "/exe")
+		out.Libcni = libcniVersion(r.buildInfo("proc/" + p.PID + "/exe"))
 		break
 	}
 	return out
 }
 
 const libcniModule = "github.com/containernetworking/cni"
-
-// libcni reads from a Go binary which libcni it was built with; "" if it does
-// not say.
-func (r *reader) libcni(exe string) string { return libcniVersion(r.buildInfo(exe)) }
 
 // buildInfo is what a Go binary says of its build, empty if it says nothing.
 func (r *reader) buildInfo(exe string) *debug.BuildInfo {

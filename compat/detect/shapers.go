@@ -83,7 +83,7 @@ func (c *Cilium) EnforcesAnnotations() Others {
 // v1.20.2), and which generic-veth chaining goes past
 // (https://github.com/cilium/cilium/pull/46431).
 func (c *Cilium) enforcesIngress() profiles.Answer {
-	recent := readsIngress(c.Version)
+	recent := profiles.AtLeast(c.Version, ingressMajor, ingressMinor)
 	chained := c.ChainingMode != "" && c.ChainingMode != "none" && c.ChainingMode != "portmap"
 	switch {
 	case recent == profiles.No, c.Routing == "Legacy", c.ChainingMode == "generic-veth":
@@ -107,9 +107,4 @@ func (c *Cilium) describe() string {
 		text += ", chaining mode " + c.ChainingMode
 	}
 	return text
-}
-
-// readsIngress says whether a release of Cilium knows the annotation for ingress.
-func readsIngress(version string) profiles.Answer {
-	return profiles.AtLeast(version, ingressMajor, ingressMinor)
 }

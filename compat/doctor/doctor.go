@@ -251,7 +251,7 @@ func (c *Check) find(f *Facts, status map[string]Status) (found Finding) {
 			return skip("needs " + code)
 		}
 	}
-	if c.Family != "" && !f.hasFamily(c.Family) {
+	if c.Family != "" && f.Profile.Family != c.Family && !slices.Contains(f.Node.Running, c.Family) {
 		return skip("no " + c.Family + " on this node")
 	}
 	return c.run(f)

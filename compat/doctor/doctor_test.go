@@ -116,7 +116,7 @@ func cilium() *node {
 		{Pod: "default/web", Limit: limitOf(terms.Ingress, terms.ModeQdisc, terms.QueueTBF), Place: terms.PlaceIFB, Device: "lxc0123", Redirected: true},
 		{
 			Pod: "default/web", Limit: limitOf(terms.Egress, terms.ModeTCXHostSide, terms.QueueNone), Device: "lxc0123",
-			Kind: terms.HookKindTCX, Hook: terms.HookIngress, Program: 20,
+			Hook: terms.HookIngress, Program: 20,
 		},
 	}
 	return n
@@ -358,7 +358,7 @@ func TestManyPodsFitAScreen(t *testing.T) {
 	for i := range 109 {
 		a := good
 		a.Pod, a.ContainerID, a.Device = fmt.Sprintf("default/web-%03d", i), fmt.Sprintf("c%03d", i), fmt.Sprintf("eni%011d", i)
-		a.Program, a.Kind = 0, 0
+		a.Program = 0
 		if i%22 == 0 {
 			a.Drift = []string{"egress build-queue: eth0: no root qdisc, want tbf 9a3f:0 at 10 Mbit/s"}
 			broken = append(broken, a.Pod)

@@ -85,7 +85,6 @@ type Attachment struct {
 	// Device is the host-side device, Hook its direction and Program the id of
 	// ours there; Program is 0 if none of ours is on a host-side hook.
 	Device  string
-	Kind    terms.HookKind
 	Hook    terms.Hook
 	Program uint32
 	// Changed is when its programs were last attached or detached, zero if that is not
@@ -332,11 +331,6 @@ func (f *Facts) called() *conflist.File {
 		return nil
 	}
 	return &own[at]
-}
-
-// hasFamily says whether a CNI of this family is in force or runs.
-func (f *Facts) hasFamily(family string) bool {
-	return f.Profile.Family == family || slices.Contains(f.Node.Running, family)
 }
 
 // ownDropIns lists the networks whose drop-in directory has podweir in it,

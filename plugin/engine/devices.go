@@ -19,7 +19,6 @@ import (
 // PodDevice is the host's end of a pod's interface, as it is.
 type PodDevice struct {
 	attach.Device
-	Kind terms.DeviceKind
 	// NetNSID is the host's number of the namespace of the other end.
 	NetNSID int
 	// Egress are the qdiscs of the devices that filters send the pod's packets to.
@@ -70,7 +69,7 @@ func (p Paths) PodDevices() ([]PodDevice, error) {
 		if err != nil {
 			return nil, fmt.Errorf("look at device %s: %w", one.Name, err)
 		}
-		pod := PodDevice{Device: *seen, Kind: one.Kind, NetNSID: one.PeerNetNSID}
+		pod := PodDevice{Device: *seen, NetNSID: one.PeerNetNSID}
 		for _, p := range seen.Chain(terms.SideHost, terms.HookIngress).Programs {
 			at.index = p.RedirectIndex
 			if behind, err := k.observeQueue(at); err == nil && at.index != 0 {

@@ -341,7 +341,7 @@ func fromInspection(in *attach.Inspection, state *attach.DirectionState, one *do
 	obs := in.Observed
 	p := state.Params
 	if p.Side == terms.SideHost && (p.Hook == terms.HookEgress || p.Hook == terms.HookIngress) {
-		one.Kind, one.Hook = state.HookKind, p.Hook
+		one.Hook = p.Hook
 	}
 	one.Redirected = p.Side == terms.SideIFB || p.Direction == terms.Ingress && in.Starved != ""
 	if one.Hook == 0 && !one.Redirected {

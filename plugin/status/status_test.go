@@ -39,9 +39,7 @@ func TestYoungAttachmentsAreLeftOut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, young := apart([]Attachment{{Attached: tc.attached}}, now, tc.young)
 			must.Be(t, "limits of one attachment, old and young", 1, len(got)+len(young))
-			if kept := len(got) == 1; kept != tc.kept {
-				t.Errorf("attached %v before the look: kept %t, want %t", now.Sub(tc.attached), kept, tc.kept)
-			}
+			must.Be(t, "kept", tc.kept, len(got) == 1)
 		})
 	}
 }
@@ -85,18 +83,15 @@ func TestWhatDiffersIsLookedAtUnderItsLock(t *testing.T) {
 		seen("broken", "limit is 10M, want 20M"), seen("busy", "no queue"), seen("hanging", "no queue"),
 		{ID: id("unread"), Error: "half a record"},
 	}, lock, again, changing)
-	if want := []string{"being-made", "ended", "broken", "unread"}; !slices.Equal(looked, want) {
-		t.Errorf("looked at %v once more, want %v", looked, want)
-	}
+	must.Match(t, "looked at once more", []string{"being-made", "ended", "broken", "unread"}, looked)
 	if want := []attach.ID{id("broken"), id("hanging")}; !equalSets(differing(got), want) {
 		t.Errorf("differing after all: %v, want %v", differing(got), want)
 	}
 	if want := []attach.ID{id("busy")}; !equalSets(busy, want) {
 		t.Errorf("left out as being changed: %v, want %v", busy, want)
 	}
-	if len(got) != 5 || len(held) != 0 {
-		t.Errorf("%d attachments and %d locks held, want 5 and none", len(got), len(held))
-	}
+	must.Len(t, "attachments", 5, got)
+	must.Be(t, "locks held", 0, len(held))
 }
 
 func equalSets(a, b []attach.ID) bool {

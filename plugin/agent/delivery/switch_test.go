@@ -253,9 +253,7 @@ func TestVersionNotKnown(t *testing.T) {
 					c.Hooked = func() bool { return false }
 				})
 				h.eventually(t, "podweir is in the chain", h.shaped)
-				if d := m.Decision().Delivery; d != name {
-					t.Fatalf("delivery %s, want %s", d, name)
-				}
+				must.Be(t, "delivery", name, m.Decision().Delivery)
 				h.write(t, confDir+"/"+tc.file, strings.Replace(tc.next, "1.0.0", "7.0.0", 1))
 				h.eventually(t, "podweir is out of the chain", func() bool { return !h.shaped() && m.Decision().Delivery == profiles.NRI })
 				if d := m.Decision(); !strings.Contains(d.Why, `"7.0.0"`) || d.Problem != "" || d.Warning != "" {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/plugin/agent/enforce"
+	"github.com/podweir/podweir/plugin/testutil/must"
 	"github.com/podweir/podweir/plugin/units"
 )
 
@@ -301,9 +302,7 @@ func TestReached(t *testing.T) {
 	}
 	p.passes(every, rate)
 	limit.Rate *= 2
-	if v = d.Look(p.reading(limit, false)); v.Reached != (enforce.Reached{}) {
-		t.Errorf("another limit: %+v, want nothing to be known", v.Reached)
-	}
+	must.Be(t, "what is known of another limit", enforce.Reached{}, d.Look(p.reading(limit, false)).Reached)
 }
 
 // A burst between two looks is enough: the promise is about any window.
@@ -320,9 +319,7 @@ func TestExceededByABurst(t *testing.T) {
 	p.passes(every, 0)
 	d.Look(p.reading(limit, false))
 	p.passes(every, 0)
-	if v := d.Look(p.reading(limit, false)); !v.Began {
-		t.Errorf("%+v, want it to be exceeded", v)
-	}
+	must.Be(t, "exceeded", true, d.Look(p.reading(limit, false)).Began)
 }
 
 // Before it was looked whether the limit is still the same nothing is said, unless
@@ -354,8 +351,6 @@ func TestSuspicionWaits(t *testing.T) {
 				limit = limitOf(1e8, 125_000)
 			}
 		}
-		if got != tt.looks {
-			t.Errorf("%s: said at look %d, want %d", name, got, tt.looks)
-		}
+		must.Be(t, name+": said at look", tt.looks, got)
 	}
 }

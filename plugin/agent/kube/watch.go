@@ -126,7 +126,7 @@ func (w *Watch) Run(ctx context.Context, changed func(uid string)) {
 		if err == nil || time.Since(started) > watchLives {
 			failures = 0
 		}
-		if expired(err) {
+		if errors.Is(err, errExpired) || statusOf(err) == http.StatusGone {
 			since = ""
 			if failures == 0 {
 				// One list at once; a server whose lists are expired already
@@ -160,10 +160,6 @@ func (w *Watch) once(ctx context.Context, since *string, changed func(string)) e
 	var err error
 	*since, err = w.watch(ctx, *since, changed)
 	return err
-}
-
-func expired(err error) bool {
-	return errors.Is(err, errExpired) || statusOf(err) == http.StatusGone
 }
 
 // wait says what is wrong and pauses.

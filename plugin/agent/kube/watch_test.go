@@ -198,9 +198,7 @@ func TestWatchOfAServerThatRefuses(t *testing.T) {
 		eventually(t, "the watch says that it failed", func() bool {
 			return !w.Current() && strings.Contains(c.log.String(), hint)
 		})
-		if _, ok := w.Pod("a"); !ok {
-			t.Errorf("status %d: the pod is gone", status)
-		}
+		must.Len(t, fmt.Sprintf("pods after status %d", status), 1, w.List())
 		c.Fail(0)
 	}
 	// The kubelet replaces the token; the old one is refused.
@@ -488,18 +486,14 @@ func FuzzPodList(f *testing.F) {
 	f.Add([]byte(`{"items":[{"metadata":{"annotations":[]}}]}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		version, err := kube.DecodeList(bytes.NewReader(raw), func(p kube.Pod) { checkKept(t, &p) })
-		if (err == nil) != (version != "") {
-			t.Errorf("version %q with error %v", version, err)
-		}
+		must.Be(t, "a version without an error", err == nil, version != "")
 	})
 }
 
 func TestNotInACluster(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	must.Is(t, "InCluster", kube.ErrNotInCluster, must.Err(kube.InCluster(t.TempDir())))
-	if _, err := kube.NewClient(&kube.Config{Server: "10.0.0.1:6443"}); err == nil {
-		t.Error("a server without a scheme is accepted")
-	}
+	must.Fail(t, "a server without a scheme", must.Err(kube.NewClient(&kube.Config{Server: "10.0.0.1:6443"})))
 }
 
 // A token is good if it was made for the agents and belongs to their readers' account:

@@ -3,11 +3,7 @@
 
 package reconcile
 
-import (
-	"context"
-
-	"github.com/podweir/podweir/plugin/netconf"
-)
+import "github.com/podweir/podweir/plugin/netconf"
 
 // rememberNamespaces begins with what podweir-cni works with.
 func (r *Reconciler) rememberNamespaces() {
@@ -24,12 +20,6 @@ func (r *Reconciler) rememberNamespaces() {
 			r.cfg.Log.Error("recorded rates of a namespace not read: the API server will be queried", "error", err)
 		}
 		r.cfg.Namespaces.Remember(name, rates)
-	}
-}
-
-func (r *Reconciler) namespaces(ctx context.Context) {
-	if r.cfg.Namespaces != nil {
-		r.cfg.Namespaces.Run(ctx, r.namespaceTold)
 	}
 }
 

@@ -154,7 +154,9 @@ func (r *Reconciler) Run(ctx context.Context) error {
 	}
 	wg.Go(func() { r.passes(ctx) })
 	wg.Go(func() { r.newcomers(ctx) })
-	wg.Go(func() { r.namespaces(ctx) })
+	if r.cfg.Namespaces != nil {
+		wg.Go(func() { r.cfg.Namespaces.Run(ctx, r.namespaceTold) })
+	}
 	r.cfg.Pods.Run(ctx, r.podChanged)
 	return nil
 }

@@ -59,9 +59,7 @@ func TestAgentConfigFile(t *testing.T) {
 	must.OK(t, settings.File(path, f, map[string]bool{"interval": true}))
 	defaults := must.Get(f.GetStringArray("default"))(t)
 	got := fmt.Sprint(f.Lookup("address").Value, f.Lookup("delivery").Value, f.Lookup("pprof").Value, f.Lookup("pass").Value, defaults)
-	if want := ":1 nri true 5m0s [lightShare=80% policy=flat]"; got != want {
-		t.Errorf("settings = %s, want %s: the flag before the file", got, want)
-	}
+	must.Be(t, "settings, the flag before the file", ":1 nri true 5m0s [lightShare=80% policy=flat]", got)
 }
 
 func TestAgentConfigFileErrors(t *testing.T) {
@@ -143,14 +141,10 @@ func TestAgentRemovesWhatIsMounted(t *testing.T) {
 	paths := engine.Paths{Pins: filepath.Join(t.TempDir(), "gone"), Run: t.TempDir()}
 	busy := fmt.Errorf("remove in %s: %w", paths.Run, unix.EBUSY)
 	must.OK(t, unlessMounted(paths, busy)) // an empty mount
-	if err := unlessMounted(paths, unix.EPERM); err == nil {
-		t.Error("another error is dropped")
-	}
+	must.Fail(t, "another error", unlessMounted(paths, unix.EPERM))
 	must.OK(t, unlessMounted(paths, nil))
 	must.OK(t, os.WriteFile(filepath.Join(paths.Run, "features.json"), nil, 0o600))
-	if err := unlessMounted(paths, busy); err == nil {
-		t.Error("a mount that is not empty is no error")
-	}
+	must.Fail(t, "a mount that is not empty", unlessMounted(paths, busy))
 }
 
 // The pods that podweir has no limit for are told with the cause, and counted where they
@@ -224,9 +218,8 @@ func TestAnswerWithoutBPFFS(t *testing.T) {
 		t.Fatalf("answer %+v with status %+v, want the pod that is not limited", answer, answer.Status)
 	}
 	all := &cluster.Nodes{Nodes: []cluster.Node{{Name: "n1", Answer: answer}}}
-	if status, why := all.StatusExit(); status != cluster.ExitBroken {
-		t.Errorf("exit status %d (%s), want %d", status, why, cluster.ExitBroken)
-	}
+	status, why := all.StatusExit()
+	must.Be(t, "exit status of "+why, cluster.ExitBroken, status)
 }
 
 // Every command that asks the container runtime can be given its socket.

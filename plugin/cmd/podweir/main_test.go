@@ -125,9 +125,7 @@ func (c *cli) well(t *testing.T, parts []string, args ...string) {
 func (c *cli) broken(t *testing.T, parts []string, args ...string) {
 	t.Helper()
 	out, err := c.do(t, args...)
-	if err == nil {
-		t.Errorf("podweir %v = no error, want one", args)
-	}
+	must.Fail(t, fmt.Sprint("podweir ", args), err)
 	must.Have(t, fmt.Sprint("podweir ", args), oneLine(out), parts...)
 }
 
@@ -314,9 +312,9 @@ func TestErrorsAreOneLine(t *testing.T) {
 		"no directory":       {[]string{"status", "--run", "/dev/null"}, `--run "/dev/null" is not accepted, want podweir's directory below /run: it is no directory`},
 		"a pod by its name":  {[]string{"status", "--pod", "web"}, `--pod "web" is not accepted, want NAMESPACE/NAME`},
 	} {
-		if _, _, err := execute(t, c.args...); err == nil || message(err, 0) != c.want {
-			t.Errorf("%s: %v, want %s", name, err, c.want)
-		}
+		_, _, err := execute(t, c.args...)
+		must.Fail(t, name, err)
+		must.Be(t, name, c.want, message(err, 0))
 	}
 	denied := fmt.Errorf("open /x: %w", unix.EACCES)
 	must.Be(t, "what a user is told", message(denied, 0)+": run as root", message(denied, 1000))
@@ -365,14 +363,10 @@ func TestVersionAndCompletion(t *testing.T) {
 		must.OK(t, err)
 		return out
 	}
-	if out := run("version"); strings.TrimSpace(out) == "" {
-		t.Error("version prints nothing")
-	}
 	var v struct{ Version string }
 	must.OK(t, json.Unmarshal([]byte(run("version", "-o", "json")), &v))
-	if v.Version == "" {
-		t.Error("version -o json has no version")
-	}
+	must.Be(t, "version -o json has one", true, v.Version != "")
+	must.Have(t, "version", run("version"), v.Version)
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
 		must.Have(t, "completion "+shell, run("completion", shell), "podweir")
 	}
