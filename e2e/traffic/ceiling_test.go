@@ -191,5 +191,7 @@ const droppedCeiling = "dropped-ceiling"
 // egressCounter is a counter of packets that `podweir status` has of a pod's egress.
 func egressCounter(t *testing.T, pod *Target, name string) uint64 {
 	t.Helper()
-	return must.Get(pod.rig.Lab.Counters(Egress.String(), pod.Pod))(t)[name].Packets
+	c, known := must.Get(pod.rig.Lab.Counters(Egress.String(), pod.Pod))(t)[name]
+	must.Be(t, name+" is counted", true, known)
+	return c.Packets
 }
