@@ -328,3 +328,12 @@ func TestExec(t *testing.T) {
 	must.Be(t, "exit of a command that ends with 3", 3, statusOf(must.Err(f.run(t, "exec", "n2", "--", "podweir", "repair"))))
 	must.Fail(t, "exec on a node without an agent", must.Err(f.run(t, "exec", "n9", "--", "podweir", "repair")), "node n9 has no agent")
 }
+
+// Values come from the environment and a file, too, in the order of podweir's.
+func TestValuesOfAFile(t *testing.T) {
+	f := start(t, &fakeCluster{nodes: 2, pods: 1})
+	dir := must.Files(t, t.TempDir(), map[string]string{"good.yaml": "output: json\nnode: n2\ninterval: 3s\n", "bad.yaml": "putout: yaml\n"}) // interval is a flag of top
+	t.Setenv("PODWEIR_NODE", "n1")
+	must.Have(t, "status by the file", expect(t, f, []string{"status", "--config", filepath.Join(dir, "good.yaml")}, 0, "team-a/n1-0"), "{", "!n2-0")
+	expect(t, f, []string{"status", "--config", filepath.Join(dir, "bad.yaml")}, -1, `"putout" is no setting`)
+}
