@@ -188,9 +188,9 @@ func (n *Slab) table(name string) (*bpfcall.Map, error) {
 	return m, nil
 }
 
-// makeTables makes the maps that are not there, and a chunk; the caller has the
-// lock. A map whose values have another size is of another build, and its programs
-// keep it: only the scratch space may be so.
+// makeTables makes the maps that are not there; the caller has the lock. A map whose
+// values have another size is of another build, and its programs keep it: only the
+// scratch space may be so.
 func (n *Slab) makeTables() error {
 	for _, name := range shared {
 		want, err := image.MapByName(name)
@@ -221,12 +221,14 @@ func (n *Slab) makeTables() error {
 		}
 		n.maps[name] = made
 		if name == mapSlab {
-			if err := n.publishPinned(); err != nil {
-				return err
-			}
+			err = n.publishPinned()
 		}
-		if err := pinOver(made, filepath.Join(n.dir, name)); err != nil {
-			return fmt.Errorf("map %s: %w", name, err)
+		if err == nil {
+			err = pinOver(made, filepath.Join(n.dir, name))
+		}
+		if err != nil { // else the next attempt would take it for pinned
+			delete(n.maps, name)
+			return errors.Join(fmt.Errorf("map %s: %w", name, err), made.Close())
 		}
 	}
 	return nil

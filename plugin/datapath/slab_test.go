@@ -271,6 +271,12 @@ func TestPrivilegedSlabHasWhatIsPinned(t *testing.T) {
 	must.OK(t, os.Remove(filepath.Join(n.dir, mapSlab)))
 	n = OpenSlab(n.root, n.dir)
 	defer n.Close()
+	no := n.chunkPath(first + 6)
+	must.OK(t, must.Get(n.table(mapScratch))(t).Pin(no))
+	for range 2 { // the second one finds no slab either
+		must.Fail(t, "Program beside a pin that is no chunk", must.Err(n.Program("pw_police", ByClassID)), mapSlab)
+	}
+	must.OK(t, os.Remove(no))
 	must.OK(t, must.Err(n.Program("pw_police", ByClassID)))
 	id, number := uint32(0), first+5
 	chunk := must.Get(n.table(filepath.Base(n.chunkPath(number))))(t)
