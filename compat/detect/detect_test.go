@@ -685,9 +685,10 @@ func TestWhoPolicesIngress(t *testing.T) {
 		want                       profiles.Answer
 	}{
 		{"1.18.0", "BPF", "none", yes},
-		{"2.0.0", "BPF", "none", yes},
+		{"v1.18.4", "BPF", "", yes},
+		{"2.0.0", "BPF", "portmap", yes},
 		{"1.17.9", "BPF", "none", no},
-		{"1.9.1", "BPF", "none", no},
+		{"1.9.1", "", "aws-cni", no},
 		{"1.20.2", "Legacy", "none", no},
 		{"", "Legacy", "none", no},
 		{"1.20.2", "BPF", "generic-veth", no},
