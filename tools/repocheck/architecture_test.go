@@ -24,6 +24,7 @@ func TestArchitecture(t *testing.T) {
 	}
 	const module = "github.com/podweir/podweir/"
 	list := exec.CommandContext(t.Context(), "go", "list", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`, "./bpf/...", "./plugin/...", "./compat/...")
+	list.Env = append(os.Environ(), "CGO_ENABLED=1") // bpf/lib is cgo alone
 	list.Dir = root
 	out, err := list.Output()
 	must.OK(t, err)
