@@ -189,14 +189,14 @@ func (p *pod) inNetns(ctx context.Context, args ...string) (string, error) {
 	return p.Node.Exec(ctx, append([]string{"nsenter", "--net=" + ns}, args...)...)
 }
 
-// TestPrivilegedLimitOverdue has a pod whose eth0 has another name. The agent cannot shape
+// TestPrivilegedLimitOverdue has a pod that lost its eth0. The agent cannot limit
 // it: an Event, a metric and the doctor say so as long as the pod asks for a limit.
 func TestPrivilegedLimitOverdue(t *testing.T) {
 	suite.Install(t, "delivery=chain")
 	node := suite.Members[0]
 	p := run(t, "overdue", 0, nil)
-	if out, err := p.inNetns(t.Context(), "sh", "-c", "ip link set eth0 down && ip link set eth0 name other0 && ip link set other0 up"); err != nil {
-		t.Fatalf("rename eth0: %v: %s", err, out)
+	if out, err := p.inNetns(t.Context(), "ip", "link", "del", "eth0"); err != nil {
+		t.Fatalf("delete eth0: %v: %s", err, out)
 	}
 	p.annotate(t, workload.Limits("20M", "10M"))
 	if e := sees(t, p.Name, "runs without its limit", `interface "eth0"`); e.Type != "Warning" || e.Reason != "BandwidthNotEnforced" {
