@@ -282,7 +282,7 @@ matrix-command:
 	cd e2e/matrix && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/bin/matrix .
 
 .PHONY: matrix
-matrix: setup-cluster image matrix-command ## Run podweir beside each primary CNI of ROWS in a real cluster; the table of docs/reference/support.md is rewritten (root, an hour; 10 minutes more once).
+matrix: setup-cluster image matrix-command ## Run podweir beside each primary CNI of ROWS in a real cluster; the table of docs/reference/support.md is rewritten (root, an hour; 40 minutes more the first time).
 	bin/matrix -jobs $(JOBS) -page $(MATRIX_PAGE) -logs '$(ROW_LOGS)' $(ROWS)
 
 # Every row, without a change to the checkout.

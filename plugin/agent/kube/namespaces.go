@@ -108,9 +108,10 @@ func (n *Namespaces) Ask(ctx context.Context, name string) netconf.Namespace {
 	return rates
 }
 
-// Run asks for namespaces until the context ends, whatever the server answers. It calls told after each answer: with changed if the rates are others
-// than before, or are known for the first time. It is also called with no rates for a
-// namespace that no pod of this node is in any more.
+// Run asks for namespaces until the context ends, whatever the server answers. It calls told
+// after each answer: with changed if the rates are others than before, or are known for the
+// first time. It is also called with no rates for a namespace that no pod of this node is in
+// any more.
 func (n *Namespaces) Run(ctx context.Context, told func(name string, rates netconf.Namespace, changed bool)) {
 	failures := 0
 	for ctx.Err() == nil {
