@@ -12,13 +12,16 @@ SHELL := /bin/bash
 .NOTPARALLEL:
 
 # The build does not ask git for a revision (a checkout owned by somebody else
-# would fail it); VERSION is stamped instead.
-export GOFLAGS += -buildvcs=false
+# would fail it); VERSION is stamped instead. With net and os/user in Go, the tests share
+# the builds of their dependencies with the static programs.
+export GOFLAGS += -buildvcs=false -tags=netgo,osusergo
 
 MODULE   := github.com/podweir/podweir
 VERSION  ?= $(shell tools/version.sh 2>/dev/null || echo devel)
 LDFLAGS  := -s -w -X $(MODULE)/plugin/version.stamped=$(VERSION)
-GO_BUILD := CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)'
+GO_BUILD := CGO_ENABLED=0 go build -ldflags '$(LDFLAGS)'
+# What ships has no paths of this machine, and resolves names as its system does.
+GO_SHIP  := $(GO_BUILD) -trimpath -tags=
 
 # How long each fuzz target runs in "make fuzz" and in "make test-all".
 FUZZTIME      ?= 3s
@@ -49,11 +52,11 @@ build: ## Build the static binaries bin/podweir-cni and bin/podweir (no clang ne
 
 .PHONY: plugin
 plugin: ## Build bin/kubectl-podweir, the plugin of kubectl for the whole cluster.
-	cd plugin/cmd/kubectl-podweir && $(GO_BUILD) -o $(CURDIR)/bin/ .
+	cd plugin/cmd/kubectl-podweir && $(GO_BUILD) -tags= -o $(CURDIR)/bin/ .
 
 .PHONY: refplugins
 refplugins: ## Build the reference CNI plugins into bin/ref.
-	cd e2e/k8s/components && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/bin/ref/ \
+	cd e2e/k8s/components && CGO_ENABLED=0 go build -o $(CURDIR)/bin/ref/ \
 		$$(sed -n 's,^\t\(github.com/containernetworking/[^ ]*\)$$,\1,p' go.mod)
 
 # gVisor looks into Go's runtime, and panics with a release of Go that it does not know.
@@ -77,7 +80,7 @@ REVISION ?= $(shell git rev-parse HEAD 2>/dev/null)
 
 .PHONY: image
 image: ## Build the container image for amd64 and arm64 into bin/image, with SBOMs; load it if docker runs.
-	for arch in amd64 arm64; do GOARCH=$$arch $(GO_BUILD) -o bin/image/$$arch/ ./plugin/cmd/podweir ./plugin/cmd/podweir-cni; done
+	for arch in amd64 arm64; do GOARCH=$$arch $(GO_SHIP) -o bin/image/$$arch/ ./plugin/cmd/podweir ./plugin/cmd/podweir-cni; done
 	digest=$$(tools/image/image.sh '$(VERSION)' '$(REVISION)' $(CREATED) '$(IMAGE)') && \
 		echo "$$digest" | tee bin/image/digest
 	if docker info >/dev/null 2>&1; then docker load -i bin/image/podweir-docker.tar; fi
@@ -179,7 +182,7 @@ PLUGIN_PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/am
 .PHONY: release-plugin
 release-plugin: ## Build kubectl podweir for all platforms into bin/release-plugin, pack and check it (no registry).
 	cd plugin/cmd/kubectl-podweir && for p in $(PLUGIN_PLATFORMS); do \
-		GOOS=$${p%/*} GOARCH=$${p#*/} $(GO_BUILD) -o $(CURDIR)/bin/release-plugin/$$p/ .; done
+		GOOS=$${p%/*} GOARCH=$${p#*/} $(GO_SHIP) -o $(CURDIR)/bin/release-plugin/$$p/ .; done
 	tools/plugin.sh '$(VERSION)' '$(CREATED)' $(PLUGIN_PLATFORMS)
 
 .PHONY: release-check
@@ -279,7 +282,7 @@ MATRIX_PAGE = docs/reference/support.md
 
 .PHONY: matrix-command
 matrix-command:
-	cd e2e/matrix && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/bin/matrix .
+	cd e2e/matrix && CGO_ENABLED=0 go build -o $(CURDIR)/bin/matrix .
 
 .PHONY: matrix
 matrix: setup-cluster image matrix-command ## Run podweir beside each primary CNI of ROWS in a real cluster; the table of docs/reference/support.md is rewritten (root, an hour; 40 minutes more the first time).
@@ -347,7 +350,7 @@ size: ## Count lines of Go, words of documentation and modules, beside their tar
 
 .PHONY: perfrig
 perfrig: setup-demo build refplugins
-	CGO_ENABLED=0 go build -trimpath -o bin/perfrig ./tools/perfrig
+	CGO_ENABLED=0 go build -o bin/perfrig ./tools/perfrig
 
 # The build that "bin/perfrig run -profile loads" takes beside that of the checkout.
 BEFORE ?= $(shell git describe --tags --abbrev=0 2>/dev/null || echo HEAD~1)
@@ -428,7 +431,7 @@ components: setup-cluster ## Build Kubernetes, containerd and the images of that
 
 .PHONY: vmrig
 vmrig:
-	CGO_ENABLED=0 go build -trimpath -o bin/vmrig ./tools/vmrig
+	CGO_ENABLED=0 go build -o bin/vmrig ./tools/vmrig
 
 .PHONY: setup-kernels
 setup-kernels: vmrig # and what boots them (root, once).

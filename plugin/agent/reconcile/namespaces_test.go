@@ -141,8 +141,12 @@ func TestPrivilegedObserve(t *testing.T) {
 	observed := func(when string) {
 		t.Helper()
 		testutil.Eventually(t, soon, when+" the pod is observed and has no queue", func() bool {
+			// The state last: the agent writes it after the look that took the queues away.
+			if rate(t, p.ns, "eth0") != "" || rate(t, n.NetNS, p.host.Name) != "" {
+				return false
+			}
 			s := a.state(p)
-			return len(s.Limits) == 2 && s.Limits[0].Observed() && s.Limits[1].Observed() && rate(t, p.ns, "eth0") == "" && rate(t, n.NetNS, p.host.Name) == ""
+			return len(s.Limits) == 2 && s.Limits[0].Observed() && s.Limits[1].Observed()
 		})
 		if status := p.attachment(t); len(status.Drift) != 0 || status.Directions[0].Enforce.Is != terms.EnforceObserve {
 			t.Errorf("%s status has drift %v and %+v, want none and observe", when, status.Drift, status.Directions)
