@@ -140,8 +140,7 @@ func (p *pod) sandbox(t *testing.T) (inSandbox command) {
 		err = os.WriteFile(filepath.Join(bundle, "config.json"), spec, 0o600)
 	}
 	must.OK(t, err)
-	program, err := filepath.Abs(runsc)
-	must.OK(t, err)
+	program := must.Get(filepath.Abs(runsc))(t)
 	id := filepath.Base(p.ns.Path())
 	flags := []string{"--root", filepath.Join(dir, "state"), "--platform=systrap", "--network=sandbox", "--ignore-cgroups"}
 	// The sandbox outlives the test's context, so that it can be deleted.

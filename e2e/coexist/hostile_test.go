@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 
 	"github.com/podweir/podweir/plugin/terms"
@@ -46,13 +45,13 @@ func (h *hostile) arrive(t *testing.T) {
 		if h.filters {
 			// It may be there already.
 			_ = end.ns.Command(t, "tc", "qdisc", "add", "dev", end.dev, "clsact").Run()
-			for _, hook := range []string{"ingress", "egress"} {
-				end.ns.Run(t, "tc", "filter", "add", "dev", end.dev, hook, "pref", "1", "bpf", "da", "pinned", pin)
-			}
-			continue
 		}
-		for _, at := range []ebpf.AttachType{ebpf.AttachTCXIngress, ebpf.AttachTCXEgress} {
-			attachTCX(t, end.ns, end.id, at, prog, link.Head())
+		for _, hook := range []string{"ingress", "egress"} {
+			if h.filters {
+				end.ns.Run(t, "tc", "filter", "add", "dev", end.dev, hook, "pref", "1", "bpf", "da", "pinned", pin)
+			} else {
+				end.ns.AttachTCX(t, end.id, hook, prog, link.Head())
+			}
 		}
 	}
 }
@@ -81,22 +80,14 @@ func TestPrivilegedHostile(t *testing.T) {
 					}
 					p := r.newPod(t, fmt.Sprintf("veth%08x", r.pods))
 					h := &hostile{pod: p, filters: filters, bpffs: bpffs}
-					k := &hostileCase{kase{pod: p, mode: m, traffic: newTraffic(t, p), other: h}, filters}
-					k.run(t, first)
+					h.run(t, &kase{pod: p, mode: m, traffic: newTraffic(t, p), other: h}, first)
 				})
 			}
 		}
 	}
 }
 
-type hostileCase struct {
-	kase
-
-	// filters is the neighbour's.
-	filters bool
-}
-
-func (k *hostileCase) run(t *testing.T, podweirFirst bool) {
+func (h *hostile) run(t *testing.T, k *kase, podweirFirst bool) {
 	t.Helper()
 	if k.cannot(t, podweirFirst) {
 		return
@@ -106,21 +97,21 @@ func (k *hostileCase) run(t *testing.T, podweirFirst bool) {
 	// comes last by design; without TCX it polices by a filter.
 	refused := strings.HasPrefix(m.egress, "clsact") || m.keys["ingressPlace"] == "ifb" || m.keys["queue"] == "none" && !testutil.HaveTCX()
 	if !podweirFirst {
-		k.other.arrive(t)
+		h.arrive(t)
 		if k.mayAdd(t, "podweir second", refused) {
-			k.row(t, "podweir second", true)
+			h.row(t, k, "podweir second", true)
 			k.pod.remove(t, k.mode)
 		}
 		return
 	}
 	k.pod.must(t, "ADD", k.mode)
-	k.other.arrive(t)
-	k.row(t, "podweir first", false)
+	h.arrive(t)
+	h.row(t, k, "podweir first", false)
 	end := k.traffic.watch(t)
 	again := k.mayAdd(t, "podweir first, ADD repeated", refused)
 	end()
 	if again {
-		k.row(t, "podweir first, ADD repeated", true)
+		h.row(t, k, "podweir first, ADD repeated", true)
 	}
 	k.pod.remove(t, k.mode)
 }
@@ -129,12 +120,12 @@ func (k *hostileCase) run(t *testing.T, podweirFirst bool) {
 // came. Until then its own queues limit the pod, though light flows do not go first, and
 // what stands on a hook may be starved: CHECK names the neighbour, but for filters
 // in modes that the next ADD would attach in the same way again.
-func (k *hostileCase) row(t *testing.T, order string, mended bool) {
+func (h *hostile) row(t *testing.T, k *kase, order string, mended bool) {
 	t.Helper()
 	egress, ingress, check := k.look(t, order)
 	m := k.mode
 	queues := m.profile == terms.ModeQdisc && m.ingressHost
-	same := k.filters && (m.tcx || m.keys["policy"] == "flat" || m.egress == "auto" && !testutil.HaveTCX())
+	same := h.filters && (m.tcx || m.keys["policy"] == "flat" || m.egress == "auto" && !testutil.HaveTCX())
 	if (mended || queues) && (!egress || !ingress) || (check == nil) != (mended || same) {
 		t.Errorf("%s: egress shaped %t, ingress shaped %t, CHECK = %s", order, egress, ingress, describe(check))
 	}

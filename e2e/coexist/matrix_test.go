@@ -7,7 +7,6 @@
 package coexist_test
 
 import (
-	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -124,13 +123,9 @@ func (k *kase) neighbours(t *testing.T, s *step) {
 	mine := programs(t, k.pod.node())
 	places, ids := k.other.programs(t)
 	s.do(t)
-	if after := programs(t, k.pod.node()); !maps.Equal(mine, after) {
-		t.Errorf("%s: podweir has programs %v, want %v as before", s.label, after, mine)
-	}
+	must.Match(t, s.label+": podweir's programs", mine, programs(t, k.pod.node()))
 	placesAfter, idsAfter := k.other.programs(t)
-	if !slices.Equal(places, placesAfter) {
-		t.Errorf("%s: the neighbour is at %v, want %v as before", s.label, placesAfter, places)
-	}
+	must.Match(t, s.label+": where the neighbour is", places, placesAfter)
 	for i, id := range idsAfter {
 		if s.replaces && slices.Contains(ids, id) {
 			t.Errorf("%s: the neighbour still has program %s at %s, want another", s.label, id, placesAfter[i])

@@ -38,9 +38,7 @@ type npa struct {
 
 func (n *npa) must(t *testing.T, do string) {
 	t.Helper()
-	if err := n.agent.ask(do, n.name); err != nil {
-		t.Fatalf("%s: %v", do, err)
-	}
+	must.OK(t, n.agent.ask(do, n.name))
 }
 
 // arrive is what the agent does when the VPC CNI adds a pod that has policies.
@@ -48,7 +46,7 @@ func (n *npa) arrive(t *testing.T) {
 	t.Helper()
 	n.must(t, "attach")
 	n.must(t, "allow")
-	if got, _ := n.filters(t); !slices.Equal(got, []string{"ingress handle_egress", "egress handle_ingress"}) {
+	if got, _ := n.programs(t); !slices.Equal(got, []string{"ingress handle_egress", "egress handle_ingress"}) {
 		t.Fatalf("filters of the agent: %v", got)
 	}
 }
@@ -56,8 +54,8 @@ func (n *npa) arrive(t *testing.T) {
 // handle1 finds the agent's filters in what tc(8) shows.
 var handle1 = regexp.MustCompile(`pref 1 bpf chain 0 handle 0x1 (handle_[a-z]+).* (id [0-9]+) `)
 
-// filters are the agent's filters on the device, by hook, and their ids.
-func (n *npa) filters(t *testing.T) (all, ids []string) {
+// programs are the agent's filters on the device, by hook, and their ids.
+func (n *npa) programs(t *testing.T) (all, ids []string) {
 	t.Helper()
 	for _, hook := range []string{"ingress", "egress"} {
 		out := n.pod.rig.node.Run(t, "tc", "filter", "show", "dev", n.pod.host.Name, hook)
@@ -66,11 +64,6 @@ func (n *npa) filters(t *testing.T) (all, ids []string) {
 		}
 	}
 	return all, ids
-}
-
-func (n *npa) programs(t *testing.T) (places, ids []string) {
-	t.Helper()
-	return n.filters(t)
 }
 
 // restart is what comes after the agent was killed: it starts, finds its pins,
@@ -97,9 +90,8 @@ func (n *npa) upgrade(t *testing.T) {
 func (n *npa) clean(t *testing.T) {
 	t.Helper()
 	n.must(t, "clean")
-	if got, _ := n.filters(t); len(got) != 0 {
-		t.Fatalf("filters after the agent's clean-up: %v", got)
-	}
+	got, _ := n.programs(t)
+	must.Len(t, "filters after the agent's clean-up", 0, got)
 	n.must(t, "clean")
 	n.restart(t)
 }
@@ -213,8 +205,7 @@ func (a *agent) start(t *testing.T) {
 	if a.in, err = a.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
-	out, err := a.cmd.StdoutPipe()
-	must.OK(t, err)
+	out := must.Get(a.cmd.StdoutPipe())(t)
 	a.out = json.NewDecoder(out)
 	// The child is in the namespace of the thread that starts it.
 	must.OK(t, a.ns.Do(a.cmd.Start))

@@ -16,7 +16,6 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
-	"github.com/cilium/ebpf/link"
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
 	"golang.org/x/sys/unix"
@@ -185,7 +184,7 @@ func network16(n uint16) int32 {
 // policyProgram drops UDP packets to the denied port, and answers 0 for all others.
 func policyProgram(t *testing.T, name string) *ebpf.Program {
 	t.Helper()
-	return loadProgram(t, name, asm.Instructions{
+	return testutil.Load(t, name, asm.Instructions{
 		asm.Mov.Reg(asm.R6, asm.R1),
 		asm.LoadMem(asm.R2, asm.R6, skbProtocol, asm.Word),
 		asm.JNE.Imm(asm.R2, network16(unix.ETH_P_IP), "pass"),
@@ -199,27 +198,4 @@ func policyProgram(t *testing.T, name string) *ebpf.Program {
 		asm.Mov.Imm(asm.R0, answerPass).WithSymbol("pass"),
 		asm.Return().WithSymbol("end"),
 	})
-}
-
-func loadProgram(t *testing.T, name string, ins asm.Instructions) *ebpf.Program {
-	t.Helper()
-	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: name, Type: ebpf.SchedCLS, Instructions: ins, License: "GPL"})
-	if err != nil {
-		t.Fatalf("load %s: %v", name, err)
-	}
-	t.Cleanup(func() { _ = prog.Close() })
-	return prog
-}
-
-// attachTCX attaches a program until the end of the test.
-func attachTCX(t *testing.T, ns *testutil.NetNS, ifindex int, at ebpf.AttachType, prog *ebpf.Program, where link.Anchor) link.Link {
-	t.Helper()
-	var l link.Link
-	err := ns.Do(func() (err error) {
-		l, err = link.AttachTCX(link.TCXOptions{Interface: ifindex, Program: prog, Attach: at, Anchor: where})
-		return err
-	})
-	must.OK(t, err)
-	t.Cleanup(func() { _ = l.Close() })
-	return l
 }
