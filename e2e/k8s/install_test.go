@@ -5,7 +5,6 @@ package k8s_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -17,43 +16,6 @@ import (
 	"github.com/podweir/podweir/plugin/testutil/mark"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
-
-// TestPrivilegedInstall holds a release with the chart's values for any cluster to
-// what its NOTES promise.
-func TestPrivilegedInstall(t *testing.T) {
-	suite.Uninstall(t)
-	// Both ran before podweir came.
-	early := run(t, "early", 0, workload.Limits("20M", "10M"))
-	free := run(t, "free", 0, nil)
-	peer := run(t, "peer", 1, nil)
-	early.holds(t, peer, "before podweir", 0, 0)
-
-	suite.Install(t)
-	t.Logf("from nothing to two ready nodes: %.1f s", suite.Took.Seconds())
-	page, err := early.Node.Fetch(t.Context(), "/metrics")
-	must.OK(t, err)
-	t.Logf("delivery that auto chose: `%s`", strings.TrimSpace(grep(page, "podweir_delivery_info{")))
-	early.holds(t, peer, "a pod from before", 20_000_000, 10_000_000)
-	late := run(t, "late", 0, workload.Limits("10M", "20M"))
-	late.holds(t, peer, "a pod from after", 10_000_000, 20_000_000)
-	free.holds(t, peer, "a pod without annotations", 0, 0)
-
-	for _, n := range suite.Members {
-		suite.Green(t, n)
-	}
-	small(t, early.Node)
-	early.limited(t, 20_000_000, 10_000_000)
-	late.limited(t, 10_000_000, 20_000_000)
-	metrics(t, early.Node, func(page string) error {
-		if !strings.Contains(page, "\npodweir_shaped_pods 2\n") {
-			return errors.New(grep(page, "podweir_shaped_pods"))
-		}
-		return nil
-	})
-	if out, err := suite.Podweir(t.Context(), early.Node, "status"); err != nil || !strings.Contains(out, "early") || !strings.Contains(out, "late") {
-		t.Errorf("status does not name both pods: %v\n%s", err, out)
-	}
-}
 
 // TestPrivilegedUninstall takes the release off while its pods run, and compares
 // the nodes with what they were before it came. Rows of the matrix uninstall from the other

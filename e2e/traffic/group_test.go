@@ -63,8 +63,7 @@ func newGroup(t *testing.T, r *Rig, limit, own uint64) *groupOf {
 	network := must.Get(r.Lab.Network("group", lab.PodweirEntry(nil)))(t)
 	g := &groupOf{rig: r, limit: limit, node: r.open(t), loop: divide.New(slog.New(slog.DiscardHandler))}
 	for range groupPods {
-		pod, err := network.Pod(t.Context(), lab.PodOptions{Bandwidth: lab.RuntimeBandwidth(own), Namespace: "group"})
-		must.OK(t, err)
+		pod := must.Get(network.Pod(t.Context(), lab.PodOptions{Bandwidth: lab.RuntimeBandwidth(own), Namespace: "group"}))(t)
 		g.pods = append(g.pods, r.metered(t, pod))
 		if limit != 0 {
 			g.join(t, attach.ID{Network: network.Name, ContainerID: pod.ContainerID, IfName: pod.IfName})
@@ -134,8 +133,7 @@ func (g *groupOf) request(t *testing.T, d Direction, last time.Duration) (pod, f
 	var runs [2]*lab.RequestsRun
 	for i, p := range []*Target{g.pods[0], g.rig.Free} {
 		from, to := p.Ends(d)
-		run, err := g.rig.Lab.StartEcho(t.Context(), lab.EchoLoad{From: from, To: to, PerSecond: 200, Duration: last, Timeout: 5 * time.Second})
-		must.OK(t, err)
+		run := must.Get(g.rig.Lab.StartEcho(t.Context(), lab.EchoLoad{From: from, To: to, PerSecond: 200, Duration: last, Timeout: 5 * time.Second}))(t)
 		runs[i] = run
 	}
 	for i, run := range runs {
@@ -241,42 +239,6 @@ func TestPrivilegedGroupHasItsLimitTogether(t *testing.T) {
 				t.Errorf("fairness between pods %.3f, want at least 0.95", jain)
 			}
 		})
-	}
-}
-
-// Without a limit together each pod has a part alone: one of eight that is busy uses an eighth, where a
-// group gives it all.
-func TestPrivilegedGroupBesideLimitsOfEach(t *testing.T) {
-	testutil.RequireQdisc(t, "htb", "tbf")
-	mark.Nightly(t, "it compares")
-	for _, d := range Directions {
-		for _, c := range []struct {
-			name        string
-			limit, own  uint64
-			least, most float64
-		}{
-			{"25M each", 0, groupLimit / groupPods, 0.1, 0.13},
-			{"200M together", groupLimit, groupLimit, 0.5, 1.01},
-		} {
-			t.Run(d.String()+"/"+c.name, func(t *testing.T) {
-				g := newGroup(t, newRig(t), c.limit, c.own)
-				g.divide(t)
-				g.bulk(t, d, g.pods[:1])
-				until(t, time.Second)
-				from := wiremeter.Now()
-				until(t, time.Second)
-				one := g.sum(t, d, from, wiremeter.Now()).BitsPerSec() / groupLimit
-				g.bulk(t, d, g.pods[1:])
-				until(t, time.Second)
-				from = wiremeter.Now()
-				pod, free := g.request(t, d, 2*time.Second)
-				all := g.sum(t, d, from, wiremeter.Now()).BitsPerSec() / groupLimit
-				t.Logf("one of eight uses %.3f of 200 Mbit/s, all use %.3f; requests: p99 %v, without a limit %v", one, all, pod.Quantile(0.99), free.Quantile(0.99))
-				if one < c.least || one > c.most {
-					t.Errorf("one of eight uses %.3f, want from %v to %v", one, c.least, c.most)
-				}
-			})
-		}
 	}
 }
 
@@ -450,8 +412,7 @@ func (g *groupOf) bulk(t *testing.T, d Direction, pods []*Target) (runs []*lab.E
 	t.Helper()
 	for _, pod := range pods {
 		from, to := pod.Ends(d)
-		run, err := g.rig.Lab.StartElephant(t.Context(), lab.Elephant{From: from, To: to, Flows: 2, Duration: time.Minute})
-		must.OK(t, err)
+		run := must.Get(g.rig.Lab.StartElephant(t.Context(), lab.Elephant{From: from, To: to, Flows: 2, Duration: time.Minute}))(t)
 		runs = append(runs, run)
 	}
 	return runs
@@ -482,12 +443,10 @@ func groupOfNamespace(t *testing.T, pods int, also netconf.Namespace) (g *groupO
 	mail := mailbox.Dir(engine.DefaultPaths.Run)
 	must.OK(t, mail.RecordNamespace(r.Lab.Name(), namespace))
 	t.Cleanup(func() { _ = mail.RecordNamespace(r.Lab.Name(), nil) })
-	network, err := r.Lab.Network("group", lab.PodweirEntry(nil))
-	must.OK(t, err)
+	network := must.Get(r.Lab.Network("group", lab.PodweirEntry(nil)))(t)
 	g = &groupOf{rig: r, limit: 10 * mbit} // an emulated processor carries it
 	for range pods {
-		pod, err := network.Pod(t.Context(), lab.PodOptions{Namespace: r.Lab.Name()})
-		must.OK(t, err)
+		pod := must.Get(network.Pod(t.Context(), lab.PodOptions{Namespace: r.Lab.Name()}))(t)
 		g.pods = append(g.pods, r.metered(t, pod))
 		g.ids = append(g.ids, attach.ID{Network: network.Name, ContainerID: pod.ContainerID, IfName: pod.IfName})
 	}

@@ -4,11 +4,7 @@
 package main
 
 import (
-	"os"
-	"os/exec"
 	"testing"
-
-	"github.com/prometheus/procfs"
 
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
@@ -22,30 +18,6 @@ func TestForeign(t *testing.T) {
 	now := &reading{processes: map[int]process{
 		1: {0, 1}, 100: {1, 2}, 101: {100, 0}, 102: {101, 9}, 200: {1, 5}, 300: {200, 1}, kthreadd: {0, 0}, 50: {kthreadd, 7}, 51: {kthreadd, 5},
 	}}
-	if got := now.foreign(before, 100); got != 3 {
-		t.Errorf("foreign = %v s, want 3: two of 200 and one of 300", got)
-	}
-	if got := now.foreign(before, 1); got != 0 {
-		t.Errorf("foreign = %v s, want 0 where all are descendants", got)
-	}
-}
-
-// TestWatch: a child of this process is none of the others.
-func TestWatch(t *testing.T) {
-	stop, err := watch()
-	must.OK(t, err)
-	child := exec.CommandContext(t.Context(), "sleep", "60")
-	must.OK(t, child.Start())
-	defer func() { _ = child.Process.Kill(); _ = child.Wait() }()
-	fs, err := procfs.NewDefaultFS()
-	must.OK(t, err)
-	now, err := look(fs)
-	must.OK(t, err)
-	if !now.descends(child.Process.Pid, os.Getpid()) || now.descends(os.Getpid(), child.Process.Pid) {
-		t.Error("the child is not told from its parent")
-	}
-	got, err := stop()
-	if err != nil || got.foreign < 0 || got.stolen < 0 {
-		t.Errorf("watch = %+v, %v, want what others took", got, err)
-	}
+	must.Be(t, "seconds of others: two of 200 and one of 300", 3, now.foreign(before, 100))
+	must.Be(t, "seconds of others where all are descendants", 0, now.foreign(before, 1))
 }

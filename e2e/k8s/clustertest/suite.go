@@ -15,7 +15,6 @@ import (
 	"os/signal"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/podweir/podweir/e2e/k8s/cluster"
 )
@@ -31,9 +30,6 @@ type Suite struct {
 	// Chart is the directory of podweir's chart, and Values the name of the values that
 	// releases have.
 	Chart, Values string
-
-	// Took is how long the start took.
-	Took time.Duration
 }
 
 // Main runs the tests, and ends the cluster with them, also when a signal ends
@@ -56,10 +52,8 @@ func (s *Suite) run(ctx context.Context, m *testing.M) error {
 			return err
 		}
 	}
-	began := time.Now()
 	var err error
 	if s.Cluster, err = s.Start(ctx, dir); err == nil {
-		s.Took = time.Since(began)
 		ended := make(chan int, 1)
 		go func() { ended <- m.Run() }()
 		select {

@@ -4,15 +4,14 @@
 package netns
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/podweir/podweir/e2e/lab"
+	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
 	"github.com/podweir/podweir/plugin/testutil/must"
 	"github.com/podweir/podweir/tools/perfrig/record"
@@ -51,20 +50,12 @@ func TestEveryProfileCanBeDone(t *testing.T) {
 	}
 }
 
-func requireRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Fatal("needs root")
-	}
-}
-
 // left are the namespaces and directories of this process's labs.
 func left(t *testing.T) []string {
 	t.Helper()
 	var out []string
 	for _, pattern := range []string{"/run/netns/pwlab*", "/run/podweir-lab/pwlab*"} {
-		found, err := filepath.Glob(pattern)
-		must.OK(t, err)
+		found := must.Get(filepath.Glob(pattern))(t)
 		for _, f := range found {
 			if strings.Contains(f, fmt.Sprintf("pwlab%d-", os.Getpid())) {
 				out = append(out, f)
@@ -76,8 +67,7 @@ func left(t *testing.T) []string {
 
 func cell(t *testing.T, profile, id string) *spec.Run {
 	t.Helper()
-	s, err := spec.Profile(profile)
-	must.OK(t, err)
+	s := must.Get(spec.Profile(profile))(t)
 	cells, _ := s.Cells()
 	for _, c := range cells {
 		if c.ID() == id {
@@ -88,35 +78,10 @@ func cell(t *testing.T, profile, id string) *spec.Run {
 	return nil
 }
 
-// TestPrivilegedInterruptedRunLeavesNothing stops a run in the middle of its
-// load.
-func TestPrivilegedInterruptedRunLeavesNothing(t *testing.T) {
-	requireRoot(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() {
-		done <- New(root).Run(ctx, cell(t, "costs", "latency-egress/100M/podweir-strict"), &record.Sample{})
-	}()
-	const podsAndClients = 4 // node, client, two pods
-	for end := time.Now().Add(time.Minute); len(left(t)) < podsAndClients+1; {
-		if time.Now().After(end) {
-			t.Fatalf("after a minute there are only %v", left(t))
-		}
-		<-time.After(10 * time.Millisecond)
-	}
-	cancel()
-	if err := <-done; err == nil {
-		t.Error("Run that was stopped = nil, want an error")
-	}
-	if got := left(t); len(got) > 0 {
-		t.Errorf("left behind: %v", got)
-	}
-}
-
 // TestPrivilegedWorkloads: each kind gives its numbers, with what does not hurt one another in
 // one run.
 func TestPrivilegedWorkloads(t *testing.T) {
-	requireRoot(t)
+	testutil.RequireRoot(t)
 	for id, tc := range map[string]struct {
 		mix  *spec.Mix // if it is not the cell's
 		want []string  // above 0
@@ -190,7 +155,7 @@ func TestRunSaysWhatIsNotHere(t *testing.T) {
 // TestPrivilegedPodThatIsNotShapedIsNotMeasured: ADD succeeds where podweir
 // fails open.
 func TestPrivilegedPodThatIsNotShapedIsNotMeasured(t *testing.T) {
-	requireRoot(t)
+	testutil.RequireRoot(t)
 	r := cell(t, "costs", "latency-egress/100M/podweir-strict")
 	r.Cell.Rate = 500 // the least limit is 1k
 	into := &record.Sample{}
