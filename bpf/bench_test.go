@@ -193,8 +193,7 @@ func loadOne(tb testing.TB, program string, loads int) (*bpftest.Dataplane, time
 // the line information, which the loader does not load either.
 func oneProgram(tb testing.TB, program string) *ebpf.CollectionSpec {
 	tb.Helper()
-	spec, err := bpf.LoadPodweir()
-	must.OK(tb, err)
+	spec := must.Get(bpf.LoadPodweir())(tb)
 	p := spec.Programs[program]
 	if p == nil {
 		tb.Fatalf("no program %q", program)

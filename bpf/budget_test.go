@@ -110,9 +110,7 @@ func TestOverBudget(t *testing.T) {
 		got := overBudget(known, tt.series, budgets{"p": tt.found})
 		must.Match(t, fmt.Sprintf("overBudget(%s, %+v) mismatch", tt.series, tt.found), tt.want, got)
 	}
-	if got := overBudget(known, "6.1", budgets{"q": {Instructions: 1}}); len(got) != 1 {
-		t.Errorf("overBudget of a program that has no budget = %q, want one problem", got)
-	}
+	must.Len(t, "overBudget of a program that has no budget", 1, overBudget(known, "6.1", budgets{"q": {Instructions: 1}}))
 }
 
 // overBudget says what spends more than it may on a kernel series.

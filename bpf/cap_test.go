@@ -229,9 +229,7 @@ func checkMark(t *testing.T, name string, before, after []byte, l3 int) {
 	} else {
 		want[l3+1] |= 3 << 4
 	}
-	if !slices.Equal(after, want) {
-		t.Errorf("%s: marked packet is\n%x, want\n%x", name, after, want)
-	}
+	must.Match(t, name+": marked packet", want, after)
 }
 
 // What comes out of a queue passes up to the group's limit and burst. Removing the group costs its burst once more.

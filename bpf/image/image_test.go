@@ -20,8 +20,7 @@ import (
 
 func object(t *testing.T) *ebpf.CollectionSpec {
 	t.Helper()
-	spec, err := bpf.LoadPodweir()
-	must.OK(t, err)
+	spec := must.Get(bpf.LoadPodweir())(t)
 	return spec
 }
 
@@ -46,20 +45,15 @@ func TestImageIsTheObject(t *testing.T) {
 		}
 		var want bytes.Buffer
 		must.OK(t, p.Instructions.Marshal(&want, binary.LittleEndian))
-		linked, err := image.ProgramByName(name)
-		must.OK(t, err)
+		linked := must.Get(image.ProgramByName(name))(t)
 		got, err := linked.Link(fds, 256) // what the object has
 		if err != nil || !bytes.Equal(got, want.Bytes()) {
 			t.Errorf("Link of %s is not the object's program (%d bytes, want %d): %v", name, len(got), want.Len(), err)
 		}
 		slices.Sort(used)
 		names := slices.Sorted(slices.Values(linked.MapNames()))
-		if want := slices.Compact(used); !slices.Equal(names, want) {
-			t.Errorf("MapNames of %s = %v, want %v", name, names, want)
-		}
-		if p.License != image.License {
-			t.Errorf("%s is under %q in the object, %q in the image", name, p.License, image.License)
-		}
+		must.Match(t, "MapNames of "+name, slices.Compact(used), names)
+		must.Be(t, "the licence of "+name, image.License, p.License)
 	}
 }
 
@@ -82,13 +76,9 @@ func TestUnsighted(t *testing.T) {
 	call := []byte{0x85, 0, 0, 0, 113, 0, 0, 0} // bpf_probe_read_kernel
 	fds := map[string]int{"pw_slab": 0, "pw_scratch": 0, "pw_hosts": 0, "pw_subnets": 0, "pw_layout": 0}
 	for name, reads := range map[string]int{"pw_band": 3, "pw_class": 3, "pw_police": 0} {
-		p, err := image.ProgramByName(name)
-		must.OK(t, err)
-		text, err := p.Link(fds, image.ByClassID)
-		must.OK(t, err)
-		if got := bytes.Count(text, call); got != reads {
-			t.Errorf("%s reads the kernel's memory in %d places, want %d", name, got, reads)
-		}
+		p := must.Get(image.ProgramByName(name))(t)
+		text := must.Get(p.Link(fds, image.ByClassID))(t)
+		must.Be(t, name+": places that read the kernel's memory", reads, bytes.Count(text, call))
 		without := image.Unsighted(text)
 		if bytes.Contains(without, call) || len(without) != len(text) {
 			t.Errorf("%s still reads the kernel's memory", name)
@@ -104,15 +94,13 @@ func TestUnsighted(t *testing.T) {
 // The tags that are in the image are those that are worked out for a program that has another.
 func TestTags(t *testing.T) {
 	for name := range object(t).Programs {
-		p, err := image.ProgramByName(name)
-		must.OK(t, err)
+		p := must.Get(image.ProgramByName(name))(t)
 		fds := make(map[string]int)
 		for _, m := range p.MapNames() {
 			fds[m] = 0
 		}
 		for carrier := image.ByClassID; carrier <= image.ByHostIngress; carrier++ {
-			text, err := p.Link(fds, carrier)
-			must.OK(t, err)
+			text := must.Get(p.Link(fds, carrier))(t)
 			newer, older := sha256.Sum256(text), sha1.Sum(text)
 			if want := [][8]byte{[8]byte(newer[:8]), [8]byte(older[:8])}; !slices.Equal(p.Tags(carrier), want) && p.Carried() || !p.HasTag(want[0], carrier) {
 				t.Errorf("%s with carrier %d has tags %x, want %x", name, carrier, p.Tags(carrier), want)
@@ -124,7 +112,6 @@ func TestTags(t *testing.T) {
 func TestUnknownNames(t *testing.T) {
 	must.Fail(t, "ProgramByName of an unknown name", must.Err(image.ProgramByName("pw_none")), "pw_none")
 	must.Fail(t, "MapByName of an unknown name", must.Err(image.MapByName("pw_none")), "pw_none")
-	p, err := image.ProgramByName("pw_band")
-	must.OK(t, err)
+	p := must.Get(image.ProgramByName("pw_band"))(t)
 	must.Fail(t, "Link without maps", must.Err(p.Link(map[string]int{"pw_slab": 3}, image.ByClassID)), "pw_")
 }

@@ -21,18 +21,15 @@ var cited = regexp.MustCompile(`(?m)^//\t((?:bpf|pkg)/\S+):([0-9]+) (\w+): `)
 // TestCitedLines compares the lines whose effect a double copies with Cilium's source
 // in the version of this module.
 func TestCitedLines(t *testing.T) {
-	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/cilium/cilium").Output()
-	must.OK(t, err)
+	dir := must.Get(exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/cilium/cilium").Output())(t)
 	const file = "../../plugin/cni/netkit_test.go"
-	text, err := os.ReadFile(file)
-	must.OK(t, err)
+	text := must.Get(os.ReadFile(file))(t)
 	lines := cited.FindAllStringSubmatch(string(text), -1)
 	if len(lines) == 0 {
 		t.Errorf("%s cites no line", file)
 	}
 	for _, m := range lines {
-		source, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), m[1]))
-		must.OK(t, err)
+		source := must.Get(os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), m[1])))(t)
 		number, _ := strconv.Atoi(m[2])
 		if all := strings.Split(string(source), "\n"); number > len(all) || !strings.Contains(all[number-1], m[3]) {
 			t.Errorf("%s cites %s:%s, which has no %q", file, m[1], m[2], m[3])

@@ -29,8 +29,7 @@ func (h *host) deliver(t *testing.T, runtime string) *delivery.Manager {
 		must.OK(t, os.MkdirAll(filepath.Dir(file), 0o755))
 		must.OK(t, os.WriteFile(file, []byte("x"), 0o755))
 	}
-	m, err := delivery.New(delivery.Config{Root: h.root, Binary: binary, Runtime: runtime})
-	must.OK(t, err)
+	m := must.Get(delivery.New(delivery.Config{Root: h.root, Binary: binary, Runtime: runtime}))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- m.Run(ctx) }()

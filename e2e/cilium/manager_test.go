@@ -53,8 +53,7 @@ func (h *host) has(name string) bool {
 
 func (h *host) read(t *testing.T, name string) string {
 	t.Helper()
-	b, err := os.ReadFile(h.path(name))
-	must.OK(t, err)
+	b := must.Get(os.ReadFile(h.path(name)))(t)
 	return string(b)
 }
 
@@ -115,8 +114,6 @@ func TestNetworkNames(t *testing.T) {
 	for mode, want := range map[string]string{"none": "cilium", "portmap": "portmap", "flannel": "flannel"} {
 		h := newHost(t, nil)
 		h.runManager(t, map[string]any{"cni-exclusive": false, "cni-chaining-mode": mode})
-		if got := h.node(t).Conf.Original().Network.Name; got != want {
-			t.Errorf("chaining mode %s: network %s, want %s", mode, got, want)
-		}
+		must.Be(t, "network in chaining mode "+mode, want, h.node(t).Conf.Original().Network.Name)
 	}
 }

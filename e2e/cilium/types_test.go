@@ -9,7 +9,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"reflect"
 	"testing"
 	"testing/fstest"
 
@@ -81,9 +80,7 @@ func TestOwnStructsFitCiliumsTypes(t *testing.T) {
 		Version: "1.20.2", DatapathMode: "veth", AttachMode: "tcx", Routing: "Legacy", ChainingMode: "portmap",
 		EndpointRoutes: profiles.Yes, BandwidthManager: profiles.Yes, API: true,
 	}
-	if !reflect.DeepEqual(n.Cilium, want) {
-		t.Errorf("read %+v, want %+v", n.Cilium, want)
-	}
+	must.Match(t, "what is read", want, n.Cilium)
 	if n.Profile.Name != "cilium-endpoint-routes" || n.Assumed {
 		t.Errorf("profile %s, assumed %v: %s", n.Profile.Name, n.Assumed, n.Why)
 	}
@@ -93,9 +90,7 @@ func TestOwnStructsFitCiliumsTypes(t *testing.T) {
 func TestBandwidthManagerOff(t *testing.T) {
 	agent := realAgent{health: models.StatusResponse{BandwidthManager: &models.BandwidthManager{}}}
 	n := detect.Read(t.Context(), conf(plain), detect.Options{Live: agent})
-	if n.Cilium.BandwidthManager != profiles.No {
-		t.Errorf("bandwidth manager: %v, want no", n.Cilium.BandwidthManager)
-	}
+	must.Be(t, "the bandwidth manager", profiles.No, n.Cilium.BandwidthManager)
 }
 
 // TestChainingModeOfNetConf: the key means to Cilium's reader what it means to
@@ -104,8 +99,7 @@ func TestChainingModeOfNetConf(t *testing.T) {
 	root := conf(`{"type":"cilium-cni","chaining-mode":"generic-veth"}`)
 	file := filepath.Join(t.TempDir(), "05-cilium.conflist")
 	must.OK(t, os.WriteFile(file, root[confFile].Data, 0o644))
-	theirs, err := types.ReadNetConf(file)
-	must.OK(t, err)
+	theirs := must.Get(types.ReadNetConf(file))(t)
 	ours := detect.Read(t.Context(), root, detect.Options{}).Cilium.ChainingMode
 	if ours != "generic-veth" || ours != theirs.ChainingMode {
 		t.Errorf("chaining mode %q, Cilium reads %q", ours, theirs.ChainingMode)

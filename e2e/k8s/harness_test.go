@@ -119,8 +119,7 @@ const (
 // agent is the name of the agent of a node.
 func agent(t *testing.T, n *cluster.Node) string {
 	t.Helper()
-	all, err := suite.Agents(t.Context())
-	must.OK(t, err)
+	all := must.Get(suite.Agents(t.Context()))(t)
 	if all[n.Name] == "" {
 		t.Fatalf("no agent on %s: %v", n.Name, all)
 	}
@@ -145,8 +144,7 @@ const mostAnonymous = 15 << 10
 // small holds the anonymous memory of a node's agent to its bar.
 func small(t *testing.T, n *cluster.Node) {
 	t.Helper()
-	out, err := n.Exec(t.Context(), "bash", "-c", "sed -n 's/^RssAnon:[[:space:]]*//p' /proc/$(pgrep -x podweir)/status")
-	must.OK(t, err)
+	out := must.Get(n.Exec(t.Context(), "bash", "-c", "sed -n 's/^RssAnon:[[:space:]]*//p' /proc/$(pgrep -x podweir)/status"))(t)
 	var kib int
 	if _, err := fmt.Sscanf(out, "%d kB", &kib); err != nil {
 		t.Fatalf("RssAnon %q: %v", out, err)

@@ -42,8 +42,7 @@ func TestPrivilegedHelmUpgrade(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "conflict") {
 		t.Errorf("Helm 4 upgrades a release with a field that was edited by hand: %v", err)
 	}
-	_, err = suite.Helm(t.Context(), "upgrade", "podweir", chart, "-n", namespace, "--reset-then-reuse-values", "--force-conflicts", "--set", mostAway+"50%")
-	must.OK(t, err)
+	_ = must.Get(suite.Helm(t.Context(), "upgrade", "podweir", chart, "-n", namespace, "--reset-then-reuse-values", "--force-conflicts", "--set", mostAway+"50%"))(t)
 	atMostAway(t, "50%")
 	must.OK(t, suite.Rollout(t.Context()))
 	p.limited(t, 20_000_000, 10_000_000)

@@ -28,8 +28,7 @@ func TestPrivilegedIngressOnAnIFB(t *testing.T) {
 		t.Errorf("%d pods have their ingress queue on an ifb, want 2 (%v):\n%s", n, err, out)
 	}
 	for _, p := range []*pod{early, late} {
-		list, err := events(t.Context(), p.Name)
-		must.OK(t, err)
+		list := must.Get(events(t.Context(), p.Name))(t)
 		for _, e := range list {
 			if e.Type == "Warning" {
 				t.Errorf("%s: %s: %s", p.Name, e.Reason, e.Message)

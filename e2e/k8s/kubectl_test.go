@@ -58,8 +58,7 @@ func newReader(t *testing.T, name string) reader {
 	suite.Undo(t, "delete", "namespace", name, "--wait=false")
 	suite.Kubectl(t, "-n", name, "create", "serviceaccount", "someone")
 	token := suite.Kubectl(t, "-n", name, "create", "token", "someone")
-	ca, err := filepath.Abs(filepath.Join(suite.Dir, "pki/apiserver.crt"))
-	must.OK(t, err)
+	ca := must.Get(filepath.Abs(filepath.Join(suite.Dir, "pki/apiserver.crt")))(t)
 	path := filepath.Join(t.TempDir(), name+".kubeconfig")
 	text := fmt.Sprintf(`apiVersion: v1
 kind: Config
@@ -101,8 +100,7 @@ func (r reader) asks(ctx context.Context, args ...string) (*answer, error) {
 // gets fails the test unless a command ends with a status and writes these texts.
 func (r reader) gets(t *testing.T, status int, command string, texts ...string) *answer {
 	t.Helper()
-	a, err := r.asks(t.Context(), strings.Fields(command)...)
-	must.OK(t, err)
+	a := must.Get(r.asks(t.Context(), strings.Fields(command)...))(t)
 	if err := a.is(status, texts...); err != nil {
 		t.Errorf("kubectl podweir %s: %v", command, err)
 	}

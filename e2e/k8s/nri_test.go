@@ -23,8 +23,7 @@ func TestPrivilegedNRI(t *testing.T) {
 	peer := run(t, "peer", 1, nil)
 	p := run(t, "hooked", 0, workload.Limits("20M", "10M"))
 	p.holds(t, peer, "shaped by the runtime's hook", 20_000_000, 10_000_000)
-	page, err := node.Fetch(t.Context(), "/metrics")
-	must.OK(t, err)
+	page := must.Get(node.Fetch(t.Context(), "/metrics"))(t)
 	t.Logf("hooks:\n%s", grep(page, "podweir_nri_hook_duration_seconds_count"))
 	if !strings.Contains(page, `podweir_nri_hook_duration_seconds_count`) {
 		t.Error("no hook was called")

@@ -36,9 +36,7 @@ func TestPrivilegedNamespaceRates(t *testing.T) {
 	quiet.limited(t, 30_000_000, 20_000_000)
 	greedy.limited(t, 30_000_000, 200_000_000)
 	e := sees(t, greedy.Name, "podweir.io/ingress-rate", "at most 30 Mbit/s", "podweir.io/max-ingress-rate")
-	if e.Reason != "BandwidthAboveMaximum" {
-		t.Errorf("event %+v, want BandwidthAboveMaximum", e)
-	}
+	must.Be(t, "the Event's reason", "BandwidthAboveMaximum", e.Reason)
 	// At ADD, and not by the agent.
 	next := run(t, "next", 0, nil)
 	next.limited(t, 30_000_000, 20_000_000)

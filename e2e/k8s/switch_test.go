@@ -117,8 +117,7 @@ func primaryWrites(t *testing.T, chained ...cluster.Plugin) {
 // hasLimit says whether the pod's egress has its queue now.
 func hasLimit(t *testing.T, p *pod) bool {
 	t.Helper()
-	out, err := p.tc(t.Context(), "qdisc", "show", "dev", "eth0", "root")
-	must.OK(t, err)
+	out := must.Get(p.tc(t.Context(), "qdisc", "show", "dev", "eth0", "root"))(t)
 	return strings.Contains(out, "tbf")
 }
 

@@ -28,8 +28,7 @@ func TestMain(m *testing.M) {
 func newTestLab(tb testing.TB) *Lab {
 	tb.Helper()
 	testutil.RequireRoot(tb)
-	l, err := New(tb.Context(), Options{})
-	must.OK(tb, err)
+	l := must.Get(New(tb.Context(), Options{}))(tb)
 	tb.Cleanup(func() {
 		if err := l.Close(); err != nil {
 			tb.Errorf("Close() = %v, want nil", err)
@@ -40,12 +39,9 @@ func newTestLab(tb testing.TB) *Lab {
 
 func mustPod(tb testing.TB, l *Lab, chained ...Entry) (*Pod, *Host) {
 	tb.Helper()
-	network, err := l.Network("net", chained...)
-	must.OK(tb, err)
-	pod, err := network.Pod(tb.Context(), PodOptions{Bandwidth: RuntimeBandwidth(20_000_000)})
-	must.OK(tb, err)
-	client, err := l.Client("client")
-	must.OK(tb, err)
+	network := must.Get(l.Network("net", chained...))(tb)
+	pod := must.Get(network.Pod(tb.Context(), PodOptions{Bandwidth: RuntimeBandwidth(20_000_000)}))(tb)
+	client := must.Get(l.Client("client"))(tb)
 	return pod, client
 }
 
@@ -60,25 +56,18 @@ func TestPrivilegedCloseLeavesNothing(t *testing.T) {
 	left := func() []string {
 		var out []string
 		for _, pattern := range []string{netnsDir, stateRoot} {
-			found, err := filepath.Glob(filepath.Join(pattern, l.Name()+"*"))
-			must.OK(t, err)
+			found := must.Get(filepath.Glob(filepath.Join(pattern, l.Name()+"*")))(t)
 			out = append(out, found...)
 		}
 		return out
 	}
-	if len(left()) != 4 {
-		t.Fatalf("before Close: %v, want the node, the pod, the client and the directory", left())
-	}
+	must.Len(t, "there before Close: the node, the pod, the client and the directory", 4, left())
 	must.OK(t, l.Close())
-	if got := left(); len(got) != 0 {
-		t.Errorf("after Close: %v, want nothing", got)
-	}
+	must.Len(t, "left after Close", 0, left())
 	if run.client.running() || run.server.running() {
 		t.Error("iperf3 runs after Close")
 	}
-	if err := l.Close(); err != nil {
-		t.Errorf("second Close() = %v, want nil", err)
-	}
+	must.OK(t, l.Close()) // once more
 }
 
 func TestQuantile(t *testing.T) {
@@ -101,9 +90,7 @@ func TestQuantile(t *testing.T) {
 		"below the range is the smallest": {hundred, -1, 1},
 		"above the range is the largest":  {hundred, 2, 100},
 	} {
-		if got := Quantile(tc.in, tc.q); got != tc.want {
-			t.Errorf("%s: Quantile(%v) = %v, want %v", name, tc.q, got, tc.want)
-		}
+		must.Be(t, name, tc.want, Quantile(tc.in, tc.q))
 	}
 }
 
@@ -118,10 +105,6 @@ func TestLatenciesCountFailures(t *testing.T) {
 		Failed:  1, Reason: "i/o timeout", Elapsed: 2 * time.Second,
 	}
 	must.Match(t, "result", want, got)
-	if rate := got.PerSecond(); rate != 1 {
-		t.Errorf("PerSecond() = %v, want 1: a failure is no response", rate)
-	}
-	if p99 := got.Quantile(0.99); p99 != time.Second {
-		t.Errorf("Quantile(0.99) = %v, want the 1s until the request was given up", p99)
-	}
+	must.Be(t, "responses per second, of which a failure is none", 1, got.PerSecond())
+	must.Be(t, "Quantile(0.99), with the time until a request was given up", time.Second, got.Quantile(0.99))
 }

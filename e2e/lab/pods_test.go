@@ -30,11 +30,8 @@ const interrupted = `{
 }`
 
 func TestParseIperf(t *testing.T) {
-	r, err := parseIperf([]byte(interrupted))
-	must.OK(t, err)
-	if r.Start.MSS != 1448 {
-		t.Errorf("MSS = %d, want 1448", r.Start.MSS)
-	}
+	r := must.Get(parseIperf([]byte(interrupted)))(t)
+	must.Be(t, "MSS", 1448, r.Start.MSS)
 	want := []BulkInterval{
 		{End: 0.5, Bytes: 1000, Retransmits: 7, Flows: []float64{600, 400}, RoundTrips: []time.Duration{2500 * time.Microsecond, 150 * time.Microsecond}},
 		{Start: 0.5, End: 1.0004, Bytes: 2000, Retransmits: 2, Flows: []float64{0}},
@@ -45,8 +42,7 @@ func TestParseIperf(t *testing.T) {
 }
 
 func TestBetween(t *testing.T) {
-	r, err := parseIperf([]byte(interrupted))
-	must.OK(t, err)
+	r := must.Get(parseIperf([]byte(interrupted)))(t)
 	for name, tc := range map[string]struct {
 		from, to           float64
 		bytes, retransmits float64
@@ -63,13 +59,9 @@ func TestBetween(t *testing.T) {
 				name, tc.from, tc.to, w, tc.bytes, tc.retransmits)
 		}
 	}
-	if got := Between(nil, 0, 1).BitsPerSec(); got != 0 {
-		t.Errorf("BitsPerSec() of nothing = %v, want 0", got)
-	}
+	must.Be(t, "BitsPerSec() of nothing", 0, Between(nil, 0, 1).BitsPerSec())
 	w := Between([]BulkInterval{{End: 0.5, Bytes: 1000}}, 0, 1)
-	if got, want := w.BitsPerSec(), 16000.0; got != want {
-		t.Errorf("BitsPerSec() = %v, want %v", got, want)
-	}
+	must.Be(t, "BitsPerSec()", 16000, w.BitsPerSec())
 }
 
 // A thread of a higher real-time priority is to the watch what the machine below
@@ -78,8 +70,7 @@ func TestPrivilegedProcessorsAreSeenToBeAway(t *testing.T) {
 	testutil.RequireRoot(t)
 	// Go interrupts what runs for 10 ms.
 	const taken, least = 12 * time.Millisecond, 5 * time.Millisecond
-	p, err := WatchProcessors()
-	must.OK(t, err)
+	p := must.Get(WatchProcessors())(t)
 	took := make(chan error)
 	// Where the machine is busy, times without a processor follow each other as one.
 	for range 20 {

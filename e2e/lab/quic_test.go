@@ -17,20 +17,16 @@ import (
 func TestPrivilegedQUICHasTheCap(t *testing.T) {
 	mark.Timed(t, "it judges rates or waits")
 	l := newTestLab(t)
-	network, err := l.Network("net", BandwidthEntry())
-	must.OK(t, err)
-	pod, err := network.Pod(t.Context(), PodOptions{Bandwidth: &Bandwidth{EgressRate: 20e6, EgressBurst: 64_000 * 8}})
-	must.OK(t, err)
-	client, err := l.Client("client")
-	must.OK(t, err)
+	network := must.Get(l.Network("net", BandwidthEntry()))(t)
+	pod := must.Get(network.Pod(t.Context(), PodOptions{Bandwidth: &Bandwidth{EgressRate: 20e6, EgressBurst: 64_000 * 8}}))(t)
+	client := must.Get(l.Client("client"))(t)
 	run, err := l.StartElephant(t.Context(), Elephant{
 		From: &pod.Host, To: client, Flows: 2, CongestionControl: QUIC, Duration: time.Minute,
 	})
 	must.OK(t, err)
 	const last = 4 * time.Second
 	must.OK(t, wiremeter.Until(t.Context(), run.Started+last))
-	bulk, err := run.Stop(t.Context())
-	must.OK(t, err)
+	bulk := must.Get(run.Stop(t.Context()))(t)
 	w := Between(bulk.Received, 1, last.Seconds())
 	if rate := w.BitsPerSec(); rate < 15e6 || rate > 20e6 || w.Retransmits == 0 || w.Retransmits > w.Bytes/quicPayload/4 {
 		t.Errorf("%.1f Mbit/s, %.0f of %.0f packets lost; want almost 20, and some but few", rate/1e6, w.Retransmits, w.Bytes/quicPayload)

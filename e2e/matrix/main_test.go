@@ -25,8 +25,7 @@ const docs = "../../docs"
 
 func matrix(t *testing.T) *row.Matrix {
 	t.Helper()
-	m, err := row.Parse(rows)
-	must.OK(t, err)
+	m := must.Get(row.Parse(rows))(t)
 	return m
 }
 
@@ -87,16 +86,13 @@ func TestRowsDoWhatOthersLeaveToThem(t *testing.T) {
 // TestVersionsAreThoseOfTheModules holds the versions in matrix.yaml to the
 // modules that are built.
 func TestVersionsAreThoseOfTheModules(t *testing.T) {
-	plugins, err := os.ReadFile("../k8s/components/go.mod")
-	must.OK(t, err)
+	plugins := must.Get(os.ReadFile("../k8s/components/go.mod"))(t)
 	var ciliums string
 	for _, mod := range []string{cilium.Newest, cilium.Old} {
-		text, err := os.ReadFile(filepath.Join("../cilium", mod))
-		must.OK(t, err)
+		text := must.Get(os.ReadFile(filepath.Join("../cilium", mod)))(t)
 		ciliums += string(text)
 	}
-	amazon, err := os.ReadFile("../npa/go.mod")
-	must.OK(t, err)
+	amazon := must.Get(os.ReadFile("../npa/go.mod"))(t)
 	from := map[string]string{"containernetworking/plugins": string(plugins), "cilium/cilium": ciliums, "aws/amazon-vpc-cni-k8s": string(amazon)}
 	for _, r := range matrix(t).Rows {
 		// The agent beside it is in no go.mod if it is the newest.
@@ -111,10 +107,8 @@ func TestVersionsAreThoseOfTheModules(t *testing.T) {
 // TestCommittedPageIsOfItsResults wants -count=1, as make test-pages has it: go
 // keeps what a test said whatever files outside of its module have become.
 func TestCommittedPageIsOfItsResults(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join(docs, "reference/support.md"))
-	must.OK(t, err)
-	neighbours, err := readPins(filepath.Join(docs, "reference/support.md"))
-	must.OK(t, err)
+	page := must.Get(os.ReadFile(filepath.Join(docs, "reference/support.md")))(t)
+	neighbours := must.Get(readPins(filepath.Join(docs, "reference/support.md")))(t)
 	if len(neighbours) == 0 || matrix(t).Page(string(page), committed(t), neighbours) != string(page) {
 		t.Error("docs/reference/support.md is not what matrix.yaml, the results and neighbours.json give: " +
 			"make matrix-page writes it again")
@@ -145,8 +139,7 @@ func TestProfilesCiteTheRowsThatPassed(t *testing.T) {
 
 // TestReadmeQuotesRows compares what README quotes of a row with what was seen in it.
 func TestReadmeQuotesRows(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
-	must.OK(t, err)
+	readme := must.Get(os.ReadFile("../../README.md"))(t)
 	found := regexp.MustCompile("\\[([a-z-]+)\\]\\(docs/reference/support\\.json\\): `([^`]+)`").FindAllStringSubmatch(string(readme), -1)
 	if len(found) == 0 {
 		t.Error("README.md quotes no row")

@@ -13,8 +13,7 @@ import (
 // TestQueueGivesEachRowOnce has two clusters take rows in turn: a new cluster is begun for
 // each group, and for one more at the end, so that both have something to do.
 func TestQueueGivesEachRowOnce(t *testing.T) {
-	chosen, err := matrix(t).Select(false)
-	must.OK(t, err)
+	chosen := must.Get(matrix(t).Select(false))(t)
 	q := newQueue(chosen)
 	var last [2]string
 	var given []string

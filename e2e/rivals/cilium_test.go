@@ -31,13 +31,11 @@ func verdicts(t *testing.T, bytes uint32, bytesPerSec uint64) func() (verdict in
 	if n := unsafe.Sizeof(skb{}); n != 192 {
 		t.Fatalf("struct __sk_buff of %d bytes, want 192", n)
 	}
-	objects, err := load(bytesPerSec)
-	must.OK(t, err)
+	objects := must.Get(load(bytesPerSec))(t)
 	t.Cleanup(objects.Close)
 	return func() int32 {
 		t.Helper()
-		code, err := objects.Programs[program].Run(&ebpf.RunOptions{Data: make([]byte, bytes), Context: skb{WireLen: bytes}})
-		must.OK(t, err)
+		code := must.Get(objects.Programs[program].Run(&ebpf.RunOptions{Data: make([]byte, bytes), Context: skb{WireLen: bytes}}))(t)
 		return int32(code)
 	}
 }

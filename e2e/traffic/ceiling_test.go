@@ -142,8 +142,7 @@ func ordinary(t *testing.T, pod *Target, load Load, capacity uint64) {
 		t.Fatal(err, lightErr)
 	}
 	offered := flood == nil || OfferedBits(flood) >= offeredEnough*float64(capacity)
-	wire, err := pod.Wire(Egress, offer.Started+time.Second, min(offer.Until, wiremeter.Now()))
-	must.OK(t, err)
+	wire := must.Get(pod.Wire(Egress, offer.Started+time.Second, min(offer.Until, wiremeter.Now())))(t)
 	// On a busy machine a load does not fill the cap all the time. What the ceiling
 	// may drop are packets that come close together.
 	fullest := 8 * float64(wire.Worst(fullFor)) / (float64(capacity) * fullFor.Seconds())

@@ -183,9 +183,7 @@ func packetSize(t *testing.T, r *Rig, load Load, last time.Duration, bitsPerSec 
 	t.Helper()
 	pod := shaped(t, r, bitsPerSec, keys)
 	offer := must.Get(pod.Start(t.Context(), Egress, load, bitsPerSec, last))(t)
-	if _, _, err := offer.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, waited(offer.Wait(t.Context())))
 	bytes, packets := sentBy(t, pod.Netns, pod.IfName)
 	t.Logf("%s, %v: %d bytes in %d packets", load.Name, keys, bytes, packets)
 	return float64(bytes) / float64(packets)

@@ -64,8 +64,7 @@ func bursts(on, off time.Duration) func(*testing.T, *groupOf, Direction) {
 		}
 		for _, pod := range g.pods {
 			from, to := pod.Ends(d)
-			_, err := g.rig.Lab.StartFlood(t.Context(), lab.UDPFlood{From: from, To: to, BitsPerSec: each, PayloadBytes: 1400, On: on, Off: off, Duration: 4 * time.Second})
-			must.OK(t, err)
+			must.OK(t, must.Err(g.rig.Lab.StartFlood(t.Context(), lab.UDPFlood{From: from, To: to, BitsPerSec: each, PayloadBytes: 1400, On: on, Off: off, Duration: 4 * time.Second})))
 		}
 		until(t, 4*time.Second)
 	}
@@ -75,8 +74,7 @@ func oneBesideFifty(t *testing.T, g *groupOf, d Direction) {
 	t.Helper()
 	for i, flows := range []int{1, 50} {
 		from, to := g.pods[i].Ends(d)
-		_, err := g.rig.Lab.StartElephant(t.Context(), lab.Elephant{From: from, To: to, Flows: flows, Duration: time.Minute})
-		must.OK(t, err)
+		must.OK(t, must.Err(g.rig.Lab.StartElephant(t.Context(), lab.Elephant{From: from, To: to, Flows: flows, Duration: time.Minute})))
 	}
 	until(t, 4*time.Second)
 }
@@ -191,8 +189,7 @@ func manyGroups(t *testing.T, text string, limit units.BitRate) {
 		from, to := pod.Ends(Ingress)
 		must.OK(t, must.Err(r.Lab.StartElephant(t.Context(), lab.Elephant{From: from, To: to, Duration: time.Minute})))
 		from, to = all[i+groups].Ends(Ingress)
-		_, err := r.Lab.StartFlood(t.Context(), lab.UDPFlood{From: from, To: to, BitsPerSec: uint64(limit), PayloadBytes: 1400, On: 40 * time.Millisecond, Off: 200 * time.Millisecond, Duration: 15 * time.Second})
-		must.OK(t, err)
+		must.OK(t, must.Err(r.Lab.StartFlood(t.Context(), lab.UDPFlood{From: from, To: to, BitsPerSec: uint64(limit), PayloadBytes: 1400, On: 40 * time.Millisecond, Off: 200 * time.Millisecond, Duration: 15 * time.Second})))
 	}
 	until(t, 2*time.Second)
 	processors := must.Get(lab.WatchProcessors())(t)

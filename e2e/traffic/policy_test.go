@@ -47,9 +47,7 @@ func TestPrivilegedExemptSubnetsAreNotCharged(t *testing.T) {
 	must.OK(t, err)
 	must.OK(t, must.Err(exempt.Wait(t.Context())))
 	free := must.Get(meter.Read(from, wiremeter.Now()))(t)
-	if _, _, err := shapedLoad.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, waited(shapedLoad.Wait(t.Context())))
 	held := must.Get(pod.Wire(Egress, shapedLoad.Started, wiremeter.Now()))(t)
 	c := Case{Cap: capacity}
 	allowed := c.Limit() + c.heldUp(processors.Stop())
@@ -193,9 +191,7 @@ func TestPrivilegedIngressByIFBHoldsTheCap(t *testing.T) {
 			pod := shaped(t, r, capacity, map[string]any{"ingressPlace": "ifb"})
 			var before *wiremeter.Meter
 			if testutil.HaveTCX() { // else no meter is ahead of the redirect
-				var err error
-				before, err = wiremeter.Attach(pod.Netns, pod.IfName, wiremeter.Received)
-				must.OK(t, err)
+				before = must.Get(wiremeter.Attach(pod.Netns, pod.IfName, wiremeter.Received))(t)
 				t.Cleanup(func() { _ = before.Close() })
 			}
 			from := wiremeter.Now()
@@ -254,13 +250,11 @@ func TestPrivilegedLimitChangesUnderAFlood(t *testing.T) {
 				beside(t, capacity)
 				r := newRig(t)
 				network := must.Get(r.Lab.Network("changes", lab.PodweirEntry(nil)))(t)
-				made, err := network.Pod(t.Context(), lab.PodOptions{Bandwidth: lab.RuntimeBandwidth(capacity), Namespace: "changes"})
-				must.OK(t, err)
+				made := must.Get(network.Pod(t.Context(), lab.PodOptions{Bandwidth: lab.RuntimeBandwidth(capacity), Namespace: "changes"}))(t)
 				pod, node := r.metered(t, made), r.open(t)
 				processors := must.Get(lab.WatchProcessors())(t)
 				last := time.Duration(len(changes))*1100*time.Millisecond + 2*time.Second
-				kept, err := r.Lab.StartEcho(t.Context(), lab.EchoLoad{From: r.Client, To: &pod.Host, PerSecond: 100, Duration: last, Timeout: last})
-				must.OK(t, err)
+				kept := must.Get(r.Lab.StartEcho(t.Context(), lab.EchoLoad{From: r.Client, To: &pod.Host, PerSecond: 100, Duration: last, Timeout: last}))(t)
 				ctx, stop := context.WithCancel(t.Context())
 				defer stop()
 				o := must.Get(pod.Start(ctx, d, UDP, 3*capacity, time.Minute))(t)
@@ -353,8 +347,7 @@ func TestPrivilegedCallBesideElephants(t *testing.T) {
 			beside(t, capacity)
 			r := newRig(t)
 			pod := shaped(t, r, capacity, map[string]any{"policy": "elephants"})
-			bulk, err := pod.Start(t.Context(), d, TCP("TCP 8 cubic", 8, "cubic"), capacity, last+2*settle)
-			must.OK(t, err)
+			bulk := must.Get(pod.Start(t.Context(), d, TCP("TCP 8 cubic", 8, "cubic"), capacity, last+2*settle))(t)
 			if err := wiremeter.Until(t.Context(), bulk.Started+settle); err != nil { // they are heavy then
 				t.Fatal(err)
 			}
@@ -365,9 +358,7 @@ func TestPrivilegedCallBesideElephants(t *testing.T) {
 			})
 			must.OK(t, err)
 			got := must.Get(call.Wait(t.Context()))(t)
-			if _, _, err := bulk.Wait(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, waited(bulk.Wait(t.Context())))
 			all := got.Failed + len(got.Samples)
 			t.Logf("%d of %d packets of the call lost, median %v, p90 %v", got.Failed, all, got.Quantile(0.5), got.Quantile(0.9))
 			if got.Quantile(0.5) < 5*time.Millisecond {

@@ -127,8 +127,7 @@ func besideUDP(t *testing.T, r *Rig, d Direction, capacity uint64, flows int, co
 	)
 	pod := shaped(t, r, capacity, map[string]any{})
 	from, to := pod.Ends(d)
-	bulk, err := r.Lab.StartElephant(t.Context(), lab.Elephant{From: from, To: to, CongestionControl: congestion, Flows: flows, Duration: last})
-	must.OK(t, err)
+	bulk := must.Get(r.Lab.StartElephant(t.Context(), lab.Elephant{From: from, To: to, CongestionControl: congestion, Flows: flows, Duration: last}))(t)
 	flood, err := r.Lab.StartFlood(t.Context(), lab.UDPFlood{
 		From: from, To: to, BitsPerSec: uint64(offered * float64(capacity)), PayloadBytes: fullPayload, Duration: last,
 	})

@@ -36,11 +36,13 @@ func beside(t *testing.T, bitsPerSec uint64) {
 }
 
 // newRig makes a rig that goes with the test.
+// waited is the error of [Offer.Wait].
+func waited(_ *lab.Bulk, _ *lab.FloodResult, err error) error { return err }
+
 func newRig(t *testing.T) *Rig {
 	t.Helper()
 	testutil.RequireRoot(t)
-	r, err := NewRig(t.Context(), lab.Options{})
-	must.OK(t, err)
+	r := must.Get(NewRig(t.Context(), lab.Options{}))(t)
 	r.SparesOthers = true
 	t.Cleanup(func() {
 		if err := r.Close(); err != nil {

@@ -33,10 +33,8 @@ func TestPrivilegedTunnelIsCountedWhole(t *testing.T) {
 	}
 	before := bytes()
 	_, packets := sentBy(t, pod.Netns, pod.IfName)
-	run, err := r.Lab.StartElephant(t.Context(), lab.Elephant{From: from, To: to, Duration: time.Second})
-	must.OK(t, err)
-	bulk, err := run.Wait(t.Context())
-	must.OK(t, err)
+	run := must.Get(r.Lab.StartElephant(t.Context(), lab.Elephant{From: from, To: to, Duration: time.Second}))(t)
+	bulk := must.Get(run.Wait(t.Context()))(t)
 	counted := float64(bytes() - before)
 	_, after := sentBy(t, pod.Netns, pod.IfName)
 	payload, mss := 0.0, float64(bulk.MSS)

@@ -23,8 +23,7 @@ func decide(t *testing.T, w *world, d terms.Direction, l *shaping.Limit) (*attac
 	if d == terms.Ingress {
 		cfg = &shaping.Config{Ingress: l}
 	}
-	obs, err := w.Observe(&apply.Record{})
-	must.OK(t, err)
+	obs := must.Get(w.Observe(&apply.Record{}))(t)
 	major := uint16(0x200)
 	want, choices, err := attach.Decide(&attach.Request{
 		Interface: w.iface, Config: cfg, Facts: w.facts, TCX: w.tcx,

@@ -155,8 +155,7 @@ func TestPlanOfOneDifference(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			w, cfg := rich(t)
 			tt.break_(w)
-			plan, err := drift(w, cfg, record(t, w))
-			must.OK(t, err)
+			plan := must.Get(drift(w, cfg, record(t, w)))(t)
 			must.Match(t, "plan", tt.want, kinds(plan))
 			if len(plan) > 0 && !strings.Contains(plan[0].Reason, tt.reason) {
 				t.Errorf("reason %q, want %q in it", plan[0].Reason, tt.reason)
@@ -173,8 +172,7 @@ func TestPlanOfOneDifferenceOfAHook(t *testing.T) {
 	cfg.Ingress.Place = terms.PlaceIFB
 	ensure(t, w, cfg)
 	w.devices[terms.SideIFB].Hooks[0].Slot++
-	plan, err := drift(w, cfg, record(t, w))
-	must.OK(t, err)
+	plan := must.Get(drift(w, cfg, record(t, w)))(t)
 	if got := kinds(plan); !slices.Equal(got, []string{"ingress attach"}) || !strings.Contains(plan[0].Reason, "on the egress hook of podweir5 pw_band") {
 		t.Errorf("plan %v, want ingress attach because of another slot", plan)
 	}

@@ -392,12 +392,10 @@ func (p *pod) state(t *testing.T) []string {
 
 func deviceState(t *testing.T, ns *testutil.NetNS, dev *hostif.Interface) []string {
 	t.Helper()
-	h, err := netlink.NewHandleAt(netns.NsHandle(ns.FD()), unix.NETLINK_ROUTE)
-	must.OK(t, err)
+	h := must.Get(netlink.NewHandleAt(netns.NsHandle(ns.FD()), unix.NETLINK_ROUTE))(t)
 	defer h.Close()
 	device := &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: dev.Index}}
-	qdiscs, err := h.QdiscList(device)
-	must.OK(t, err)
+	qdiscs := must.Get(h.QdiscList(device))(t)
 	hooks := map[string]uint32{"ingress": netlink.HANDLE_MIN_INGRESS, "egress": netlink.HANDLE_MIN_EGRESS}
 	var all []string
 	for _, q := range qdiscs {
@@ -414,8 +412,7 @@ func deviceState(t *testing.T, ns *testutil.NetNS, dev *hostif.Interface) []stri
 		}
 		all = append(all, "qdisc "+q.Type())
 		for place, parent := range places {
-			filters, err := h.FilterList(device, parent)
-			must.OK(t, err)
+			filters := must.Get(h.FilterList(device, parent))(t)
 			for _, f := range filters {
 				names := filterNames(f)
 				if f.Type() == "bpf" && len(names) == 0 && strings.HasPrefix(place, "clsact ") {

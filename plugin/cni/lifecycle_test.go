@@ -423,9 +423,7 @@ func TestPrivilegedDelWhenThingsAreGone(t *testing.T) {
 			tt.gone(t, p)
 			p.must(t, "DEL", p.conf(tt.del))
 			n.wantNoPins(t, "DEL")
-			if all := p.state(t); len(all) != 0 {
-				t.Errorf("still there: %v", all)
-			}
+			must.Len(t, "what is still there", 0, p.state(t))
 			p.must(t, "DEL", p.conf(nil))
 		})
 	}

@@ -134,8 +134,7 @@ func stream(t *testing.T, p *pod, d terms.Direction) (s streamed, port uint16) {
 		return err
 	}))
 	defer func() { _ = out.Close() }()
-	in, err := l.Accept()
-	must.OK(t, err)
+	in := must.Get(l.Accept())(t)
 	defer func() { _ = in.Close() }()
 	start := time.Now()
 	end := start.Add(20 * time.Second)

@@ -362,13 +362,11 @@ func TestPrivilegedSlabIsFull(t *testing.T) {
 	must.OK(t, err)
 	must.OK(t, n.each(func(s slot) { s.Owner, s.SinceNs = 1, boottime() }))
 	other := n.interfaceDir(t, "other")
-	if _, _, err := n.take(other, terms.Egress); !errors.Is(err, ErrFull) {
-		t.Errorf("take of a slot of a full slab = %v, want %v", err, ErrFull)
-	}
+	_, _, err = n.take(other, terms.Egress)
+	must.Is(t, "take of a slot of a full slab", ErrFull, err)
 	s.release()
-	if _, _, err := n.take(other, terms.Egress); !errors.Is(err, ErrFull) {
-		t.Errorf("take of the slot that was just given back = %v, want %v", err, ErrFull)
-	}
+	_, _, err = n.take(other, terms.Egress)
+	must.Is(t, "take of the slot that was just given back", ErrFull, err)
 	atomic.StoreUint64(&s.SinceNs, boottime()-uint64(slotRest))
 	if again, fresh, err := n.take(other, terms.Egress); err != nil || !fresh || again.number != s.number {
 		t.Errorf("take = slot %d, fresh %v, %v, want the one that has rested, %d", again.number, fresh, err, s.number)

@@ -63,8 +63,7 @@ func TestPrivilegedIFB(t *testing.T) {
 	dev := pod.Interface(t, "eth0")
 
 	must.Is(t, "IFB before it is made", hostif.ErrNoDevice, must.Err(pod.Handle.IFB(dev.Index)))
-	ifb, err := pod.Handle.EnsureIFB(dev)
-	must.OK(t, err)
+	ifb := must.Get(pod.Handle.EnsureIFB(dev))(t)
 	if ifb.Name != hostif.IFBName(dev.Index) || ifb.Kind != terms.DeviceIFB || !ifb.Up || ifb.MTU != hostif.IFBMTU ||
 		ifb.TxQueueLen != 1000 || ifb.NumTxQueues != 1 {
 		t.Errorf("EnsureIFB = %+v", ifb)
@@ -87,8 +86,7 @@ func TestPrivilegedIFB(t *testing.T) {
 	must.Is(t, "IFB after DeleteIFB", hostif.ErrNoDevice, must.Err(pod.Handle.IFB(dev.Index)))
 	far := dev
 	for _, far.Index = range []int{99_999_999, 100_000_000, math.MaxInt32} {
-		_, err := pod.Handle.EnsureIFB(far)
-		must.OK(t, err)
+		must.OK(t, must.Err(pod.Handle.EnsureIFB(far)))
 		must.OK(t, pod.Handle.DeleteIFB(far.Index))
 	}
 	pod.Run(t, "ip", "link", "add", hostif.IFBName(dev.Index), "type", "veth")

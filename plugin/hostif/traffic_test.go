@@ -98,11 +98,9 @@ func TestPrivilegedLosses(t *testing.T) {
 	own.Run(t, "ip", "link", "set", "lo", "up")
 	own.Run(t, "nft", "add table inet filter; add chain inet filter out { type filter hook output priority 0; }; "+
 		"add chain inet filter entry { type filter hook input priority 0; policy accept; }; add rule inet filter out udp dport 8 counter accept; add rule inet filter out udp dport 9 counter drop; add rule inet filter out udp dport 10 counter reject")
-	ns, err := rtnl.OpenNetNS(own.Path())
-	must.OK(t, err)
+	ns := must.Get(rtnl.OpenNetNS(own.Path()))(t)
 	defer func() { _ = ns.Close() }()
-	h, err := hostif.NewHandle(ns)
-	must.OK(t, err)
+	h := must.Get(hostif.NewHandle(ns))(t)
 	defer h.Close()
 	must.Be(t, "losses before any packet", 0, len(must.Get(hostif.Losses(ns, h))(t)))
 	for _, port := range []string{"8", "9", "10"} {

@@ -45,9 +45,7 @@ func TestEncodeIsReversible(t *testing.T) {
 		checkName(t, string(b))
 		return !t.Failed()
 	}
-	if err := quick.Check(property, &quick.Config{MaxCount: 5000}); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, quick.Check(property, &quick.Config{MaxCount: 5000}))
 	for _, name := range []string{
 		"", "a", "cbr0", "eth0", ".", "..", "eth0.100", "k8s-pod-network", "a/b", "a%2eb", "%", ",",
 		"Netz ü", strings.Repeat("f", 64), strings.Repeat("f", 255), strings.Repeat("f", 256), strings.Repeat(".", 86),
@@ -78,8 +76,7 @@ func TestOpenElsewhere(t *testing.T) {
 
 func newStore(tb testing.TB) *pins.Store {
 	tb.Helper()
-	s, err := pins.Open(filepath.Join(testutil.BPFFS(tb), "podweir"))
-	must.OK(tb, err)
+	s := must.Get(pins.Open(filepath.Join(testutil.BPFFS(tb), "podweir")))(tb)
 	return s
 }
 
@@ -135,8 +132,7 @@ func TestPrivilegedIndex(t *testing.T) {
 	same := func(what string) map[attach.ID][]string {
 		t.Helper()
 		want := make(map[attach.ID][]string)
-		keys, err := s.List()
-		must.OK(t, err)
+		keys := must.Get(s.List())(t)
 		for _, k := range keys {
 			devices := must.Get(s.Devices(k))(t)
 			for _, device := range devices {
@@ -183,10 +179,8 @@ func TestPrivilegedLockExcludes(t *testing.T) {
 	s := newStore(t)
 	a, b := attach.ID{Network: "n", ContainerID: "a", IfName: "eth0"}, attach.ID{Network: "n", ContainerID: "b", IfName: "eth0"}
 	must.Fail(t, "Turn of what has no directory", must.Err(s.Turn(a)))
-	_, err := s.MakeDevice(a, "eth0")
-	must.OK(t, err)
-	turn, err := s.Turn(a)
-	must.OK(t, err)
+	must.OK(t, must.Err(s.MakeDevice(a, "eth0")))
+	turn := must.Get(s.Turn(a))(t)
 	defer turn.Close()
 	locked := func(while string) {
 		t.Helper()
@@ -195,14 +189,12 @@ func TestPrivilegedLockExcludes(t *testing.T) {
 		must.Is(t, "Lock while "+while, context.DeadlineExceeded, must.Err(s.Lock(ctx, a)))
 	}
 	for range 2 {
-		unlock, err := s.Lock(t.Context(), a)
-		must.OK(t, err)
+		unlock := must.Get(s.Lock(t.Context(), a))(t)
 		locked("another one has the lock")
 		if turn.Take() {
 			t.Error("the turn was taken while another one had the lock")
 		}
-		other, err := s.Lock(t.Context(), b)
-		must.OK(t, err)
+		other := must.Get(s.Lock(t.Context(), b))(t)
 		other()
 		unlock()
 		if !turn.Take() {

@@ -21,8 +21,7 @@ import (
 
 func (d *device) attach(tb testing.TB, at queue.Place, p testutil.Program) bool {
 	tb.Helper()
-	made, err := queue.AttachClsact(d.Handle, d.index, at, queue.Classifier{ProgramFD: p.FD, Name: "pw_test"})
-	must.OK(tb, err)
+	made := must.Get(queue.AttachClsact(d.Handle, d.index, at, queue.Classifier{ProgramFD: p.FD, Name: "pw_test"}))(tb)
 	return made
 }
 
@@ -73,12 +72,8 @@ func TestPrivilegedClsactAttachDetach(t *testing.T) {
 	next := testutil.VerdictProgram(t, "pw_test", -1)
 	in := queue.Place{Hook: terms.HookIngress, Pref: 7, Handle: 3}
 	out := queue.Place{Hook: terms.HookEgress, Pref: 9, Handle: 4}
-	if !d.attach(t, in, next) {
-		t.Error("the first AttachClsact did not say that it made the qdisc")
-	}
-	if d.attach(t, out, next) {
-		t.Error("the second AttachClsact says that it made the qdisc")
-	}
+	must.Be(t, "the first AttachClsact made the qdisc", true, d.attach(t, in, next))
+	must.Be(t, "the second AttachClsact made the qdisc", false, d.attach(t, out, next))
 	got := d.observe(t)
 	program := judge.Program{
 		Kind: terms.HookKindClsact, FilterKind: "bpf", Name: "pw_test", ProgramID: next.ID, Direct: true, Match: judge.AnswerEnds,
@@ -126,9 +121,7 @@ func TestPrivilegedClsactNeverReplaces(t *testing.T) {
 	// Beside it, and gone again; their filter keeps the qdisc, though we say
 	// that it is ours.
 	mine := queue.Place{Hook: terms.HookIngress, Pref: 2, Handle: 1}
-	if d.attach(t, mine, ours) {
-		t.Error("AttachClsact says that it made a qdisc that was there")
-	}
+	must.Be(t, "AttachClsact made a qdisc that was there", false, d.attach(t, mine, ours))
 	must.OK(t, queue.DetachClsact(d.Handle, d.index, mine, true))
 	must.Match(t, "the foreign filter changed", before.HookFilters, d.observe(t).HookFilters)
 	must.Fail(t, "AttachClsact of a program without our prefix", must.Err(queue.AttachClsact(d.Handle, d.index, mine, queue.Classifier{ProgramFD: ours.FD, Name: "other"})))

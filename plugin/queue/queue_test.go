@@ -125,8 +125,7 @@ func newDevice(tb testing.TB) *device {
 
 func (d *device) observe(tb testing.TB) *queue.Device {
 	tb.Helper()
-	got, err := queue.Observe(d.Handle, d.index)
-	must.OK(tb, err)
+	got := must.Get(queue.Observe(d.Handle, d.index))(tb)
 	single := *d.Handle
 	single.Single = true
 	if alone, err := queue.Observe(&single, d.index); err != nil || !cmp.Equal(alone.Tree, got.Tree) || alone.HookQdisc != got.HookQdisc {

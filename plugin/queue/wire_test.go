@@ -34,9 +34,7 @@ func TestTicksAndBack(t *testing.T) {
 		}
 		return true
 	}
-	if err := quick.Check(property, &quick.Config{MaxCount: 20_000}); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, quick.Check(property, &quick.Config{MaxCount: 20_000}))
 	// Where a byte takes a tick and more, exactly.
 	for _, rate := range []units.ByteRate{125, 1_250_000, 15_000_000} {
 		for _, size := range []units.Bytes{1, 1518, 9_100, 66_000} {

@@ -71,8 +71,7 @@ func untar(t *testing.T, data []byte) map[string][]byte {
 		if h.Uid != 0 || h.Gid != 0 || h.Uname != "" || !h.ModTime.Equal(time.Unix(created, 0)) || h.Mode&0o22 != 0 {
 			t.Errorf("%s: owner %d:%d %q, mode %o, time %s", h.Name, h.Uid, h.Gid, h.Uname, h.Mode, h.ModTime)
 		}
-		content, err := io.ReadAll(in)
-		must.OK(t, err)
+		content := must.Get(io.ReadAll(in))(t)
 		if h.Typeflag == tar.TypeReg {
 			files[h.Name] = content
 		}
@@ -81,8 +80,7 @@ func untar(t *testing.T, data []byte) map[string][]byte {
 
 func readTar(t *testing.T, file string) map[string][]byte {
 	t.Helper()
-	data, err := os.ReadFile(file)
-	must.OK(t, err)
+	data := must.Get(os.ReadFile(file))(t)
 	return untar(t, data)
 }
 
@@ -130,18 +128,14 @@ func checkImage(t *testing.T, config []byte, layers [][]byte) {
 	}
 	var ids, names []string
 	for _, layer := range layers {
-		r, err := gzip.NewReader(bytes.NewReader(layer))
-		must.OK(t, err)
-		text, err := io.ReadAll(r)
-		must.OK(t, err)
+		r := must.Get(gzip.NewReader(bytes.NewReader(layer)))(t)
+		text := must.Get(io.ReadAll(r))(t)
 		ids = append(ids, fmt.Sprintf("sha256:%x", sha256.Sum256(text)))
 		for file := range untar(t, text) {
 			names = append(names, file)
 		}
 	}
-	if !slices.Equal(ids, c.RootFS.DiffIDs) {
-		t.Errorf("layers are %v, the configuration says %v", ids, c.RootFS.DiffIDs)
-	}
+	must.Match(t, "layers of the configuration", ids, c.RootFS.DiffIDs)
 	for _, want := range []string{
 		"usr/local/bin/podweir", "usr/local/bin/podweir-cni", "sbom/podweir.spdx.json", "licenses/LICENSE", "licenses/go/LICENSE", "licenses/golang.org/x/sys/LICENSE",
 	} {
@@ -153,13 +147,10 @@ func checkImage(t *testing.T, config []byte, layers [][]byte) {
 
 func TestImage(t *testing.T) {
 	out := binaries(t)
-	said, err := image(t, out)
-	must.OK(t, err)
+	said := must.Get(image(t, out))(t)
 	files := readTar(t, filepath.Join(out, "podweir-oci.tar"))
 	top := decode[document](t, files["index.json"]).Manifests[0]
-	if want := name + " " + top.Digest + "\n"; said != want {
-		t.Errorf("the script says %q, want %q", said, want)
-	}
+	must.Be(t, "what the script says", name+" "+top.Digest+"\n", said)
 	if named := top.Annotations; named["org.opencontainers.image.ref.name"] != "1.2.3" || named["io.containerd.image.name"] != name {
 		t.Errorf("annotations of index.json = %v, want the tag and the name", named)
 	}
@@ -184,12 +175,9 @@ func TestImage(t *testing.T) {
 		layers = append(layers, docker[file])
 	}
 	checkImage(t, docker[one.Config], layers)
-	if !slices.Equal(one.RepoTags, []string{name}) {
-		t.Errorf("docker calls it %q", one.RepoTags)
-	}
+	must.Match(t, "how docker calls it", []string{name}, one.RepoTags)
 
-	sbom, err := os.ReadFile(filepath.Join(out, "podweir-"+runtime.GOARCH+".spdx.json"))
-	must.OK(t, err)
+	sbom := must.Get(os.ReadFile(filepath.Join(out, "podweir-"+runtime.GOARCH+".spdx.json")))(t)
 	checkSBOM(t, sbom)
 
 	if again, err := image(t, out); err != nil || again != said {
@@ -225,15 +213,11 @@ func checkSBOM(t *testing.T, text []byte) {
 			t.Errorf("the SBOM has %+v", p)
 		}
 	}
-	if want := []string{"podweir", "stdlib", "golang.org/x/sys", "podweir-cni"}; !slices.Equal(names, want) {
-		t.Errorf("packages = %q, want %q", names, want)
-	}
+	must.Match(t, "packages", []string{"podweir", "stdlib", "golang.org/x/sys", "podweir-cni"}, names)
 	for _, r := range d.Relationships {
 		if !ids[r.SPDXElementID] || !ids[r.RelatedSPDXElement] {
 			t.Errorf("relationship %v names what is not there", r)
 		}
 	}
-	if len(d.Relationships) != 6 {
-		t.Errorf("%d relationships, want 2 programs and 2 libraries of each", len(d.Relationships))
-	}
+	must.Len(t, "relationships: 2 programs and 2 libraries of each", 6, d.Relationships)
 }

@@ -18,10 +18,8 @@ import (
 func samples(t *testing.T, used float64) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "samples.jsonl")
-	costs, err := spec.Profile("costs")
-	must.OK(t, err)
-	f, err := record.Open(name, record.Campaign{Profile: "costs", Digest: costs.Digest(), Planned: 99}, nil)
-	must.OK(t, err)
+	costs := must.Get(spec.Profile("costs"))(t)
+	f := must.Get(record.Open(name, record.Campaign{Profile: "costs", Digest: costs.Digest(), Planned: 99}, nil))(t)
 	for round, noise := range []float64{-0.01, 0, 0.01} {
 		s := &record.Sample{Round: round, Metrics: map[string]float64{"egress_used_share": used + noise, "carried_bits_per_second": 1e12}}
 		s.Cell.Phase = spec.Phase{Name: "podweir-strict", Kind: spec.Podweir, Keys: map[string]string{"policy": "strict"}}

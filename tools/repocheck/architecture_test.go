@@ -16,8 +16,7 @@ import (
 // TestArchitecture holds the table of docs/contributing/architecture.md to the packages:
 // each has a line, and imports only what stands above it.
 func TestArchitecture(t *testing.T) {
-	page, err := os.ReadFile(root + "/docs/contributing/architecture.md")
-	must.OK(t, err)
+	page := must.Get(os.ReadFile(root + "/docs/contributing/architecture.md"))(t)
 	floor := map[string]int{}
 	for i, m := range regexp.MustCompile("(?m)^\\| `((?:bpf|plugin|compat)[^`]*)` \\| (?:generated|command|pure|kernel|wiring) \\|").FindAllStringSubmatch(string(page), -1) {
 		floor[m[1]] = i + 1
@@ -26,8 +25,7 @@ func TestArchitecture(t *testing.T) {
 	list := exec.CommandContext(t.Context(), "go", "list", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`, "./bpf/...", "./plugin/...", "./compat/...")
 	list.Env = append(os.Environ(), "CGO_ENABLED=1") // bpf/lib is cgo alone
 	list.Dir = root
-	out, err := list.Output()
-	must.OK(t, err)
+	out := must.Get(list.Output())(t)
 	forTests := regexp.MustCompile(`^(plugin/testutil|bpf/bpftest)\b|test$`)
 	seen := 0
 	for line := range strings.Lines(string(out)) {

@@ -54,8 +54,7 @@ func TestImageIsTaggedByVersion(t *testing.T) {
 // are all of that commit.
 func TestResultsAreNoChange(t *testing.T) {
 	t.Parallel()
-	script, err := filepath.Abs(filepath.Join(root, "tools/version.sh"))
-	must.OK(t, err)
+	script := must.Get(filepath.Abs(filepath.Join(root, "tools/version.sh")))(t)
 	dir := t.TempDir()
 	run := func(name string, args ...string) string {
 		cmd := exec.Command(name, args...)
@@ -78,9 +77,7 @@ func TestResultsAreNoChange(t *testing.T) {
 	commit := run("git", "rev-parse", "--short", "HEAD")
 	for _, c := range []struct{ path, want string }{{"docs/result.json", commit}, {"source.go", commit + "-dirty"}} {
 		write(c.path, "new")
-		if got := run(script); got != c.want {
-			t.Errorf("with another %s the version is %q, want %q", c.path, got, c.want)
-		}
+		must.Be(t, "the version with another "+c.path, c.want, run(script))
 	}
 }
 
@@ -88,11 +85,9 @@ func TestResultsAreNoChange(t *testing.T) {
 // that require something.
 func TestDependabotHasEveryModule(t *testing.T) {
 	t.Parallel()
-	tree, err := Load(root)
-	must.OK(t, err)
+	tree := must.Get(Load(root))(t)
 	read := func(path string) string {
-		text, err := os.ReadFile(filepath.Join(root, path))
-		must.OK(t, err)
+		text := must.Get(os.ReadFile(filepath.Join(root, path)))(t)
 		return string(text)
 	}
 	var want, got []string
@@ -113,8 +108,7 @@ func TestDependabotHasEveryModule(t *testing.T) {
 // reader to type, and look for the flags of those in its text.
 func TestDocumentedCommands(t *testing.T) {
 	t.Parallel()
-	tree, err := Load(root)
-	must.OK(t, err)
+	tree := must.Get(Load(root))(t)
 	for program, dir := range map[string]string{"podweir": "plugin/cmd/podweir", "kubectl podweir": "plugin/cmd/kubectl-podweir"} {
 		t.Run(program, func(t *testing.T) {
 			t.Parallel()
@@ -216,9 +210,7 @@ func TestMakeTargetsAreLookedUp(t *testing.T) {
 		{Path: "a.md", Data: []byte("`make build`, `make none`\n```console\nsudo make build gone A=b\n```\n```text\nmake map\n```\nto\nmake sense\n")},
 	}}
 	want := []string{"a.md: make has no target none", "a.md:3: make has no target gone"}
-	if got := makeTargets(tree); !slices.Equal(got, want) {
-		t.Errorf("makeTargets() = %q, want %q", got, want)
-	}
+	must.Match(t, "makeTargets()", want, makeTargets(tree))
 }
 
 func TestValuesOfTheChartAreLookedUp(t *testing.T) {

@@ -14,8 +14,7 @@ const root = "../.."
 
 func TestRepository(t *testing.T) {
 	t.Parallel()
-	tree, err := Load(root)
-	must.OK(t, err)
+	tree := must.Get(Load(root))(t)
 	if len(tree.Files) < 10 {
 		t.Fatalf("Load(%q) found %d files: is this the top?", root, len(tree.Files))
 	}

@@ -53,16 +53,13 @@ func stockBehind(t *testing.T, s cilium.Settings) {
 
 	p := pod(t, "ingress", "ingress", 0, map[string]string{workload.IngressKey: "100M"})
 	before := tbfPackets(t, p)
-	r, err := workload.Load{Pod: p, Peer: peer}.For(t.Context(), stockLoad)
-	must.OK(t, err)
+	r := must.Get(workload.Load{Pod: p, Peer: peer}.For(t.Context(), stockLoad))(t)
 	queued, bits := tbfPackets(t, p)-before, r.In.BitsPerSec()
 	t.Logf("%s host routing: %d packets in the queue of the ingress limit of 100M, %.1f Mbit/s received", s.HostRouting(), queued, bits/1e6)
 	// A packet of segmentation offload has 64 kB at most: fewer packets than that
 	// takes have not carried the traffic.
 	bypassed := float64(queued) < r.In.BitsPerSec()*stockLoad.Seconds()/8/64e3
-	if want := s.HostRouting() == "BPF"; bypassed != want {
-		t.Errorf("the queue is bypassed: %t, want %t", bypassed, want)
-	}
+	must.Be(t, "the queue is bypassed", s.HostRouting() == "BPF", bypassed)
 	if bypassed && bits < 150_000_000 {
 		t.Errorf("ingress %.1f Mbit/s, want more than the limit of 100M that nothing enforces", bits/1e6)
 	}

@@ -133,9 +133,7 @@ func written(t *testing.T, handed bool) {
 func (p policed) withoutAgent(t *testing.T) {
 	t.Helper()
 	node := p.shaped.Node
-	if _, err := node.Exec(t.Context(), "pkill", "-STOP", "-x", "podweir"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.Err(node.Exec(t.Context(), "pkill", "-STOP", "-x", "podweir")))
 	defer func() {
 		if _, err := node.Exec(context.WithoutCancel(t.Context()), "pkill", "-CONT", "-x", "podweir"); err != nil {
 			t.Error(err)

@@ -73,8 +73,7 @@ func pod(t *testing.T, name, app string, node int, annotations map[string]string
 // policy brings a policy, which goes with the test.
 func policy(t *testing.T, manifest map[string]any) {
 	t.Helper()
-	text, err := json.Marshal(manifest)
-	must.OK(t, err)
+	text := must.Get(json.Marshal(manifest))(t)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
@@ -82,7 +81,5 @@ func policy(t *testing.T, manifest map[string]any) {
 			t.Error(err)
 		}
 	})
-	if _, err := suite.Cluster.Kubectl(t.Context(), string(text), "apply", "-f", "-"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.Err(suite.Cluster.Kubectl(t.Context(), string(text), "apply", "-f", "-")))
 }

@@ -64,8 +64,7 @@ func (p policed) leftToCilium(t *testing.T) {
 		return err
 	})
 	p.holds(t, "with Cilium's manager")
-	report, err := suite.Doctor(t.Context(), node)
-	must.OK(t, err)
+	report := must.Get(suite.Doctor(t.Context(), node))(t)
 	for _, c := range report.Findings() {
 		t.Log(c)
 	}
@@ -73,8 +72,7 @@ func (p policed) leftToCilium(t *testing.T) {
 		t.Error("the doctor does not say that nobody enforces the limits without fq (PW409)")
 	}
 	for _, peer := range []*workload.Pod{p.far, p.near} {
-		r, err := workload.Load{Pod: p.shaped, Peer: peer}.For(t.Context(), 4*time.Second)
-		must.OK(t, err)
+		r := must.Get(workload.Load{Pod: p.shaped, Peer: peer}.For(t.Context(), 4*time.Second))(t)
 		for _, d := range r.Directions(20_000_000, 10_000_000) {
 			t.Logf("limited by Cilium's manager, peer on %s: %s", peer.Node.Name, d)
 		}

@@ -17,8 +17,7 @@ import (
 func TestPrivilegedVerdictIsNext(t *testing.T) {
 	testutil.RequireRoot(t)
 	const jumboOption, tcxNext = 0xc2, -1
-	objects, err := load(0)
-	must.OK(t, err)
+	objects := must.Get(load(0))(t)
 	defer objects.Close()
 	ethernet := func(hi, lo byte, rest ...byte) []byte {
 		p := make([]byte, 64)
@@ -44,9 +43,7 @@ func TestPrivilegedVerdictIsNext(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if int32(verdict) != tcxNext {
-			t.Errorf("%s: verdict = %d, want %d", name, int32(verdict), tcxNext)
-		}
+		must.Be(t, name+": verdict", tcxNext, int32(verdict))
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 const ms = time.Millisecond
@@ -27,16 +27,12 @@ func TestWindows(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &Series{Bytes: tc.bytes}
-			if diff := cmp.Diff(tc.want, s.Windows(tc.length)); diff != "" {
-				t.Errorf("Windows(%v) (-want +got):\n%s", tc.length, diff)
-			}
+			must.Match(t, "Windows()", tc.want, s.Windows(tc.length))
 			var worst uint64
 			if len(tc.want) > 0 {
 				worst = tc.want[len(tc.want)-1]
 			}
-			if got := s.Worst(tc.length); got != worst {
-				t.Errorf("Worst(%v) = %d, want %d", tc.length, got, worst)
-			}
+			must.Be(t, "Worst()", worst, s.Worst(tc.length))
 		})
 	}
 }
@@ -59,9 +55,7 @@ func TestExcess(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &Series{Bytes: tc.bytes}
-			if got := s.Excess(rate); got != tc.want {
-				t.Errorf("Excess(8 Mbit/s) = %v, want %v", got, tc.want)
-			}
+			must.Be(t, "Excess(8 Mbit/s)", tc.want, s.Excess(rate))
 		})
 	}
 }

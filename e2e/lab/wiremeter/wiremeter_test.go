@@ -27,19 +27,15 @@ func TestMain(m *testing.M) {
 func ends(t *testing.T) (*lab.Lab, *lab.Pod, *lab.Host) {
 	t.Helper()
 	testutil.RequireRoot(t)
-	l, err := lab.New(t.Context(), lab.Options{})
-	must.OK(t, err)
+	l := must.Get(lab.New(t.Context(), lab.Options{}))(t)
 	t.Cleanup(func() {
 		if err := l.Close(); err != nil {
 			t.Errorf("Close() = %v, want nil", err)
 		}
 	})
-	network, err := l.Network("plain")
-	must.OK(t, err)
-	pod, err := network.Pod(t.Context(), lab.PodOptions{})
-	must.OK(t, err)
-	client, err := l.Client("client")
-	must.OK(t, err)
+	network := must.Get(l.Network("plain"))(t)
+	pod := must.Get(network.Pod(t.Context(), lab.PodOptions{}))(t)
+	client := must.Get(l.Client("client"))(t)
 	return l, pod, client
 }
 
@@ -51,8 +47,7 @@ func attach(tb testing.TB, h *lab.Host) map[string]*wiremeter.Meter {
 		if dir == wiremeter.Received && !testutil.HaveTCX() {
 			continue
 		}
-		m, err := wiremeter.Attach(h.Netns, h.IfName, dir)
-		must.OK(tb, err)
+		m := must.Get(wiremeter.Attach(h.Netns, h.IfName, dir))(tb)
 		meters[name] = m
 		tb.Cleanup(func() {
 			if err := m.Close(); err != nil {
@@ -65,8 +60,7 @@ func attach(tb testing.TB, h *lab.Host) map[string]*wiremeter.Meter {
 
 func read(tb testing.TB, m *wiremeter.Meter, from time.Duration) *wiremeter.Series {
 	tb.Helper()
-	s, err := m.Read(from, wiremeter.Now())
-	must.OK(tb, err)
+	s := must.Get(m.Read(from, wiremeter.Now()))(tb)
 	return s
 }
 
@@ -89,10 +83,8 @@ func TestPrivilegedUDPIsCountedToTheByte(t *testing.T) {
 			flood.From, flood.To = &pod.Host, client
 			flood.BitsPerSec, flood.Duration, flood.TOS = 20e6, 300*time.Millisecond, lab.ECT0
 			from := wiremeter.Now()
-			run, err := l.StartFlood(t.Context(), flood)
-			must.OK(t, err)
-			sent, err := run.Wait(t.Context())
-			must.OK(t, err)
+			run := must.Get(l.StartFlood(t.Context(), flood))(t)
+			sent := must.Get(run.Wait(t.Context()))(t)
 			if sent.Refused != 0 || sent.Packets == 0 {
 				t.Fatalf("sent %d datagrams and %d were refused, want some and none", sent.Packets, sent.Refused)
 			}
@@ -146,8 +138,7 @@ func TestPrivilegedTCPSegmentsAreCountedWithTheirHeaders(t *testing.T) {
 func carried(t *testing.T, l *lab.Lab, pod *lab.Pod, client *lab.Host, meters map[string]*wiremeter.Meter, v6 bool, ratio float64) (packet float64) {
 	t.Helper()
 	from := wiremeter.Now()
-	run, err := l.StartElephant(t.Context(), lab.Elephant{From: &pod.Host, To: client, IPv6: v6, Duration: time.Second, WriteBytes: 1 << 20})
-	must.OK(t, err)
+	run := must.Get(l.StartElephant(t.Context(), lab.Elephant{From: &pod.Host, To: client, IPv6: v6, Duration: time.Second, WriteBytes: 1 << 20}))(t)
 	bulk := must.Get(run.Wait(t.Context()))(t)
 	// The one has in addition what was still on its way at the end, the other lacks it.
 	sent, received := lab.Between(bulk.Sent, 0, 2).Bytes, lab.Between(bulk.Received, 0, 2).Bytes

@@ -4,6 +4,7 @@
 package row_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -21,8 +22,7 @@ const text = `rows:
 
 func parse(t *testing.T, text string) *row.Matrix {
 	t.Helper()
-	m, err := row.Parse([]byte(text))
-	must.OK(t, err)
+	m := must.Get(row.Parse([]byte(text)))(t)
 	return m
 }
 
@@ -63,9 +63,7 @@ func TestSelect(t *testing.T) {
 		var got []string
 		for _, r := range chosen {
 			got = append(got, r.Name)
-			if r.Pods != tc.pods {
-				t.Errorf("Select(%v, %q): row %s churns %d pods, want %d", tc.fast, tc.patterns, r.Name, r.Pods, tc.pods)
-			}
+			must.Be(t, fmt.Sprintf("Select(%v, %q): pods that row %s churns", tc.fast, tc.patterns, r.Name), tc.pods, r.Pods)
 		}
 		if diff := cmp.Diff(tc.want, got); diff != "" || (err == nil) != (tc.want != nil) {
 			t.Errorf("Select(%v, %q): %v (-want +got):\n%s", tc.fast, tc.patterns, err, diff)
@@ -78,13 +76,9 @@ func TestSelect(t *testing.T) {
 
 func TestVerdict(t *testing.T) {
 	failed := &row.Result{Steps: []row.Step{{Name: "a", Outcome: row.Passed}, {Name: "b", Outcome: row.Failed}}}
-	if got := failed.Verdict(); got != "**failed** at b" {
-		t.Errorf("Verdict() = %q", got)
-	}
+	must.Be(t, "Verdict()", "**failed** at b", failed.Verdict())
 	var none *row.Result
-	if got := none.Verdict(); got != "not run yet" {
-		t.Errorf("Verdict() = %q", got)
-	}
+	must.Be(t, "Verdict() of none", "not run yet", none.Verdict())
 }
 
 func TestBehind(t *testing.T) {
@@ -97,8 +91,6 @@ func TestBehind(t *testing.T) {
 		// Newer than the proxy's newest release, as a prerelease is.
 		{"v0.38.0-alpha.1", "v0.37.2", "0"},
 	} {
-		if got := (row.Pin{Version: c.version, Newest: c.newest}).Behind(); got != c.want {
-			t.Errorf("%s beside %s: %q, want %q", c.version, c.newest, got, c.want)
-		}
+		must.Be(t, c.version+" beside "+c.newest, c.want, (row.Pin{Version: c.version, Newest: c.newest}).Behind())
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/podweir/podweir/e2e/k8s/cluster"
 	"github.com/podweir/podweir/e2e/matrix/row"
 	"github.com/podweir/podweir/e2e/step"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 func TestWithinEndsAStepAtItsLimit(t *testing.T) {
@@ -55,16 +56,12 @@ func TestLastWordsOfACNIThatIsGone(t *testing.T) {
 	r, n := &Run{}, &cluster.Node{Name: "n1"}
 	r.Cluster = &cluster.Cluster{Members: []*cluster.Node{n}}
 	r.keepWords(t.Context(), "cni", func(_ context.Context, n *cluster.Node) string { return "at the end of " + n.Name })
-	if got := r.cniLog(t.Context(), n); got != "at the end of n1" {
-		t.Errorf("cniLog() = %q", got)
-	}
+	must.Be(t, "cniLog()", "at the end of n1", r.cniLog(t.Context(), n))
 }
 
 func TestUndeclaredFindings(t *testing.T) {
 	found := map[string]string{"PW1": "n1: PW1: warn", "PW2": "n1: PW2: fail"}
-	if err := undeclared(found, map[string]string{"PW1": "so it is", "PW2": "and this"}); err != nil {
-		t.Errorf("declared findings are an error: %v", err)
-	}
+	must.OK(t, undeclared(found, map[string]string{"PW1": "so it is", "PW2": "and this"}))
 	err := undeclared(found, map[string]string{"PW1": "so it is"})
 	if err == nil || err.Error() != found["PW2"] {
 		t.Errorf("undeclared() = %v, want PW2 alone", err)
@@ -80,8 +77,6 @@ podweir_pod_limit_bits_per_second{direction="ingress",interface="eth0",namespace
 		pod, direction string
 		want           uint64
 	}{{"a", "egress", 10_000_000}, {"a", "ingress", 0}, {"ab", "ingress", 3_000_000}} {
-		if got := capInForce(page, tc.pod, tc.direction); got != tc.want {
-			t.Errorf("%s of %s is %d, want %d", tc.direction, tc.pod, got, tc.want)
-		}
+		must.Be(t, tc.direction+" of "+tc.pod, tc.want, capInForce(page, tc.pod, tc.direction))
 	}
 }

@@ -27,8 +27,7 @@ var (
 
 func TestPrivilegedProgram(t *testing.T) {
 	testutil.RequireRoot(t)
-	p, err := bpfcall.LoadProgram("a_name_of_20_letters", "GPL", returnNext)
-	must.OK(t, err)
+	p := must.Get(bpfcall.LoadProgram("a_name_of_20_letters", "GPL", returnNext))(t)
 	defer func() { _ = p.Close() }()
 	i, err := p.Info()
 	if err != nil || i.ID == 0 || i.Name != "a_name_of_20_le" || i.Tag == [8]byte{} {
@@ -42,8 +41,7 @@ func TestPrivilegedProgram(t *testing.T) {
 		"OpenProgram": func() (*bpfcall.Program, error) { return bpfcall.OpenProgram(path) },
 		"ProgramByID": func() (*bpfcall.Program, error) { return bpfcall.ProgramByID(i.ID) },
 	} {
-		again, err := open()
-		must.OK(t, err)
+		again := must.Get(open())(t)
 		must.Be(t, what, i, must.Get(again.Info())(t))
 		// Once more is nothing, or it would close what got the number since.
 		for range 2 {
@@ -70,8 +68,7 @@ func TestPrivilegedMap(t *testing.T) {
 	must.OK(t, m.Update(first, value))
 	path := filepath.Join(testutil.BPFFS(t), "map")
 	must.OK(t, m.Pin(path))
-	again, err := bpfcall.OpenMap(path)
-	must.OK(t, err)
+	again := must.Get(bpfcall.OpenMap(path))(t)
 	defer func() { _ = again.Close() }()
 	got := make([]byte, again.ValueBytes())
 	if err := again.Lookup(first, got); err != nil || string(got) != string(value) || again.MaxEntries() != 2 {
@@ -96,8 +93,7 @@ func TestPrivilegedTCXRevision(t *testing.T) {
 	lo := ns.Interface(t, "lo").Index
 	var programs []*bpfcall.Program
 	for range 2 {
-		p, err := bpfcall.LoadProgram("next", "GPL", returnNext)
-		must.OK(t, err)
+		p := must.Get(bpfcall.LoadProgram("next", "GPL", returnNext))(t)
 		defer func() { _ = p.Close() }()
 		programs = append(programs, p)
 	}

@@ -29,10 +29,8 @@ func ownKernel(tb testing.TB) []byte {
 // Of every member of some structures of this kernel the offset is the one that the
 // library finds, however deep the member is in structures without a name.
 func TestOffsetIsTheLibrarys(t *testing.T) {
-	spec, err := kernelbtf.Parse(ownKernel(t))
-	must.OK(t, err)
-	all, err := btf.LoadKernelSpec()
-	must.OK(t, err)
+	spec := must.Get(kernelbtf.Parse(ownKernel(t)))(t)
+	all := must.Get(btf.LoadKernelSpec())(t)
 	compared := 0
 	for _, name := range []string{"Qdisc", "gnet_stats_queue", "net_device", "sk_buff"} {
 		var s *btf.Struct
@@ -72,8 +70,7 @@ func membersOf(members []btf.Member, at btf.Bits, into map[string]btf.Bits) {
 }
 
 func TestOffsetOfNothing(t *testing.T) {
-	spec, err := kernelbtf.Parse(ownKernel(t))
-	must.OK(t, err)
+	spec := must.Get(kernelbtf.Parse(ownKernel(t)))(t)
 	for _, of := range [][2]string{{"no_such_structure", "dev"}, {"sk_buff", "no_such_member"}} {
 		must.Fail(t, fmt.Sprint("Offset of ", of), must.Err(spec.Offset(of[0], of[1])))
 	}

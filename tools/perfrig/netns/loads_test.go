@@ -7,9 +7,8 @@ import (
 	"math"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/podweir/podweir/e2e/lab"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 func TestPerSecondOf(t *testing.T) {
@@ -20,12 +19,8 @@ func TestPerSecondOf(t *testing.T) {
 	// The half second from 0.5 is the first that lies behind 0.4, the last is half
 	// of a second.
 	want := [][]float64{{1 + 2, 3 + 4, 5 + 6}, {20, 20, 20}}
-	if diff := cmp.Diff(want, perSecondOf(intervals, 0.4)); diff != "" {
-		t.Errorf("perSecondOf() mismatch (-want +got):\n%s", diff)
-	}
-	if got := perSecondOf(intervals, 9); got != nil {
-		t.Errorf("perSecondOf() behind the end = %v, want nothing", got)
-	}
+	must.Match(t, "perSecondOf()", want, perSecondOf(intervals, 0.4))
+	must.Len(t, "perSecondOf() behind the end", 0, perSecondOf(intervals, 9))
 }
 
 func TestMedianFairness(t *testing.T) {

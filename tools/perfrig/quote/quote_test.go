@@ -48,8 +48,7 @@ func campaign(t *testing.T, root, name string, p99 float64) {
 
 func read(t *testing.T, root, name string) string {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(root, name))
-	must.OK(t, err)
+	raw := must.Get(os.ReadFile(filepath.Join(root, name)))(t)
 	return string(raw)
 }
 
@@ -86,9 +85,7 @@ func TestUpdate(t *testing.T) {
 		}
 	}
 	page := strings.Replace(number, "-->1<", "-->45.00 ms<", 1) + strings.Replace(oneRound, "-->1<", "-->52.50 ms<", 1)
-	if got, want := read(t, root, "docs/howto/a.md"), page; got != want {
-		t.Errorf("a.md = %q, want %q", got, want)
-	}
+	must.Be(t, "a.md", page, read(t, root, "docs/howto/a.md"))
 	campaign(t, root, "2026-11-22-netns", 2.5)
 	if changed, err := Update(root, true); err != nil || !slices.Equal(changed, want) {
 		t.Errorf("Update with a newer campaign = %v, %v, want %v", changed, err, want)

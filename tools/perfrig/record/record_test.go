@@ -33,8 +33,7 @@ func both() []spec.Run {
 
 func mustOpen(t *testing.T, name string) *File {
 	t.Helper()
-	f, err := Open(name, campaign(), both())
-	must.OK(t, err)
+	f := must.Get(Open(name, campaign(), both()))(t)
 	t.Cleanup(func() { _ = f.Close() })
 	return f
 }
@@ -58,13 +57,10 @@ func TestResume(t *testing.T) {
 	if raw, err := os.ReadFile(name); err != nil || !strings.HasSuffix(string(raw), "}\n") {
 		t.Errorf("the file ends with what was cut off (%v)", err)
 	}
-	r, err := Read(name)
-	must.OK(t, err)
+	r := must.Get(Read(name))(t)
 	want := map[string]bool{"w/10M/a#00": true, "w/10M/b#00": true, "w/10M/a#01": true}
 	must.Match(t, "Done()", want, r.Done())
-	if len(r.Samples) != 3 {
-		t.Errorf("%d samples, want 3: the second try replaces the first", len(r.Samples))
-	}
+	must.Len(t, "samples: the second try replaces the first", 3, r.Samples)
 	must.Match(t, "Values", map[int]float64{0: 0.9, 1: 0.91}, r.Values("w/10M/a", "egress_used_share"))
 }
 
@@ -117,8 +113,7 @@ func TestOpenPutsAside(t *testing.T) {
 			file := filepath.Join(dir, "samples.jsonl")
 			c := campaign()
 			c.Started = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-			f, err := Open(file, c, both())
-			must.OK(t, err)
+			f := must.Get(Open(file, c, both()))(t)
 			must.OK(t, f.Append(sample("a", 0)))
 			tc.change(&c)
 			again, err := Open(file, c, tc.runs)
@@ -128,9 +123,7 @@ func TestOpenPutsAside(t *testing.T) {
 			}
 			must.OK(t, again.Close())
 			_, err = os.Stat(filepath.Join(dir, "samples-20260102T030405.jsonl"))
-			if moved := err == nil; moved != tc.moved {
-				t.Errorf("moved = %v, want %v", moved, tc.moved)
-			}
+			must.Be(t, "moved", tc.moved, err == nil)
 		})
 	}
 }

@@ -4,6 +4,7 @@
 package report
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -118,9 +119,7 @@ func TestWhatWasNotMeasuredIsAMiss(t *testing.T) {
 	for i := range r.Samples {
 		delete(r.Samples[i].Metrics, "kept_p99_ms")
 	}
-	if got := words(Bars(r))["latency-egress/10M/podweir-strict: kept p99"]; got != "MISS" {
-		t.Errorf("kept p99 without a measurement is %q, want MISS", got)
-	}
+	must.Be(t, "kept p99 without a measurement", "MISS", words(Bars(r))["latency-egress/10M/podweir-strict: kept p99"])
 }
 
 // TestBarsRelativeToTheReferencePlugin: one ADD and a crowd, by the interval of the ratio.
@@ -141,9 +140,7 @@ func TestBarsRelativeToTheReferencePlugin(t *testing.T) {
 		got := words(Bars(r))
 		const of = "add-100/10M/podweir-strict: "
 		for i, what := range []string{"median relative to the reference plugin", "100 at once, all done, relative to the reference plugin"} {
-			if got[of+what] != tc.want[i] {
-				t.Errorf("%s: %s is %q, want %q", name, what, got[of+what], tc.want[i])
-			}
+			must.Be(t, name+": "+what, tc.want[i], got[of+what])
 		}
 	}
 }
@@ -173,13 +170,9 @@ func TestProcessorTimeIsHeldToThePlugins(t *testing.T) {
 		}
 		r.Samples[1].Foreign = tc.busy
 		for what, word := range words(Bars(r)) {
-			if word != tc.want {
-				t.Errorf("%s: %s is %s, want %s", name, what, word, tc.want)
-			}
+			must.Be(t, name+": "+what, tc.want, word)
 		}
-		if n := len(Bars(r)); n != 1 {
-			t.Errorf("%s: %d bars, want 1", name, n)
-		}
+		must.Len(t, name+": bars", 1, Bars(r))
 	}
 }
 
@@ -199,8 +192,6 @@ func TestNotOfferedIsNotJudged(t *testing.T) {
 				got++
 			}
 		}
-		if got != want {
-			t.Errorf("unshaped %.0f Mbit/s at 10M: %d bars, want %d", carried/1e6, got, want)
-		}
+		must.Be(t, fmt.Sprintf("bars at 10M where an unshaped pod carries %.0f Mbit/s", carried/1e6), want, got)
 	}
 }

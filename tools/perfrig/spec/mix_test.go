@@ -6,6 +6,8 @@ package spec
 import (
 	"math"
 	"testing"
+
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // TestShareOfACall: who is active counts, a tunnel as one, and a flood of new flows
@@ -26,9 +28,7 @@ func TestShareOfACall(t *testing.T) {
 		"stream, video and flood": {Mix{CallShare: 0.25, Stream: true, VideoShare: 0.1, Flood: "udp"}, true, (3*1514 + 1414) * 8 / 1e4},
 		"a flood of new flows":    {Mix{CallShare: 0.03, Flood: "ports"}, false, 187 * 8 / 1e4},
 	} {
-		if got := tc.mix.BelowShare(); got != tc.below {
-			t.Errorf("%s: below its share: %t, want %t", name, got, tc.below)
-		}
+		must.Be(t, name+": below its share", tc.below, tc.mix.BelowShare())
 		if got := 1000 * tc.mix.TurnSeconds(10*mbit); math.Abs(got-tc.turn) > 0.01 {
 			t.Errorf("%s: a turn takes %.3f ms, want %.3f", name, got, tc.turn)
 		}

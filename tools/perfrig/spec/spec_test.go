@@ -19,9 +19,7 @@ import (
 
 func TestProfilesAreValid(t *testing.T) {
 	for name, s := range Profiles() {
-		if name != s.Profile {
-			t.Errorf("profile %q is called %q in itself", name, s.Profile)
-		}
+		must.Be(t, "a profile's own name", name, s.Profile)
 		// One name means one thing, by which samples are compared.
 		seen := map[string]any{}
 		one := func(name string, v any) {
@@ -73,9 +71,7 @@ func TestPlanHoldsEverySampleOfEveryCellOnce(t *testing.T) {
 		}
 	}
 	must.Match(t, "runs", want, got)
-	if got, want := Duration(plan), 52*time.Second; got != want {
-		t.Errorf("Duration = %v, want %v", got, want)
-	}
+	must.Be(t, "Duration", 52*time.Second, Duration(plan))
 }
 
 // TestPlanInterleaves: no round begins before the last has ended, and the
@@ -117,8 +113,7 @@ func TestPlanInterleaves(t *testing.T) {
 
 // The phase of the reference plugin is called by the release that the rig builds.
 func TestPhaseHasTheReleaseOfThePlugin(t *testing.T) {
-	mod, err := os.ReadFile("../../../e2e/k8s/components/go.mod")
-	must.OK(t, err)
+	mod := must.Get(os.ReadFile("../../../e2e/k8s/components/go.mod"))(t)
 	release := strings.TrimPrefix(BandwidthPlugin, "bandwidth-")
 	if !strings.Contains(string(mod), "github.com/containernetworking/plugins v"+release+".") {
 		t.Errorf("e2e/k8s/components/go.mod has another release of the plugins than %s", release)

@@ -7,8 +7,9 @@ import (
 	"math"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 var near = cmpopts.EquateApprox(0, 0.001)
@@ -36,9 +37,7 @@ func TestSummarise(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, Summarise(tc.samples), near, cmpopts.EquateNaNs()); diff != "" {
-				t.Errorf("Summarise(%v) (-want +got):\n%s", tc.samples, diff)
-			}
+			must.Match(t, "Summarise()", tc.want, Summarise(tc.samples), near, cmpopts.EquateNaNs())
 		})
 	}
 }

@@ -128,8 +128,7 @@ func TestScript(t *testing.T) {
 		binary("q", "c", "echo without an end >&2; printf line; exit 7"), binary("r", "d", `echo "$2"`),
 	}
 	binaries[2].Run = `^TestA$/^it's$`
-	out, err := exec.CommandContext(t.Context(), "bash", "-c", strings.ReplaceAll(r.script(binaries), "/dev/kmsg", "/dev/null")).Output()
-	must.OK(t, err)
+	out := must.Get(exec.CommandContext(t.Context(), "bash", "-c", strings.ReplaceAll(r.script(binaries), "/dev/kmsg", "/dev/null")).Output())(t)
 	all := must.Get(Parse(strings.NewReader(string(out))))(t)
 	for pkg, want := range map[string]struct {
 		ended  Outcome
@@ -143,9 +142,7 @@ func TestScript(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", pkg, p, want)
 		}
 	}
-	if got := all["p"].Tests; got[TestID{"p", "TestPrivilegedA"}].Outcome != Pass {
-		t.Errorf("tests of p: %v", got)
-	}
+	must.Be(t, "the test of p", Pass, all["p"].Tests[TestID{"p", "TestPrivilegedA"}].Outcome)
 }
 
 // What the kernel complains of on its console is told with the package that it ran.
@@ -161,8 +158,7 @@ func TestComplaints(t *testing.T) {
 `
 	awk := exec.CommandContext(t.Context(), "awk", "-v", "kernel=6.1", "-f", "../complaints.awk")
 	awk.Stdin = strings.NewReader(console)
-	out, err := awk.Output()
-	must.OK(t, err)
+	out := must.Get(awk.Output())(t)
 	want := []string{
 		"example.org/loud: [    8.573211] refcount_t: underflow; use-after-free, says a test",
 		"example.org/loud: [    8.577934] Kernel panic - not syncing: sysrq triggered crash",
