@@ -96,6 +96,7 @@ func newParts(cmd *cobra.Command, o *options, log *slog.Logger) (*agentParts, er
 	a.parts = append(a.parts,
 		daemon.Part{Name: "http", Run: server.Run},
 		daemon.Part{Name: "events", Run: a.recorder.Run},
+		daemon.Part{Name: "directories", Run: a.places().Watch},
 		daemon.Part{Name: "delivery", Waits: true, Run: a.manager.Run},
 		daemon.Part{Name: "reconcile", Waits: true, Run: a.reconcile},
 		daemon.Part{Name: "enforcement", Waits: true, Run: a.enforcement.Run},
@@ -104,6 +105,17 @@ func newParts(cmd *cobra.Command, o *options, log *slog.Logger) (*agentParts, er
 		daemon.Part{Name: "strangers", Waits: true, Run: a.findStrangers},
 		daemon.Part{Name: "node", Waits: true, Run: a.node.run})
 	return a, nil
+}
+
+// places are the node's directories that the agent works in.
+func (a *agentParts) places() *daemon.Places {
+	root, paths := a.o.v.GetString("root"), a.o.paths()
+	return &daemon.Places{Root: root, Dirs: func() []string {
+		d := a.manager.Decision()
+		return []string{
+			filepath.Dir(paths.Pins), paths.Run, filepath.Join(root, d.ConfDir), filepath.Join(root, d.BinDir), filepath.Join(root, delivery.DefaultState),
+		}
+	}}
 }
 
 func (a *agentParts) makeDelivery(cmd *cobra.Command) error {
