@@ -31,9 +31,9 @@ var mapStructs = map[string]uintptr{
 	"pw_layout": unsafe.Sizeof(image.Layout{}),
 }
 
-// sizes of ABI version 12.
+// sizes of ABI version 13.
 var sizes = map[string]uint32{
-	"pw_slot": 21824, "pw_config": 256, "pw_state": 20984, "pw_count": 16, "pw_heavy": 72, "pw_flow": 40, "pw_group": 32,
+	"pw_slot": 18752, "pw_config": 256, "pw_state": 17912, "pw_count": 16, "pw_heavy": 72, "pw_flow": 40, "pw_group": 32,
 	"pw_cell": 8, "pw_rate": 16, "pw_subnet": 28, "pw_host": 8, "pw_layout": 12,
 }
 

@@ -41,7 +41,7 @@ var allowedVerdicts = map[string][]int32{
 func invalidConfigs() map[string]image.Config {
 	valid := validConfig(terms.PolicyStrict)
 	older, newer, noPolicy, unknown := valid, valid, valid, valid
-	older.AbiVersion, newer.AbiVersion = 11, 13
+	older.AbiVersion, newer.AbiVersion = 12, 14
 	noPolicy.Policy, unknown.Policy = 0, 4
 	return map[string]image.Config{
 		"all zero":       {},
@@ -57,7 +57,7 @@ func degenerateConfigs() map[string]image.Config {
 	out := map[string]image.Config{}
 	for _, p := range policies {
 		out["default "+p.String()] = validConfig(p)
-		out["only the version and "+p.String()] = image.Config{AbiVersion: 12, Policy: uint8(p)}
+		out["only the version and "+p.String()] = image.Config{AbiVersion: 13, Policy: uint8(p)}
 	}
 	largest := validConfig(terms.PolicyStrict)
 	most := image.Rate{Mult: 1<<44 - 1, Shift: 0}

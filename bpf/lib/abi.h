@@ -6,16 +6,18 @@
 
 #include <linux/types.h>
 
-#define PW_ABI_VERSION 12
+#define PW_ABI_VERSION 13
 
 /* Sketch: PW_SKETCH_ROWS rows of PW_SKETCH_COLS cells. With all flows together at the cap, a cell
  * holds 1/512 of the decayed total on average, 0.2 % of the cap. What flows offer beyond the cap is in it, too. */
 #define PW_SKETCH_ROWS 3
 #define PW_SKETCH_COL_BITS 9
 #define PW_SKETCH_COLS (1 << PW_SKETCH_COL_BITS)
-/* The sketch of elephants' heavy flows. At the default threshold, 5 % of the cap, there are some twenty; one in 300
- * then shares all three of its cells with others, (20/128)^3. */
-#define PW_RECENT_COLS (1 << 7)
+/* Elephants use half of these columns for rates over a second: enough while light flows together have up to 400 times the
+ * threshold (tried). Of the others they use some for a sketch of the heavy flows alone. At the default threshold, 5 % of the
+ * cap, there are some twenty; one in 300 then shares all three of its cells with others, (20/128)^3. */
+#define PW_RECENT_COLS (PW_SKETCH_COLS / 4)
+#define PW_RECENT_FIRST (PW_SKETCH_COLS / 2)
 /* Recent flows: a flow has a place in each row. */
 #define PW_FLOW_ROWS 2
 #define PW_FLOW_COL_BITS 8
@@ -218,8 +220,6 @@ struct pw_state {
 	__u64 ceiling_for; /* the rate that it is of, as meter_begin */
 	struct pw_cell newcomers; /* what heavy packets of new flows amount to */
 	struct pw_cell cells[PW_SKETCH_ROWS][PW_SKETCH_COLS];
-	/* Elephants: what heavy flows sent, by fair_rate. */
-	struct pw_cell recent[PW_SKETCH_ROWS][PW_RECENT_COLS];
 	__u32 flows[PW_FLOW_ROWS][PW_FLOW_COLS]; /* as in flows.h */
 	struct pw_heavy heavy[PW_HEAVY_SLOTS];
 	__u64 waited_ns[PW_WAIT_BANDS];

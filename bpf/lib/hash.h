@@ -14,6 +14,10 @@
 
 /* Which bits of which half choose what. */
 #define PW_ROW_BITS(id, row) ((__u32)((id) >> 32 >> ((row) * PW_SKETCH_COL_BITS)))
+/* What chooses the upper half of the columns, in each row. */
+#define PW_ROWS_UPPER                                                         \
+	((1ULL << 2 * PW_SKETCH_COL_BITS | 1ULL << PW_SKETCH_COL_BITS | 1ULL) \
+	 << (32 + PW_SKETCH_COL_BITS - 1))
 #define PW_FLOW_BITS(id, row) ((__u32)(id) >> ((row) * PW_FLOW_COL_BITS))
 #define PW_SLOT_SHIFT (PW_FLOW_ROWS * PW_FLOW_COL_BITS)
 

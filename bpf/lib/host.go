@@ -97,6 +97,11 @@ func (d *direction) sketch(id uint64, tick uint32, cost uint64) uint32 {
 	return uint32(C.host_sketch(d.slot(), C.__u64(id), C.__u32(tick), C.__u64(cost)))
 }
 
+// recent is sketch for the second one, of elephants' heavy flows.
+func (d *direction) recent(id uint64, tick uint32, cost uint64) uint32 {
+	return uint32(C.host_recent(d.slot(), C.__u64(id), C.__u32(tick), C.__u64(cost)))
+}
+
 // find looks a flow up that would be held for so long; longest is the longest hold.
 func (d *direction) find(id uint64, unit, hold, longest uint32) (k image.Known) {
 	C.flows_find(d.state(), C.__u64(id), C.__u32(unit), C.__u32(hold), C.__u32(longest), (*C.struct_pw_known)(unsafe.Pointer(&k)))

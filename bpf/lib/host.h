@@ -127,3 +127,8 @@ static __u32 host_sketch(struct pw_slot *slot, __u64 id, __u32 tick, __u64 cost)
 {
 	return sketch_update(&slot->config[0], &slot->state, id, tick, cost, true);
 }
+
+static __u32 host_recent(struct pw_slot *slot, __u64 id, __u32 tick, __u64 cost)
+{
+	return sketch_recent(&slot->config[0], &slot->state, id, tick, cost);
+}

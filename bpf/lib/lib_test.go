@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/podweir/podweir/bpf/image"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
@@ -92,6 +93,7 @@ func withKeys(seed uint64) *direction {
 		}
 	}
 	d.Config[0].HalfLifeShift = shift
+	d.Config[0].Policy = uint8(terms.PolicyStrict)
 	return d
 }
 
@@ -142,7 +144,15 @@ func TestSketchNeverUnderestimates(t *testing.T) {
 // With all flows together at the cap, a small one is not taken for a heavy one:
 // its estimate is off by a few thousandths of the total.
 func TestSketchIsPrecise(t *testing.T) {
-	d := withKeys(3)
+	for _, policy := range []terms.Policy{terms.PolicyStrict, terms.PolicyElephants} {
+		d := withKeys(3)
+		d.Config[0].Policy = uint8(policy)
+		checkPrecise(t, d)
+	}
+}
+
+func checkPrecise(t *testing.T, d *direction) {
+	t.Helper()
 	const flows, cost = 1000, 10_000
 	for range 10 {
 		for i := range flows {
@@ -158,7 +168,28 @@ func TestSketchIsPrecise(t *testing.T) {
 		}
 	}
 	if off > 10 {
-		t.Errorf("%d of 1000 new flows have an estimate above 0.5 %% of the total, want at most 10", off)
+		t.Errorf("policy %d: %d of 1000 new flows have an estimate above 0.5 %% of the total, want at most 10", d.Config[0].Policy, off)
+	}
+}
+
+// Elephants have both sketches in the same rows.
+func TestElephantsSketchesShareNoCell(t *testing.T) {
+	one, other := withKeys(5), withKeys(5)
+	for _, d := range []*direction{one, other} {
+		d.Config[0].Policy, d.Config[0].FairHalfLifeShift = uint8(terms.PolicyElephants), shift
+	}
+	for i := range 2000 {
+		flow := flowOf(i)
+		id := one.hash(&flow)
+		one.sketch(id, 7, 1000)
+		other.recent(id, 7, 1000)
+	}
+	for i := range 2000 {
+		flow := flowOf(i)
+		id := one.hash(&flow)
+		if recent, est := one.recent(id, 7, 0), other.sketch(id, 7, 0); recent != 0 || est != 0 {
+			t.Fatalf("flow %d has %d in the one sketch and %d in the other, and was in neither", i, recent, est)
+		}
 	}
 }
 

@@ -40,9 +40,9 @@ static __always_inline __u64 sketch_decay(__u32 est, __u32 since, __u32 shift)
 	return ((__u64)est >> halvings) * ((1U << PW_DECAY_SHIFT) - lost) >> PW_DECAY_SHIFT;
 }
 
-/* Charges cost to the flow in rows of so many cells, or does not, and returns its new estimate. */
-static __always_inline __u32 sketch_rows(struct pw_cell *cells, __u32 cols, __u32 shift, __u64 id,
-					 __u32 tick, __u64 cost, bool charge)
+/* Charges cost to the flow in so many columns from first on, or does not, and returns its new estimate. */
+static __always_inline __u32 sketch_rows(struct pw_state *state, __u32 first, __u32 cols,
+					 __u32 shift, __u64 id, __u32 tick, __u64 cost, bool charge)
 {
 	__u64 est[PW_SKETCH_ROWS], least = PW_EST_MAX;
 	void *cell[PW_SKETCH_ROWS];
@@ -51,7 +51,7 @@ static __always_inline __u32 sketch_rows(struct pw_cell *cells, __u32 cols, __u3
 	for (int row = 0; row < PW_SKETCH_ROWS; row++) {
 		__u64 word;
 
-		cell[row] = cells + row * cols + (PW_ROW_BITS(id, row) & (cols - 1));
+		cell[row] = &state->cells[row][first] + (PW_ROW_BITS(id, row) & (cols - 1));
 		word = PW_READ64(cell[row]);
 		est[row] = sketch_decay((__u32)word, tick - (__u32)(word >> 32), shift);
 		least = pw_min(est[row], least);
@@ -68,8 +68,11 @@ static __always_inline __u32 sketch_rows(struct pw_cell *cells, __u32 cols, __u3
 static __always_inline __u32 sketch_update(const struct pw_config *cfg, struct pw_state *state,
 					   __u64 id, __u32 tick, __u64 cost, bool charge)
 {
-	return sketch_rows(&state->cells[0][0], PW_SKETCH_COLS, cfg->half_life_shift & 31, id, tick,
-			   cost, charge);
+	/* Under elephants only the lower half of the columns. The hash is cut, because to the verifier the number of columns has
+	 * to be a constant. */
+	id &= ~((cfg->policy & PW_POLICY_ELEPHANTS) * (PW_ROWS_UPPER / PW_POLICY_ELEPHANTS));
+	return sketch_rows(state, 0, PW_SKETCH_COLS, cfg->half_life_shift & 31, id, tick, cost,
+			   charge);
 }
 
 /* The same for the heavy flows of elephants: the threshold is of what they sent in a second or two, and their share
@@ -77,8 +80,8 @@ static __always_inline __u32 sketch_update(const struct pw_config *cfg, struct p
 static __always_inline __u32 sketch_recent(const struct pw_config *cfg, struct pw_state *state,
 					   __u64 id, __u32 tick, __u64 cost)
 {
-	return sketch_rows(&state->recent[0][0], PW_RECENT_COLS, cfg->fair_half_life_shift & 31, id,
-			   tick, cost, true);
+	return sketch_rows(state, PW_RECENT_FIRST, PW_RECENT_COLS, cfg->fair_half_life_shift & 31,
+			   id, tick, cost, true);
 }
 
 /* Charges cost to what new flows amount to, and returns that. */

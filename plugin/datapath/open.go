@@ -24,7 +24,7 @@ import (
 )
 
 // ABIVersion is the layout of the maps, PW_ABI_VERSION in bpf/lib/abi.h.
-const ABIVersion = 12
+const ABIVersion = 13
 
 // Names of the programs beside the classifiers, as in bpf/podweir.bpf.c.
 const (
