@@ -351,6 +351,11 @@ func TestTreeDiff(t *testing.T) {
 		{"equal", fifo, func(*shaping.Tree) {}, "", true},
 		{"the bucket is off by the kernel's rounding", fifo, func(g *shaping.Tree) { g.Qdiscs[0].Burst -= 12 }, "", true},
 		{"another bucket", fifo, func(g *shaping.Tree) { g.Qdiscs[0].Burst = 13_000 }, "tbf burst is 13 kB, want 12.5 kB", true},
+		{"a bucket that takes too long to be told", func() *shaping.Tree {
+			slow := fifo()
+			slow.Qdiscs[0].Rate, slow.Qdiscs[0].Burst = 125, 65_553
+			return slow
+		}, func(g *shaping.Tree) { g.Qdiscs[0].Burst = 31_194 }, "", true},
 		{"another rate", fifo, func(g *shaping.Tree) { g.Qdiscs[0].Rate = 2_500_000 }, "limit of the queue (tbf) is 20 Mbit/s, want 10 Mbit/s", true},
 		{"another depth", fifo, func(g *shaping.Tree) { g.Qdiscs[1].Limit = 1 }, "bfifo limit is 1 B, want 30 kB", true},
 		{"another kind", fifo, func(g *shaping.Tree) { g.Qdiscs[1].Kind = shaping.KindPfifoFast }, "1:1 is pfifo_fast, want bfifo", false},

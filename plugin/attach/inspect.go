@@ -277,12 +277,14 @@ func findQdisc(t *shaping.Tree, w *shaping.Qdisc) *shaping.Qdisc {
 }
 
 func qdiscDiff(w, g *shaping.Qdisc) string {
+	// The kernel has no number for a bucket that takes longer to fill.
+	bucket := w.Kind == shaping.KindTBF && !closeTo(w.Burst, g.Burst) && w.Rate.Duration(w.Burst) <= shaping.LongestBucket
 	switch {
 	case w.Rate != g.Rate:
 		return fmt.Sprintf("limit of the queue (%s) is %v, want %v", w.Kind, g.Rate.BitRate(), w.Rate.BitRate())
-	case w.Kind == shaping.KindTBF && !closeTo(w.Burst, g.Burst) && g.Burst < w.Burst:
+	case bucket && g.Burst < w.Burst:
 		return fmt.Sprintf("%s burst is %v, want %v: larger packets are lost; was the MTU raised?", w.Kind, g.Burst, w.Burst)
-	case w.Kind == shaping.KindTBF && !closeTo(w.Burst, g.Burst):
+	case bucket:
 		return fmt.Sprintf("%s burst is %v, want %v", w.Kind, g.Burst, w.Burst)
 	case w.Segment != g.Segment:
 		return fmt.Sprintf("%s cuts packets of more than %v, want %v", w.Kind, g.Segment, w.Segment)

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// dividedSegment is the largest packet, in bytes, that is not cut below a share. At a small share
-	// a packet of 64 KiB would exceed the share for long.
+	// dividedSegment is the largest packet, in bytes, that is not cut below a share, unless the MTU is larger. At a
+	// small share a packet of 64 KiB would exceed the share for long.
 	dividedSegment = terms.SharePacket
 	// dividedBucket is the burst of a share, in time at the share. The bursts of all pods of a
 	// group come on top of its limit.
@@ -92,8 +92,9 @@ func (b *builder) buildDivided() error {
 // dividedBand makes the queue of a band. Its TBF has the pod's limit and is there to cut large packets: the share
 // below that limit decides the rate.
 func (b *builder) dividedBand(class TCHandle, depth units.Bytes) error {
+	frame := (b.mtu() + frameOverhead + SegmentUnit - 1) / SegmentUnit * SegmentUnit // a larger one is lost, not cut
 	tbf, err := b.qdisc(Qdisc{
-		Kind: KindTBF, Parent: class, Rate: b.limit.Rate.ByteRate(), Burst: b.params.BurstBytes, Segment: dividedSegment,
+		Kind: KindTBF, Parent: class, Rate: b.limit.Rate.ByteRate(), Burst: b.params.BurstBytes, Segment: max(dividedSegment, frame),
 	})
 	if err == nil {
 		_, err = b.qdisc(Qdisc{Kind: KindBfifo, Parent: tbf | tbfChild, Limit: depth})

@@ -70,6 +70,8 @@ filter on 1:0 answers 1:0
 			t.Errorf("%s: divided %v, %s, tree (-want +got):\n%s", name, p.Divided, where(p), diff)
 		}
 	}
+	_, p := grouped(t, strict(10e6, inGroup(200e6)), terms.Egress, mtu(here, 65_535))
+	must.Be(t, "bytes that pass uncut at the largest MTU", 65_600, p.Tree.Qdiscs[1].Segment)
 }
 
 // Whoever bypasses the limit would bypass the share, and what has no queue has no share.

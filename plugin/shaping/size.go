@@ -85,10 +85,10 @@ const (
 	// evenly arrives less so: with a bucket of 10 ms the receiver's worst second
 	// was 1.0099 of the cap, and 1.0108 on a busy machine.
 	defaultBucket = 8 * time.Millisecond
-	// longestBucket is the time that a bucket can take to fill: the kernel tells of it
+	// LongestBucket is the time that a bucket can take to fill: the kernel tells of it
 	// in 32 bits of 64 ns (net/sched/sch_tbf.c, tbf_dump), 274.8 s. A larger bucket
-	// works, and reads back as another one.
-	longestBucket = 274 * time.Second
+	// works, and reads back as another one: one packet of the MTU takes longer below 2 kbit/s.
+	LongestBucket = 274 * time.Second
 	// kernelLimit is the largest u32, which bounds every size of a qdisc.
 	kernelLimit units.Bytes = math.MaxUint32
 )
@@ -106,11 +106,11 @@ func (b *builder) size() {
 
 // depth of the heavy band: twice the bucket, so that a burst fits. A runtime may send a
 // burst of minutes; that does not ask for a queue of minutes, so the bucket counts up to
-// maxBurstDepth.
+// maxBurstDepth. One packet fits in any case.
 func (b *builder) depth() units.Bytes {
 	rate := b.limit.Rate
 	twice := min(2*b.params.BurstBytes, max(rate.Bytes(maxBurstDepth), 2*minBucket))
-	return min(max(rate.Bytes(b.limit.Horizon), twice, minDepth, b.fairDepth()), kernelLimit)
+	return min(max(rate.Bytes(b.limit.Horizon), twice, minDepth, b.mtu()+frameOverhead, b.fairDepth()), kernelLimit)
 }
 
 // fair says that the program bounds the heavy band and shares it between flows.
@@ -178,7 +178,7 @@ func (b *builder) burst() units.Bytes {
 }
 
 // longestBurst is the largest burst that a TBF can have.
-func (b *builder) longestBurst() units.Bytes { return b.limit.Rate.Bytes(longestBucket) }
+func (b *builder) longestBurst() units.Bytes { return b.limit.Rate.Bytes(LongestBucket) }
 
 func (b *builder) mtu() units.Bytes {
 	return units.Bytes(max(b.facts.MTU, 0))
@@ -318,7 +318,7 @@ func (b *builder) explain() {
 		b.note("policing: the burst is a credit of %v, so the cap does not hold within 1 %% of any second",
 			p.BurstBytes)
 	case l.Burst > b.longestBurst():
-		b.note("burst %v instead of %v: the kernel keeps a bucket of at most %v of the cap", p.BurstBytes, l.Burst, longestBucket)
+		b.note("burst %v instead of %v: the kernel keeps a bucket of at most %v of the cap", p.BurstBytes, l.Burst, LongestBucket)
 	case l.Burst != 0 && p.BurstBytes > l.Burst:
 		b.note("burst %v instead of %v: the least for an MTU of %d", p.BurstBytes, l.Burst, b.facts.MTU)
 	case l.Burst == 0 && p.BurstBytes+b.mtu() > l.Rate.Bytes(2*DefaultBurst):

@@ -71,7 +71,11 @@ func TestComputeSizes(t *testing.T) {
 			note: "no egress ceiling: under elephants light flows have no limit",
 		},
 		"flat waits for nobody": {limit: strict(10e6, flat), facts: full, burst: 9_100, depth: 62_500, wait: 50 * time.Millisecond},
-		"half for light flows":  {limit: strict(10e6, share(500)), facts: full, burst: 9_100, depth: 250_000, wait: 510400 * time.Microsecond},
+		"flat and a large MTU: a packet fits": {
+			limit: strict(100e3, flat), facts: mtu(full, 65_535), burst: 65_553, depth: 65_553, wait: 5_244_240 * time.Microsecond,
+			note: "burst 65.553 kB, 5.244s of the cap: the least for an MTU of up to 65535",
+		},
+		"half for light flows": {limit: strict(10e6, share(500)), facts: full, burst: 9_100, depth: 250_000, wait: 510400 * time.Microsecond},
 		"credit of a policer": {
 			limit: strict(10e6, queue(terms.QueueNone)), facts: full, burst: 312_500, note: "policing: the burst is a credit of 312.5 kB, so the cap does not hold within 1 % of any second",
 		},
