@@ -113,8 +113,9 @@ func (k *kernel) Again(i *attach.Interface) (attach.Interface, error) {
 	}
 	if now.PodName != i.PodName {
 		now.PodName, now.NowName = i.PodName, now.PodName // its pins are by the name that it had
-		// A stand-in has no other end on the host.
-		if other, err := hostif.FindPair(p.handle, k.host, p.ns, k.hostNS, i.PodName); err == nil {
+		// A stand-in has no other end on the host, and the device itself may have its former name as another one (altname).
+		other, err := hostif.FindPair(p.handle, k.host, p.ns, k.hostNS, i.PodName)
+		if err == nil && other.Pod.Index != i.PodIndex {
 			now.NamesakeIndex = other.Pod.Index
 		}
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/podweir/podweir/plugin/rtnl"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/units"
 )
 
 // limitKeys maps flags to the keys of the network configuration, so that
@@ -77,6 +78,12 @@ func limits(f *pflag.FlagSet, with []string, p *profiles.Profile, r profiles.Run
 		return nil, nil, fmt.Errorf("encode flags: %w", err)
 	}
 	cfg, err = netconf.ParseStrict(netconf.Add, b)
+	for _, d := range terms.Directions {
+		if name := d.String(); err == nil && f.Changed(name) && cfg.Shaping.Limit(d) == nil { // in a configuration 0 is no limit
+			zero, _ := f.GetString(name)
+			err = &netconf.LimitError{Fields: []*netconf.FieldError{{Field: name + "Rate", Value: zero, Accepted: units.AcceptedRate}}}
+		}
+	}
 	if bad, ok := errors.AsType[*netconf.LimitError](err); ok {
 		return nil, nil, flagError(bad)
 	}

@@ -256,6 +256,7 @@ func TestPrivilegedAttachErrors(t *testing.T) {
 	c := newCLI(t)
 	ns := c.netns()
 	c.fails(t, []string{`--egress: "10X"`, "1k to 400G"}, append(ns, "attach", "--egress", "10X")...)
+	c.fails(t, []string{`--egress: "0"`, "1k to 400G"}, append(ns, "attach", "--egress", "0", "--ingress", "10M")...)
 	c.fails(t, []string{`--ingress-burst: "0"`}, append(ns, "attach", "--ingress", "10M", "--ingress-burst", "0")...)
 	c.fails(t, []string{"--egress-burst is a part of --egress"}, append(ns, "attach", "--ingress", "10M", "--egress-burst", "1M")...)
 	c.fails(t, []string{`policy: "fair"`, "strict, elephants, flat"}, append(ns, "attach", "--egress", "1M", "--with", "policy=fair")...)

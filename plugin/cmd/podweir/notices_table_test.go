@@ -302,6 +302,11 @@ func queueNotices() []notice {
 			status: []string{"DIFFERS default/web", "ingress change-queue", "4 has rate 64 Mbit/s ceil 64 Mbit/s prio 0, want 800 kbit/s"},
 		}.mends("ingress change-queue"),
 		notice{
+			name: "the MTU was raised above what is cut below a share, and `podweir repair` comes", conf: inGroup(nil), needs: []string{"htb"}, packetBytes: 15000,
+			make:  inTurn(inPod("ip link set eth0 mtu 20000"), onNode("ip link set veth1 mtu 20000"), repairs),
+			truth: same, doctor: "PW614",
+		}.stays(),
+		notice{
 			name: "a filter of the pod's comes ahead of podweir's on its queue", conf: inGroup(nil), needs: []string{"htb"},
 			make:  inPod("h=" + rootOf("eth0") + "; tc filter add dev eth0 parent $h pref 1 handle 2 protocol all bpf bytecode '1,6 0 0 4294967295' classid ${h}0"),
 			truth: inAlone, check: []string{"filter at preference 1 on podweir's queue"}, doctor: "PW602 PW614",
@@ -454,7 +459,7 @@ func goneNotices() []notice {
 func deviceNotices() []notice {
 	ends, byTCX := "u32 filter at preference 1 on eth0 ends the chain for every packet", []string{"tcx"}
 	return []notice{
-		notice{name: "eth0 has another name", make: renamed, truth: same, status: append([]string{"now lan0"}, inOrder...)}.stays(),
+		notice{name: "eth0 has another name, and its former one as altname", make: inTurn(renamed, inPod("ip link property add dev lan0 altname eth0")), truth: same, status: append([]string{"now lan0"}, inOrder...)}.stays(),
 		notice{
 			name: "another pair took the name eth0, and the pod's traffic", make: do((*noticed).namesake),
 			truth: free, check: []string{"is another device now, which no limit covers"},

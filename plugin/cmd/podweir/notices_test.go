@@ -374,7 +374,7 @@ Traffic is what becomes of a flood: egress first, then ingress. *Limited* means 
 Quotes are parts of what the command prints. "In order" means that no difference and no error is shown. Codes are those of
 [podweir doctor](doctor/README.md).
 
-A limit that is *degraded* is enforced in another way than configured; every repair, ADD and pass of the agent tries the configured way again.
+*Degraded* is enforced in another way than configured; every repair, ADD and pass of the agent tries that again.
 
 | state | traffic | CHECK | status | doctor | repair | afterwards |
 | --- | --- | --- | --- | --- | --- | --- |
