@@ -22,8 +22,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
-
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/compat/profiles"
@@ -112,9 +110,7 @@ type Manager struct {
 	config Config
 	log    *slog.Logger
 	root   fs.FS
-	// notify makes a watcher of files.
-	notify          func() (*fsnotify.Watcher, error)
-	tick, blindTick time.Duration
+	tick   time.Duration
 
 	mu       sync.Mutex
 	decision Decision
@@ -175,7 +171,7 @@ func New(config Config) (*Manager, error) {
 		return nil, err
 	}
 	return &Manager{
-		config: config, log: config.Log, root: detect.HostRoot(config.Root), notify: fsnotify.NewWatcher, tick: tick, blindTick: blindTick,
+		config: config, log: config.Log, root: detect.HostRoot(config.Root), tick: tick,
 		runtime: config.Runtime, defaults: merge(nil, config.Defaults), placed: map[string]stamp{},
 		decision: Decision{Asked: config.Delivery, Problem: "nothing is decided yet"},
 	}, nil

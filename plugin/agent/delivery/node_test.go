@@ -34,9 +34,9 @@ const (
 // host is the root of a node with a primary CNI.
 type host struct {
 	root, binary string
-	// blind says that no notice of changed files comes: the agent looks often instead.
-	blind bool
-	// tick is how often the agent looks although it has notice, 0 for as often as it does.
+	// bubble says that the clock is that of a bubble.
+	bubble bool
+	// tick is how often the agent looks although nothing changed, 0 for as often as it does.
 	tick time.Duration
 }
 
@@ -66,12 +66,12 @@ func newHost(t *testing.T, files map[string]string) *host {
 }
 
 // bubble runs a test in a bubble of testing/synctest, whose clock stands still while a goroutine
-// waits for the kernel: the host is blind.
+// waits for the kernel.
 func bubble(t *testing.T, files map[string]string, f func(t *testing.T, h *host)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, files)
-		h.blind = true
+		h.bubble = true
 		f(t, h)
 	})
 }
@@ -118,9 +118,6 @@ func (h *host) manager(t *testing.T, with func(*delivery.Config)) *delivery.Mana
 		with(&c)
 	}
 	m := must.Get(delivery.New(c))(t)
-	if h.blind {
-		m.Blind()
-	}
 	if h.tick > 0 {
 		m.Look(h.tick)
 	}

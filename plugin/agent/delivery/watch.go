@@ -6,25 +6,21 @@ package delivery
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"time"
-
-	"github.com/fsnotify/fsnotify"
 
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/profiles"
 )
 
 const (
-	// tick is how often the files are looked at although nothing was heard of
-	// them: a directory whose parent comes later is watched by nobody.
+	// poll is how often the agent looks whether something changed in the directories. The kernel would tell sooner, but its
+	// watches are few and shared with all that runs on the node: without one the agent would have to look all the same.
+	poll = 200 * time.Millisecond
+	// tick is how often the files are read although nothing seems to have changed.
 	tick = time.Second
-	// blindTick is the same where the kernel gives no notice of changes, so that
-	// a file that was rewritten is followed within a second all the same.
-	blindTick = 250 * time.Millisecond
 )
 
 // Run installs podweir and follows the primary CNI until ctx ends, which is no
@@ -43,22 +39,16 @@ func (m *Manager) Run(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
-	w := newWatcher(m.log, m.notify)
-	w.tick, w.blindTick = m.tick, m.blindTick
-	defer w.close()
 	swept := false
 	for ctx.Err() == nil {
-		// Watched before it is read: what changes in between is heard.
-		w.follow(m.watched())
+		// Before it is read: what changes in between is seen.
+		before := m.stamps()
 		p, err := m.pass(ctx, true, nil)
 		if !swept && err == nil {
 			swept = true
 			m.sweep(p)
 		}
-		if w.follow(m.watched()) {
-			continue
-		}
-		w.wait(ctx, p.wait)
+		m.wait(ctx, before, p.wait)
 	}
 	return nil
 }
@@ -99,115 +89,29 @@ func (m *Manager) sweep(p *pass) {
 	}
 }
 
-// watcher tells that something changed in one of several directories.
-type watcher struct {
-	log     *slog.Logger
-	notify  *fsnotify.Watcher
-	changed chan struct{}
-	seen    map[string]stamp
-	// blind says that changes may go unheard.
-	blind           bool
-	tick, blindTick time.Duration
+// stamps are those of the watched directories and of what is in them.
+func (m *Manager) stamps() (all []stamp) {
+	for _, dir := range m.watched() {
+		all = append(all, stampOf(dir))
+		entries, _ := os.ReadDir(dir) // one that is not there has nothing
+		for _, e := range entries {
+			all = append(all, stampOf(filepath.Join(dir, e.Name())))
+		}
+	}
+	return all
 }
 
-// newWatcher returns one that hears nothing if the kernel allows no more of
-// them (fs.inotify.max_user_instances).
-func newWatcher(log *slog.Logger, notify func() (*fsnotify.Watcher, error)) *watcher {
-	w := &watcher{log: log, changed: make(chan struct{}, 1), seen: map[string]stamp{}, tick: tick, blindTick: blindTick}
-	n, err := notify()
-	if err != nil {
-		w.goBlind(err)
-		return w
-	}
-	w.notify = n
-	go w.collect(n)
-	return w
-}
-
-// collect makes one signal of any number of events. An error, such as an overflow
-// of the kernel's queue, is a signal too.
-func (w *watcher) collect(n *fsnotify.Watcher) {
-	events, failures := n.Events, n.Errors
-	for events != nil || failures != nil {
-		select {
-		case _, ok := <-events:
-			if !ok {
-				events = nil
-			}
-		case _, ok := <-failures:
-			if !ok {
-				failures = nil
-			}
-		}
-		select {
-		case w.changed <- struct{}{}:
-		default:
-		}
-	}
-}
-
-func (w *watcher) goBlind(err error) {
-	if !w.blind {
-		w.log.Warn("the kernel gives no notice of changed files, they are looked at instead", "every", blindTick.String(), "error", err)
-	}
-	w.blind = true
-}
-
-// follow watches these directories and no others, and says whether a watch is
-// new: then what is in that directory has to be read again. A directory that was
-// replaced is watched again, one that is missing when it is there.
-func (w *watcher) follow(dirs []string) (fresh bool) {
-	if w.notify == nil {
-		return false
-	}
-	for dir := range w.seen {
-		if !slices.Contains(dirs, dir) {
-			_ = w.notify.Remove(dir)
-			delete(w.seen, dir)
-		}
-	}
-	for _, dir := range dirs {
-		now := stampOf(dir)
-		was, known := w.seen[dir]
-		if known && was.device == now.device && was.inode == now.inode {
-			continue
-		}
-		// It may be gone with its directory.
-		_ = w.notify.Remove(dir)
-		delete(w.seen, dir)
-		if now == (stamp{}) {
-			continue
-		}
-		if err := w.notify.Add(dir); err != nil {
-			w.goBlind(err)
-			continue
-		}
-		w.seen[dir] = now
-		fresh = true
-	}
-	return fresh
-}
-
-// wait returns when something changed, at the next tick, after limit if that is
+// wait returns when something changed since before, at the next tick, after limit if that is
 // not 0, and when ctx ends.
-func (w *watcher) wait(ctx context.Context, limit time.Duration) {
-	d := w.tick
-	if w.blind {
-		d = min(d, w.blindTick)
+func (m *Manager) wait(ctx context.Context, before []stamp, limit time.Duration) {
+	end := time.Now().Add(m.tick)
+	if limit > 0 && limit < m.tick {
+		end = time.Now().Add(limit)
 	}
-	if limit > 0 {
-		d = min(d, limit)
-	}
-	select {
-	case <-ctx.Done():
-	case <-w.changed:
-	case <-time.After(d):
-	}
-}
-
-func (w *watcher) close() {
-	if w.notify != nil {
-		_ = w.notify.Close()
+	for left := time.Until(end); left > 0 && slices.Equal(before, m.stamps()); left = time.Until(end) {
+		if sleep(ctx, min(left, poll)) != nil {
+			return
+		}
 	}
 }
 
@@ -235,7 +139,7 @@ func isDropIn(path string) bool { return filepath.Base(path) == conflist.DropInF
 // watches that directory and none below it, and reads everything again when a file
 // there is written, renamed or removed; it ignores a directory or file that is made
 // (internal/cri/server/cni_conf_syncer.go, v2.1 to v2.4). No CNI takes a file of this
-// name for a configuration. podweir's own watch hears of it, too: the next pass finds
+// name for a configuration. podweir's own look sees it, too: the next pass finds
 // nothing to do.
 func (m *Manager) nudge(v *view) error {
 	dir := m.real(v.confDir)

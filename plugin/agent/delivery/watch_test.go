@@ -57,14 +57,14 @@ func (h *host) watchNetwork(t *testing.T, name string) (r *reader, stop func()) 
 				return
 			default:
 			}
-			if h.blind {
+			if h.bubble {
 				pause(5 * time.Millisecond) // by the clock of the bubble, which would stand still
 			}
 			list, err := load(h.path(confDir))
 			r.mu.Lock()
 			r.readings++
 			switch {
-			case err != nil && (r.torn || h.blind && errors.Is(err, fs.ErrNotExist)):
+			case err != nil && (r.torn || h.bubble && errors.Is(err, fs.ErrNotExist)):
 				// By the clock of a bubble a removal may come between the listing and the reading.
 			case err != nil:
 				r.faults = append(r.faults, err.Error())

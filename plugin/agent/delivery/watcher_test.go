@@ -4,78 +4,51 @@
 package delivery
 
 import (
-	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
-
+	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
-// heard says whether a change is told before long.
-func (w *watcher) heard() bool {
-	select {
-	case <-w.changed:
-		return true
-	case <-time.After(5 * time.Second):
-		return false
-	}
-}
+// Look has a manager read the files every so often, although nothing seems to have changed.
+func (m *Manager) Look(every time.Duration) { m.tick = every }
 
-// TestFollow watches what has a name, not what had it: the tick that stands
-// behind the watch would hide it from the other tests.
-func TestFollow(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "d")
-	touch := func() {
-		t.Helper()
-		must.OK(t, os.WriteFile(filepath.Join(dir, "x"), nil, 0o600))
+// TestSeesChanges looks without the tick, which would hide from other tests that a change is not seen.
+func TestSeesChanges(t *testing.T) {
+	for name, change := range map[string]func(dir string) error{
+		"a new file":              func(dir string) error { return os.WriteFile(filepath.Join(dir, "y"), nil, 0o600) },
+		"a file is written":       func(dir string) error { return os.WriteFile(filepath.Join(dir, "x"), []byte("x"), 0o600) },
+		"a file goes":             func(dir string) error { return os.Remove(filepath.Join(dir, "x")) },
+		"a file changes its mode": func(dir string) error { return os.Chmod(filepath.Join(dir, "x"), 0o400) },
+		"another directory": func(dir string) error {
+			if err := os.Rename(dir, dir+".old"); err != nil {
+				return err
+			}
+			return os.Mkdir(dir, 0o700)
+		},
+		"the directory goes": os.RemoveAll,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := &Manager{tick: time.Hour, node: &detect.Node{ConfDir: "net.d"}, config: Config{Root: t.TempDir()}}
+				dir := filepath.Join(m.config.Root, "net.d")
+				must.OK(t, os.Mkdir(dir, 0o700))
+				must.OK(t, os.WriteFile(filepath.Join(dir, "x"), nil, 0o600))
+				before, began := m.stamps(), time.Now()
+				m.wait(t.Context(), before, 0)
+				must.Be(t, "time until it looks with nothing changed", m.tick, time.Since(began))
+				began = time.Now()
+				m.wait(t.Context(), before, time.Minute)
+				must.Be(t, "time until it looks because it is asked to", time.Minute, time.Since(began))
+				time.AfterFunc(10*poll+time.Millisecond, func() { must.OK(t, change(dir)) })
+				began = time.Now()
+				m.wait(t.Context(), before, 0)
+				must.Be(t, "time until it looks after a change", 11*poll, time.Since(began))
+			})
+		})
 	}
-	w := newWatcher(slog.New(slog.DiscardHandler), fsnotify.NewWatcher)
-	defer w.close()
-	must.Be(t, "a directory that is not there is watched", false, w.follow([]string{dir}))
-	must.OK(t, os.Mkdir(dir, 0o700))
-	must.Be(t, "follow() is new at the first call", true, w.follow([]string{dir}))
-	must.Be(t, "follow() is new at the second", false, w.follow([]string{dir}))
-	touch()
-	must.Be(t, "a new file is heard of", true, w.heard())
-	must.OK(t, os.Rename(dir, dir+".old"))
-	must.OK(t, os.Mkdir(dir, 0o700))
-	must.Be(t, "the directory that took the place is watched", true, w.follow([]string{dir}))
-	for len(w.changed) > 0 {
-		<-w.changed
-	}
-	touch()
-	must.Be(t, "a new file in the directory that took the place is heard of", true, w.heard())
-	if w.follow(nil); len(w.seen) != 0 {
-		t.Errorf("%v are watched, want none", w.seen)
-	}
-}
-
-// Blind keeps notice of changed files from a manager, as the kernel does that has no more
-// of them to give.
-func (m *Manager) Blind() {
-	m.notify = func() (*fsnotify.Watcher, error) { return nil, os.ErrPermission }
-}
-
-// Look has a manager look at the files every so often, although nothing was heard of them,
-// or can be heard.
-func (m *Manager) Look(every time.Duration) { m.tick, m.blindTick = every, every }
-
-// TestBlind looks often where the kernel gives no notice.
-func TestBlind(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := &Manager{}
-		m.Blind()
-		w := newWatcher(slog.New(slog.DiscardHandler), m.notify)
-		if w.follow([]string{t.TempDir()}) || !w.blind {
-			t.Error("a watcher without notice says that it watches")
-		}
-		began := time.Now()
-		w.wait(t.Context(), 0)
-		must.Be(t, "time until it looks", blindTick, time.Since(began))
-	})
 }
