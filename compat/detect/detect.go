@@ -90,8 +90,6 @@ type Node struct {
 	Running []string
 	// Facts are what distinguished the profiles.
 	Facts map[string]string
-	// Ready says whether the CNI in force serves pods.
-	Ready profiles.Answer
 	// Exclusive says whether Cilium renames the files of others, ExclusiveWhy
 	// from what that is known. It is unknown only where Cilium runs or is in the chain.
 	Exclusive    profiles.Answer
@@ -147,7 +145,6 @@ func Read(ctx context.Context, root fs.FS, opts Options) *Node {
 			n.Profile = n.Profile.BesideFelix()
 		}
 	}
-	n.Ready = n.ready()
 	n.Running = r.running(programs)
 	return n
 }

@@ -199,15 +199,6 @@ func mostSpecific(list []*profiles.Profile) *profiles.Profile {
 	return best
 }
 
-// ready says whether the CNI in force serves pods, by the socket that it
-// listens on only then.
-func (n *Node) ready() profiles.Answer {
-	if n.Profile == nil || n.Profile.Conflist.ReadySocket == "" {
-		return profiles.Unknown
-	}
-	return n.Listens(n.Profile.Conflist.ReadySocket)
-}
-
 // running are the families of CNIs that run.
 func (r *reader) running(programs []string) []string {
 	var out []string

@@ -218,7 +218,7 @@ func checkStale(f *Facts) Finding {
 	if action == conflist.Delete {
 		return breaks(own[0].Name+" is in front, and "+why, "no file of podweir's in front", remove(f, own[0].Name), own[0].Name)
 	}
-	return holds("its original is there; the primary CNI serves pods now: " + f.Node.Ready.String())
+	return holds("its original is there")
 }
 
 func checkBinary(f *Facts) Finding {

@@ -85,7 +85,7 @@ func Checks() []Check {
 		text, _ := pages.Files.ReadFile(code + ".md")
 		c := Check{Code: code, Page: string(text), Sight: sights[code], run: runs[code]}
 		if m := onPage.FindSubmatch(text); m != nil { // a test holds each page to it
-			c.Title, c.Severity, c.Category, c.Family = string(m[1]), Severity(m[2]), Category(m[3]), string(m[5])
+			c.Title, c.Severity, c.Category, c.Family = string(m[1]), Status(m[2]), Category(m[3]), string(m[5])
 			c.Why = string(m[6])
 			for _, n := range needed.FindAllSubmatch(m[4], -1) {
 				c.Needs = append(c.Needs, string(n[1]))

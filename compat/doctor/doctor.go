@@ -16,8 +16,8 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
+	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/terms"
 )
 
@@ -31,18 +31,6 @@ const (
 	Fail    Status = "fail"
 	Skip    Status = "skip"
 	Unknown Status = "unknown"
-)
-
-// Severity is what a check that does not hold means.
-type Severity string
-
-// The severities.
-const (
-	// SeverityFail: pods are not shaped, or another component's policy or networking is in
-	// danger.
-	SeverityFail Severity = "fail"
-	// SeverityWarn: something works less well than it could, or may break later.
-	SeverityWarn Severity = "warn"
 )
 
 // Category groups checks.
@@ -61,11 +49,12 @@ var categories = []Category{CategoryNode, CategoryCNI, CategoryInstall, Category
 // Check is one thing that is looked at.
 type Check struct {
 	// Code is stable; a code that is given up is never used again.
-	Code  string
-	Title string
-	// Category and Severity are of every finding of the check.
+	Code     string
+	Title    string
 	Category Category
-	Severity Severity
+	// Severity is what it means that the check does not hold. Fail: pods are not shaped, or another component's policy or
+	// networking is in danger. Warn: something works less well than it could, or may break later.
+	Severity Status
 	// Needs are codes of checks without whose ok or warn this one says nothing.
 	Needs []string
 	// Family restricts the check to nodes with this family of CNI in force or
@@ -190,11 +179,11 @@ func last(o Outcome) int {
 	return 0
 }
 
-// outcomes runs every check.
+// outcomes runs every check. A test has each behind those it needs.
 func outcomes(f *Facts) []Outcome {
 	var out []Outcome
 	status := map[string]Status{}
-	for _, c := range inOrder(Checks()) {
+	for _, c := range Checks() {
 		o := c.outcome(f, status)
 		status[c.Code] = o.Status
 		out = append(out, o)
@@ -202,30 +191,10 @@ func outcomes(f *Facts) []Outcome {
 	return out
 }
 
-// inOrder puts each check behind those it needs, and at the end those for which that is
-// not possible.
-func inOrder(checks []Check) []Check {
-	var out []Check
-	done := map[string]bool{}
-	for len(out) < len(checks) {
-		before := len(out)
-		for _, c := range checks {
-			if !done[c.Code] && !slices.ContainsFunc(c.Needs, func(n string) bool { return !done[n] }) {
-				out = append(out, c)
-				done[c.Code] = true
-			}
-		}
-		if len(out) == before { // they need each other in a circle, or one that is not there
-			return append(out, slices.DeleteFunc(slices.Clone(checks), func(c Check) bool { return done[c.Code] })...)
-		}
-	}
-	return out
-}
-
 func (c *Check) outcome(f *Facts, status map[string]Status) Outcome {
 	found := c.find(f, status)
 	if found.Status == "" {
-		found.Status = Status(c.Severity)
+		found.Status = c.Severity
 	}
 	o := Outcome{
 		Code: c.Code, Title: c.Title, Category: c.Category, Status: found.Status, Seen: terms.Runnable(found.Seen, f.Run),
@@ -361,58 +330,28 @@ func (t *table) line(text string, args ...any) { fmt.Fprintf(&t.b, text+"\n", ar
 
 func (t *table) outcome(o *Outcome) {
 	mark := fmt.Sprintf("%s %-7s", symbols[o.Status], o.Status)
+	first := o.Title
+	if o.Status == OK || o.Status == Skip {
+		first += ": " + o.Seen
+	}
+	text := view.Paragraph(mark+" "+o.Code+" ", first, 0)
 	if c := colors[o.Status]; t.format.Color && c != "" {
-		mark = "\x1b[" + c + "m" + mark + "\x1b[0m"
+		text = "\x1b[" + c + "m" + mark + "\x1b[0m" + strings.TrimPrefix(text, mark)
 	}
-	switch o.Status {
-	case Fail, Warn, Unknown:
-		t.wrapped(fmt.Sprintf("%s %s ", mark, o.Code), len("✗ unknown PW000 ")-2, o.Title)
-		t.part("seen", o.Seen)
-		for _, a := range o.Also {
-			t.part("also", a.Code+": "+a.Seen)
-		}
-		t.part("expected", o.Expected)
-		t.part("why", o.Why)
-		t.part("fix", o.Fix)
-	case OK, Skip:
-		t.wrapped(fmt.Sprintf("%s %s ", mark, o.Code), len("✗ unknown PW000 ")-2, o.Title+": "+o.Seen)
+	t.b.WriteString(text)
+	if o.Status == OK || o.Status == Skip {
+		return
 	}
+	t.part("seen", o.Seen)
+	for _, a := range o.Also {
+		t.part("also", a.Code+": "+a.Seen)
+	}
+	t.part("expected", o.Expected)
+	t.part("why", o.Why)
+	t.part("fix", o.Fix)
 }
 
-// width of a terminal, in columns.
-const width = 80
-
-// wrapped writes text behind a label of some columns, broken between words; every further
-// line is indented as far.
-func (t *table) wrapped(label string, columns int, text string) {
-	line, at := label, columns
-	for i, word := range strings.Fields(printable(text)) {
-		n := utf8.RuneCountInString(word)
-		if i > 0 && at+1+n > width {
-			t.line("%s", line)
-			line, at = strings.Repeat(" ", columns), columns
-		} else if i > 0 {
-			line, at = line+" ", at+1
-		}
-		line, at = line+word, at+n
-	}
-	t.line("%s", line)
-}
-
-// part writes one part of a finding; what foreign files brought in is cut to
-// printable text.
+// part writes one part of a finding, nothing if it has no text.
 func (t *table) part(name, text string) {
-	if text != "" {
-		label := fmt.Sprintf("  %-8s ", name)
-		t.wrapped(label, len(label), text)
-	}
-}
-
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, s)
+	t.b.WriteString(view.Paragraph(fmt.Sprintf("  %-8s ", name), text, 0))
 }

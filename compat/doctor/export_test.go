@@ -12,8 +12,5 @@ var Outcomes = outcomes
 // Together is [together].
 var Together = together
 
-// InOrder is [inOrder].
-var InOrder = inOrder
-
 // Shorten is [shorten].
 var Shorten = shorten

@@ -294,7 +294,7 @@ func chainFindings() []finding {
 		{name: "by hand, and old", code: "PW203", node: aws, change: set(own, byHand("aws-cni")), want: doctor.Warn, seen: "made by hand and is not followed, and 10-aws.conflist has now otherwise: aws-cni, egress-cni", fix: "podweir install"},
 		{name: "two files", code: "PW203", node: aws, change: func(n *node) { n.files[net+"00-podweir-11.conflist"] = n.files[own] }, want: doctor.Fail, seen: "2 files", fix: "rm "},
 		{name: "original gone", code: "PW204", node: aws, change: without(net + "10-aws.conflist"), want: doctor.Fail, seen: "has no configuration", fix: "rm /etc/cni/net.d/00-podweir-10-aws.conflist"},
-		{name: "primary restarts", code: "PW204", node: aws, change: func(n *node) { n.sockets = []string{"/x"} }, want: doctor.OK, seen: "serves pods now: no"},
+		{name: "primary restarts", code: "PW204", node: aws, change: func(n *node) { n.sockets = []string{"/x"} }, want: doctor.OK, seen: "its original is there"},
 		{name: "no binary", code: "PW205", node: aws, change: func(n *node) { delete(n.exec, "opt/cni/bin/podweir-cni") }, want: doctor.Fail, seen: "is not in /opt/cni/bin", fix: "install -m 0755"},
 		{name: "not executable", code: "PW205", node: aws, change: func(n *node) {
 			n.files["opt/cni/bin/podweir-cni"] = n.exec["opt/cni/bin/podweir-cni"]

@@ -155,9 +155,6 @@ type ConflistPolicy struct {
 	MayBeExclusive bool `yaml:"mayBeExclusive"`
 	// BinDirs are directories in use instead of /opt/cni/bin.
 	BinDirs []string `yaml:"binDirs"`
-	// ReadySocket is a socket that is listened on only while the CNI serves
-	// pods; empty if there is no such sign.
-	ReadySocket string `yaml:"readySocket"`
 	// HandedDo are the commands by which the CNI takes our chain into its own
 	// file; empty if it cannot.
 	HandedDo []string `yaml:"handedDo"`

@@ -313,7 +313,7 @@ func TestRateHasThreeDigits(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	must.Match(t, "Wrap", []string{"a bb", "cccc", "c dd"}, view.Wrap("a \x1b bb\nccccc dd", 4))
+	must.Match(t, "Wrap", []string{"a bb", "ccccc", "dd"}, view.Wrap("a \x1b bb\nccccc dd", 4))
 	for width, want := range map[int]string{10: "abcdefgh", 8: "abcdefgh", 7: "abc…fgh", 4: "a…gh", 1: "a", 0: ""} {
 		must.Be(t, fmt.Sprintf("Cut to %d", width), want, view.Cut("abcdefgh", width))
 	}

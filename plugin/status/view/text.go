@@ -66,18 +66,11 @@ func significant(v float64) (number, prefix string) {
 }
 
 // Wrap breaks text into lines of at most width columns, between words; a word that is
-// longer is broken. Control characters become spaces: text may come from elsewhere.
+// longer has a line for itself: it may be part of a command. Control characters become spaces: text may come from elsewhere.
 func Wrap(text string, width int) []string {
 	var lines []string
 	line := ""
 	for word := range strings.FieldsSeq(Printable(text)) {
-		for utf8.RuneCountInString(word) > width {
-			if line != "" {
-				lines, line = append(lines, line), ""
-			}
-			r := []rune(word)
-			lines, word = append(lines, string(r[:width])), string(r[width:])
-		}
 		switch {
 		case line == "":
 			line = word
