@@ -18,6 +18,7 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/shaping"
@@ -406,14 +407,7 @@ func attachment(node *engine.Node, queues *engine.Queues, r *apply.Record) Attac
 	if after, err := node.Carried(&now); err == nil && deviceErr == nil {
 		for i := range a.Directions {
 			d := &a.Directions[i]
-			device := [2]uint64{before.SentBytes, after.SentBytes}
-			if d.Direction.Is == terms.Ingress {
-				device = [2]uint64{before.ReceivedBytes, after.ReceivedBytes}
-			}
-			d.DeviceBytes = device[0]
-			for _, seen := range d.Seen() {
-				d.passing = append(d.passing, view.Passing{Device: device, Seen: &[2]uint64{seen, seen}})
-			}
+			d.DeviceBytes, d.passing = d.Passing(&before, &after)
 		}
 	}
 	return a
@@ -485,6 +479,19 @@ func (d *Direction) Seen() (all []uint64) {
 		}
 	}
 	return append(all, sum)
+}
+
+// Passing returns what the pod's own device had carried before [Direction.Seen] was read, and a reading of each of its
+// counters between that and what the device had carried after it.
+func (d *Direction) Passing(before, after *hostif.Traffic) (carried uint64, all []view.Passing) {
+	device := [2]uint64{before.SentBytes, after.SentBytes}
+	if d.Direction.Is == terms.Ingress {
+		device = [2]uint64{before.ReceivedBytes, after.ReceivedBytes}
+	}
+	for _, seen := range d.Seen() {
+		all = append(all, view.Passing{Device: device, Seen: &[2]uint64{seen, seen}})
+	}
+	return device[0], all
 }
 
 // Inspection is the look at the interface, nil if there was none.

@@ -148,15 +148,6 @@ func (k *Devices) passed(node *engine.Node, queues *engine.Queues, l *reconcile.
 	if err != nil {
 		return nil
 	}
-	carried := func(t *hostif.Traffic) uint64 {
-		if l.Direction.Is == terms.Ingress {
-			return t.ReceivedBytes
-		}
-		return t.SentBytes
-	}
-	var all []view.Passing
-	for _, seen := range d.Seen() {
-		all = append(all, view.Passing{Device: [2]uint64{carried(before), carried(&after)}, Seen: &[2]uint64{seen, seen}})
-	}
+	_, all := d.Passing(before, &after)
 	return all
 }

@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/agent/reconcile"
 	"github.com/podweir/podweir/plugin/agent/serve"
+	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/status/cluster"
 	"github.com/podweir/podweir/plugin/status/view"
@@ -99,16 +101,14 @@ func podsWithoutLimit(states []reconcile.PodState) *cluster.Unlimited {
 
 // nodeStatus is what `podweir status` shows.
 func (a *agentParts) nodeStatus(ctx context.Context) (*view.Status, error) {
-	node, err := a.o.openIfAny()
-	if err != nil {
-		return nil, err
-	}
 	var rep *status.Report
-	if node == nil {
-		rep, err = status.Recorded(a.o.paths())
-	} else {
+	node, err := a.o.open()
+	switch {
+	case err == nil:
 		defer node.Close()
 		rep, err = status.Collect(node)
+	case errors.Is(err, engine.ErrNoState): // nothing is attached
+		rep, err = status.Recorded(a.o.paths())
 	}
 	if err != nil {
 		return nil, err

@@ -64,16 +64,6 @@ func (o *options) openThere() (*engine.Node, error) {
 	return o.open()
 }
 
-// openIfAny is openThere, and returns nil and no error where podweir has no state: then
-// nothing is attached.
-func (o *options) openIfAny() (*engine.Node, error) {
-	node, err := o.openThere()
-	if errors.Is(err, engine.ErrNoState) && !o.pinsNamed {
-		return nil, nil
-	}
-	return node, err
-}
-
 func newOptions() *options {
 	o := &options{v: viper.New()}
 	o.v.SetEnvPrefix("podweir")
