@@ -234,10 +234,10 @@ const (
 )
 
 // Exit is the exit status for a report: 1 if a check failed, else 2 if one could
-// not be answered, else 0. With strict a warning counts as a failure.
-func (r *Report) Exit(strict bool) int {
+// not be answered, else 0.
+func (r *Report) Exit() int {
 	switch {
-	case r.Count[Fail] > 0 || strict && r.Count[Warn] > 0:
+	case r.Count[Fail] > 0:
 		return ExitFail
 	case r.Count[Unknown] > 0:
 		return ExitUnknown

@@ -314,22 +314,20 @@ func TestHealthyNodes(t *testing.T) {
 				t.Errorf("%s: %s %s: %q, want a finding that nothing is wrong", name, o.Code, o.Status, o.Seen)
 			}
 		}
-		must.Be(t, name+": Exit()", doctor.ExitOK, rep.Exit(false))
+		must.Be(t, name+": Exit()", doctor.ExitOK, rep.Exit())
 	}
 }
 
 func TestExit(t *testing.T) {
 	for _, tc := range []struct {
-		count  map[doctor.Status]int
-		strict bool
-		want   int
+		count map[doctor.Status]int
+		want  int
 	}{
-		{map[doctor.Status]int{doctor.OK: 1, doctor.Skip: 2, doctor.Warn: 3}, false, doctor.ExitOK},
-		{map[doctor.Status]int{doctor.OK: 1, doctor.Warn: 3}, true, doctor.ExitFail},
-		{map[doctor.Status]int{doctor.OK: 1, doctor.Unknown: 1}, false, doctor.ExitUnknown},
-		{map[doctor.Status]int{doctor.Fail: 1, doctor.Unknown: 1}, false, doctor.ExitFail},
+		{map[doctor.Status]int{doctor.OK: 1, doctor.Skip: 2, doctor.Warn: 3}, doctor.ExitOK},
+		{map[doctor.Status]int{doctor.OK: 1, doctor.Unknown: 1}, doctor.ExitUnknown},
+		{map[doctor.Status]int{doctor.Fail: 1, doctor.Unknown: 1}, doctor.ExitFail},
 	} {
-		must.Be(t, fmt.Sprintf("Exit(%v, strict %v)", tc.count, tc.strict), tc.want, (&doctor.Report{Count: tc.count}).Exit(tc.strict))
+		must.Be(t, fmt.Sprintf("Exit(%v)", tc.count), tc.want, (&doctor.Report{Count: tc.count}).Exit())
 	}
 }
 

@@ -69,7 +69,7 @@ lists problems, and counts what is in order; ` + "`podweir doctor -v`" + ` lists
 | skip | has no meaning here, or needs a check that does not hold |
 | unknown | could not be found out; that is not ok |
 
-Exit status: 1 if a check failed (with ` + "`--strict`" + ` also for a warning), else 2 if one is unknown or the doctor could not run, else 0.
+Exit status: 1 if a check failed, else 2 if one is unknown or the doctor could not run, else 0.
 
 Flags and where to run it: [Commands](../cli.md#podweir-doctor).
 

@@ -76,6 +76,12 @@ func (p *Plugin) read(command netconf.Command, args *skel.CmdArgs) (*netconf.Con
 	return cfg, err
 }
 
+// logger writes to stderr, which the runtime keeps; never to stdout, which is the result.
+func (p *Plugin) logger(cfg *netconf.Config, verb string, id attach.ID) *slog.Logger {
+	h := slog.NewTextHandler(p.Stderr, &slog.HandlerOptions{Level: cfg.LogLevel})
+	return slog.New(h).With("verb", verb, "network", id.Network, "containerID", id.ContainerID, "ifName", id.IfName)
+}
+
 func (p *Plugin) open() (*engine.Node, error) {
 	node, err := engine.Open(p.Paths)
 	if err == nil {

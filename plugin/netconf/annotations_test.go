@@ -352,7 +352,6 @@ func TestParseKeepsTheRateOfABadSetting(t *testing.T) {
 			want: one("heavyThreshold", "0.1%", "a share from 0.5% to 100% in steps of 0.1%, written as 90% or 0.9"),
 		},
 		"error policy":              {keys: `"onError":"maybe"`, want: one("onError", "maybe", "one of open, closed")},
-		"relative log file":         {keys: `"logFile":"a.log"`, want: one("logFile", "a.log", "an absolute path")},
 		"log level":                 {keys: `"logLevel":"loud"`, want: one("logLevel", "loud", "one of debug, info, warn, error")},
 		"replaceQdisc":              {keys: `"replaceQdisc":"yes"`, want: one("replaceQdisc", `"yes"`, "true or false")},
 		"subnet":                    {keys: `"unshapedSubnets":["10.0.0.1"]`, want: one("unshapedSubnets", "10.0.0.1", subnets)},

@@ -54,7 +54,7 @@ var confKeys = []string{
 	"shaper", "ingressShaper", "egressShaper",
 	"enforce",
 	"podAnnotations",
-	"onError", "replaceQdisc", "logFile", "logLevel",
+	"onError", "replaceQdisc", "logLevel",
 }
 
 // annotationKeys are our annotations, without the domain.

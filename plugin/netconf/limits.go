@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -82,12 +81,6 @@ func (p *parser) operator() {
 	if setting(p, false, choice("closed", "open", "closed"), p.key("onError")) {
 		c.OnError = FailClosed
 	}
-	c.LogFile = setting(p, "", func(s string) (string, error) {
-		if s == "" || filepath.IsAbs(s) {
-			return s, nil
-		}
-		return "", &units.ValueError{Value: s, Accepted: "an absolute path"}
-	}, p.key("logFile"))
 	c.LogLevel = setting(p, c.LogLevel, func(s string) (level slog.Level, err error) {
 		if _, err = choice(s, "debug", "info", "warn", "error")(s); err == nil {
 			err = level.UnmarshalText([]byte(s))

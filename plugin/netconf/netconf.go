@@ -93,9 +93,7 @@ type Config struct {
 	// ReplaceQdisc is the operator's word to replace a root qdisc that
 	// another party put on a device.
 	ReplaceQdisc bool
-	// LogFile is an absolute path, or empty to log to stderr alone.
-	LogFile  string
-	LogLevel slog.Level
+	LogLevel     slog.Level
 	// Attachments is GC's list of what is still valid.
 	Attachments []Attachment
 	// Warnings are about what was tolerated: unknown keys and annotations, rates

@@ -239,7 +239,7 @@ func TestParseBadLimits(t *testing.T) {
 
 func TestParseOperator(t *testing.T) {
 	t.Parallel()
-	got, err := netconf.Parse(netconf.Add, input("", `"onError":"closed","replaceQdisc":true,"logFile":"/var/log/x",
+	got, err := netconf.Parse(netconf.Add, input("", `"onError":"closed","replaceQdisc":true,
 		"logLevel":"debug","egressRate":"bad",
 		"unshapedSubnets":["10.1.2.3/8","::ffff:192.168.0.0/112","fd00::1/64","::/0"]`))
 	must.Fail(t, "Parse()", err)
@@ -249,7 +249,7 @@ func TestParseOperator(t *testing.T) {
 			{Name: "veth0", MAC: "02:00:00:00:00:01"},
 			{Name: "eth0", MAC: "02:00:00:00:00:02", Sandbox: "/run/netns/x"},
 		},
-		Unread: []terms.Direction{terms.Egress}, OnError: netconf.FailClosed, ReplaceQdisc: true, LogFile: "/var/log/x", LogLevel: slog.LevelDebug,
+		Unread: []terms.Direction{terms.Egress}, OnError: netconf.FailClosed, ReplaceQdisc: true, LogLevel: slog.LevelDebug,
 	}
 	want.Shaping = got.Shaping
 	must.Match(t, "Parse() beside an error", want, got, cmpopts.EquateComparable(netip.Prefix{}))

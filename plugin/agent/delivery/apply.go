@@ -202,7 +202,7 @@ func (m *Manager) takeAll(ctx context.Context, r *record, steps []Step) (taken i
 }
 
 func (m *Manager) loadRecord() (*record, error) {
-	return loadRecord(m.config.Root, m.real(m.config.State))
+	return loadRecord(m.config.Root, m.real(StateDir))
 }
 
 // take takes one step.

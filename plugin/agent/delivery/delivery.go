@@ -33,9 +33,8 @@ const Auto profiles.Delivery = "auto"
 // Deliveries are all that can be requested.
 var Deliveries = []profiles.Delivery{Auto, profiles.Chain, profiles.DropIn, profiles.Handed, profiles.NRI, profiles.Watch}
 
-// DefaultState is the directory that holds the record of what was installed,
-// below the node's root.
-const DefaultState = "/var/lib/podweir"
+// StateDir has the record of what was installed, below the node's root.
+const StateDir = "/var/lib/podweir"
 
 // Config says what to install where. Paths other than Root and Binary are below
 // Root.
@@ -46,8 +45,6 @@ type Config struct {
 	// ConfDir is the directory of conflists and BinDir that of plugins; they are
 	// looked for if empty.
 	ConfDir, BinDir string
-	// State is the directory of the record, [DefaultState] by default.
-	State string
 	// Run is the directory of what counts until the node boots, in our own file system; nothing
 	// is kept there if it is empty.
 	Run string
@@ -154,9 +151,6 @@ type Manager struct {
 func New(config Config) (*Manager, error) {
 	if config.Root == "" {
 		config.Root = "/"
-	}
-	if config.State == "" {
-		config.State = DefaultState
 	}
 	if config.Delivery == "" {
 		config.Delivery = Auto

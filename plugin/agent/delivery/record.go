@@ -88,7 +88,7 @@ func loadRecord(root, dir string) (*record, error) {
 // same node. It is empty and not known where nothing is installed or no files were left, or
 // the record cannot be read.
 func Told(root string) (is Noted, known bool) {
-	full, err := detect.Resolve(root, DefaultState)
+	full, err := detect.Resolve(root, StateDir)
 	if err != nil {
 		return Noted{}, false
 	}

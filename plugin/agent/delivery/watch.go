@@ -78,7 +78,7 @@ func (m *Manager) watched() []string {
 
 // sweep removes what a crash of podweir left half written.
 func (m *Manager) sweep(p *pass) {
-	dirs := []string{m.real(p.view.confDir), m.real(p.view.binDir), m.real(m.config.State)}
+	dirs := []string{m.real(p.view.confDir), m.real(p.view.binDir), m.real(StateDir)}
 	for _, network := range m.dropIns(p.view) {
 		dirs = append(dirs, filepath.Join(dirs[0], network))
 	}

@@ -146,7 +146,7 @@ func newStatus(o *options) *cobra.Command {
 }
 
 func newDoctor(o *options) *cobra.Command {
-	var verbose, strict bool
+	var verbose bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Show what the doctors of all nodes found",
@@ -166,11 +166,10 @@ func newDoctor(o *options) *cobra.Command {
 			if err := o.print(cmd, nodes, func() string { return nodes.Doctor(time.Now(), format) }); err != nil {
 				return err
 			}
-			return show.Exit(nodes.DoctorExit(strict))
+			return show.Exit(nodes.DoctorExit())
 		},
 	}
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "list also what is in order, and what was skipped")
-	cmd.Flags().BoolVar(&strict, "strict", false, "let a warning count as a failure")
 	return cmd
 }
 

@@ -18,7 +18,6 @@ import (
 	"github.com/spf13/pflag"
 
 	daemon "github.com/podweir/podweir/plugin/agent"
-	"github.com/podweir/podweir/plugin/agent/delivery"
 	"github.com/podweir/podweir/plugin/agent/kube"
 	"github.com/podweir/podweir/plugin/agent/nri"
 	"github.com/podweir/podweir/plugin/agent/reconcile"
@@ -55,9 +54,6 @@ func newAgent(o *options) *cobra.Command {
 
 func agentFlags(f *pflag.FlagSet) {
 	deliveryFlags(f)
-	f.String("delivery", string(delivery.Auto), "how podweir gets into the set-up of pods: "+strings.Join(deliveries(), ", "))
-	f.String("binary", "", "the podweir-cni to install; the one beside this program if empty")
-	f.StringArray("default", nil, "KEY=VALUE of the plugin's configuration for all pods of the node; may be repeated")
 	f.String("node-name", "", "name of this node in Kubernetes; required")
 	f.String("credentials", kube.ServiceAccountDir, "directory with token and ca.crt for the API server that KUBERNETES_SERVICE_HOST and _PORT name")
 	f.String("nri-socket", nri.DefaultSocket, "socket for the delivery nri")

@@ -113,7 +113,7 @@ func (a *agentParts) places() *daemon.Places {
 	return &daemon.Places{Root: root, Dirs: func() []string {
 		d := a.manager.Decision()
 		return []string{
-			filepath.Dir(paths.Pins), paths.Run, filepath.Join(root, d.ConfDir), filepath.Join(root, d.BinDir), filepath.Join(root, delivery.DefaultState),
+			filepath.Dir(paths.Pins), paths.Run, filepath.Join(root, d.ConfDir), filepath.Join(root, d.BinDir), filepath.Join(root, delivery.StateDir),
 		}
 	}}
 }

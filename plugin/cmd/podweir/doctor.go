@@ -46,7 +46,6 @@ func newDoctor(o *options) *cobra.Command {
 	f.String("delivery", "", "how podweir gets into the set-up of pods, where it was requested: a node does not show nri and watch")
 	f.String("health-address", serve.DefaultHealthAddress, "loopback address on which the agent answers /readyz")
 	f.BoolP("verbose", "v", false, "list also what is in order, and what was skipped")
-	f.Bool("strict", false, "let a warning count as a failure")
 	return cmd
 }
 
@@ -92,7 +91,7 @@ func runDoctor(cmd *cobra.Command, o *options) error {
 	if err != nil {
 		return err
 	}
-	return show.Exit(rep.Exit(o.v.GetBool("strict")), "doctor: "+rep.Summary())
+	return show.Exit(rep.Exit(), "doctor: "+rep.Summary())
 }
 
 // envRunBy says how this program is run from where its output is read: the chart sets it in

@@ -181,7 +181,6 @@ func TestDoctorExitStatus(t *testing.T) {
 		"no root":     {[]string{"doctor", "--root", "/nowhere/at/all"}, doctor.ExitUnknown, "--root"},
 		"root a file": {[]string{"doctor", "--root", "/etc/hostname"}, doctor.ExitUnknown, "--root"},
 		"empty node":  {[]string{"doctor", "--root", t.TempDir()}, doctor.ExitFail, "fail"},
-		"strictly":    {[]string{"doctor", "--strict", "--root", t.TempDir()}, doctor.ExitFail, "fail"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := runPodweir(t, tc.args...)

@@ -28,10 +28,12 @@ import (
 	"github.com/podweir/podweir/plugin/engine"
 )
 
-// deliveryFlags are those that say where on the node things are.
+// deliveryFlags are those of an installation.
 func deliveryFlags(f *pflag.FlagSet) {
 	cniFlags(f)
-	f.String("state", delivery.DefaultState, "directory of the record of what was installed, below the root")
+	f.String("delivery", string(delivery.Auto), "how podweir gets into the set-up of pods: "+strings.Join(deliveries(), ", "))
+	f.String("binary", "", "the podweir-cni to install; the one beside this program if empty")
+	f.StringArray("default", nil, "KEY=VALUE of the plugin's configuration for all pods of the node; may be repeated")
 }
 
 // cniFlags are those that say where the node, its CNI and its runtime are.
@@ -52,7 +54,7 @@ func checkRoot(root string) error {
 func deliveryConfig(o *options, cmd *cobra.Command) (c delivery.Config, err error) {
 	c = delivery.Config{
 		Root: o.v.GetString("root"), ConfDir: o.v.GetString("cni-conf-dir"), BinDir: o.v.GetString("cni-bin-dir"),
-		State: o.v.GetString("state"), Runtime: o.v.GetString("runtime"), Binary: o.v.GetString("binary"),
+		Runtime: o.v.GetString("runtime"), Binary: o.v.GetString("binary"),
 		Delivery: profiles.Delivery(o.v.GetString("delivery")), Live: o.examined(),
 		Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
@@ -126,12 +128,8 @@ func newInstall(o *options) *cobra.Command {
 			return err
 		},
 	}
-	f := cmd.Flags()
-	deliveryFlags(f)
-	f.String("delivery", string(delivery.Auto), "how podweir gets into the chain: "+strings.Join(deliveries(), ", "))
-	f.String("binary", "", "the podweir-cni to install; the one beside this program if empty")
-	f.StringArray("default", nil, "KEY=VALUE of the plugin's configuration for all pods of the node; may be repeated")
-	f.Bool("dry-run", false, "show what would be done and change nothing")
+	deliveryFlags(cmd.Flags())
+	cmd.Flags().Bool("dry-run", false, "show what would be done and change nothing")
 	return cmd
 }
 
@@ -234,7 +232,7 @@ func newUninstall(o *options) *cobra.Command {
 			return errors.Join(done.print(o, cmd.OutOrStdout(), "done  "), err, unlessMounted(o.paths(), detachErr))
 		},
 	}
-	deliveryFlags(cmd.Flags())
+	cniFlags(cmd.Flags())
 	cmd.Flags().Bool("dry-run", false, "show what would be done and change nothing")
 	return cmd
 }

@@ -159,9 +159,9 @@ func (c *Nodes) oldest(now time.Time) string {
 
 // DoctorExit is the exit status for what the doctors found and why it is not 0: 1 if a
 // check failed, else 2 if a check or a node is unknown.
-func (c *Nodes) DoctorExit(strict bool) (status int, why string) {
+func (c *Nodes) DoctorExit() (status int, why string) {
 	merged := c.Merged()
-	status = merged.Exit(strict)
+	status = merged.Exit()
 	summary := merged.Summary()
 	n := c.group(noDoctor).count + c.Missing
 	if n == 0 {
