@@ -241,11 +241,7 @@ func emptyProgram(tb testing.TB) *ebpf.Program {
 	if err != nil {
 		tb.Fatalf("load an empty program: %v", err)
 	}
-	tb.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			tb.Error(err)
-		}
-	})
+	tb.Cleanup(func() { must.OK(tb, p.Close()) })
 	return p
 }
 

@@ -73,11 +73,7 @@ func (h *host) runManager(t *testing.T, settings map[string]any) {
 	}
 	log := slog.New(slog.DiscardHandler)
 	must.OK(t, manager.Start(log, t.Context()))
-	t.Cleanup(func() {
-		if err := manager.Stop(log, context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.OK(t, manager.Stop(log, context.Background())) })
 	eventually(t, "Cilium writes "+own, func() bool { return h.has(own) })
 }
 

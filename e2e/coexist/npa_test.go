@@ -173,11 +173,7 @@ func newAgent(t *testing.T, ns *testutil.NetNS) *agent {
 		if err := unix.Mount(source, target, kind, flags, ""); err != nil {
 			t.Fatalf("mount %s: %v", target, err)
 		}
-		t.Cleanup(func() {
-			if err := unix.Unmount(target, unix.MNT_DETACH); err != nil {
-				t.Errorf("unmount %s: %v", target, err)
-			}
-		})
+		t.Cleanup(func() { must.OK(t, unix.Unmount(target, unix.MNT_DETACH)) })
 		// What is mounted below must not appear on the machine's own.
 		must.OK(t, unix.Mount("", target, "", unix.MS_PRIVATE, ""))
 	}

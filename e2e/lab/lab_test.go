@@ -29,11 +29,7 @@ func newTestLab(tb testing.TB) *Lab {
 	tb.Helper()
 	testutil.RequireRoot(tb)
 	l := must.Get(New(tb.Context(), Options{}))(tb)
-	tb.Cleanup(func() {
-		if err := l.Close(); err != nil {
-			tb.Errorf("Close() = %v, want nil", err)
-		}
-	})
+	tb.Cleanup(func() { must.OK(tb, l.Close()) })
 	return l
 }
 
@@ -49,10 +45,9 @@ func mustPod(tb testing.TB, l *Lab, chained ...Entry) (*Pod, *Host) {
 func TestPrivilegedCloseLeavesNothing(t *testing.T) {
 	l := newTestLab(t)
 	pod, client := mustPod(t, l)
-	run, err := l.StartElephant(t.Context(), Elephant{
+	run := must.Get(l.StartElephant(t.Context(), Elephant{
 		From: &pod.Host, To: client, Duration: time.Minute,
-	})
-	must.OK(t, err)
+	}))(t)
 	left := func() []string {
 		var out []string
 		for _, pattern := range []string{netnsDir, stateRoot} {

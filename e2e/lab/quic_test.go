@@ -20,10 +20,9 @@ func TestPrivilegedQUICHasTheCap(t *testing.T) {
 	network := must.Get(l.Network("net", BandwidthEntry()))(t)
 	pod := must.Get(network.Pod(t.Context(), PodOptions{Bandwidth: &Bandwidth{EgressRate: 20e6, EgressBurst: 64_000 * 8}}))(t)
 	client := must.Get(l.Client("client"))(t)
-	run, err := l.StartElephant(t.Context(), Elephant{
+	run := must.Get(l.StartElephant(t.Context(), Elephant{
 		From: &pod.Host, To: client, Flows: 2, CongestionControl: QUIC, Duration: time.Minute,
-	})
-	must.OK(t, err)
+	}))(t)
 	const last = 4 * time.Second
 	must.OK(t, wiremeter.Until(t.Context(), run.Started+last))
 	bulk := must.Get(run.Stop(t.Context()))(t)

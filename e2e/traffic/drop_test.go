@@ -113,11 +113,10 @@ func TestPrivilegedIdleSenderWaitsForNoTimer(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	pod := shaped(t, r, capacity, map[string]any{})
-	run, err := r.Lab.StartHTTP(t.Context(), lab.HTTPLoad{
+	run := must.Get(r.Lab.StartHTTP(t.Context(), lab.HTTPLoad{
 		From: r.Client, To: &pod.Host, ResponseBytes: response, Concurrency: clients,
 		Duration: 6 * time.Second, Timeout: 10 * time.Second,
-	})
-	must.OK(t, err)
+	}))(t)
 	got := must.Get(run.Wait(t.Context()))(t)
 	took := got.Samples
 	if len(took) < clients {

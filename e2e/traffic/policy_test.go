@@ -40,11 +40,10 @@ func TestPrivilegedExemptSubnetsAreNotCharged(t *testing.T) {
 	processors := must.Get(lab.WatchProcessors())(t)
 	shapedLoad := must.Get(pod.Start(t.Context(), Egress, UDP, capacity, 2500*time.Millisecond))(t)
 	from := wiremeter.Now()
-	exempt, err := r.Lab.StartFlood(t.Context(), lab.UDPFlood{
+	exempt := must.Get(r.Lab.StartFlood(t.Context(), lab.UDPFlood{
 		From: &pod.Host, To: other, BitsPerSec: 4 * capacity, PayloadBytes: fullPayload,
 		Duration: 2 * time.Second,
-	})
-	must.OK(t, err)
+	}))(t)
 	must.OK(t, must.Err(exempt.Wait(t.Context())))
 	free := must.Get(meter.Read(from, wiremeter.Now()))(t)
 	must.OK(t, waited(shapedLoad.Wait(t.Context())))
@@ -71,10 +70,9 @@ func TestPrivilegedElephantsPolicyChargesHeavyFlowsOnly(t *testing.T) {
 	keys := map[string]any{"policy": "elephants"}
 	t.Run("an elephant", func(t *testing.T) {
 		beside(t, capacity)
-		heavy, err := newRig(t).Measure(t.Context(), Case{
+		heavy := must.Get(newRig(t).Measure(t.Context(), Case{
 			Cap: capacity, Direction: Egress, Load: TCP1, Duration: 4 * time.Second, Keys: keys,
-		})
-		must.OK(t, err)
+		}))(t)
 		t.Logf("worst second %.4f of the cap, used %.3f", heavy.WorstShare(), heavy.Used)
 		// Until a flow is known to be heavy it is light: its first packets are
 		// not charged.
@@ -165,12 +163,11 @@ func TestPrivilegedSetLosesNothingThatWaits(t *testing.T) {
 				changed <- err
 			}()
 			// The band gets some 15 ms deep and stays so while set runs.
-			got, err := pod.Sequence(t.Context(), d, []Phase{
+			got := must.Get(pod.Sequence(t.Context(), d, []Phase{
 				{capacity * 3 / 2, 50 * time.Millisecond},
 				{capacity * 95 / 100, 300 * time.Millisecond},
 				{capacity / 10, 200 * time.Millisecond},
-			})
-			must.OK(t, err)
+			}))(t)
 			must.OK(t, <-changed)
 			t.Logf("%+v", *got)
 			if got.Missing != 0 || got.Inversions != 0 {
@@ -195,10 +192,9 @@ func TestPrivilegedIngressByIFBHoldsTheCap(t *testing.T) {
 				t.Cleanup(func() { _ = before.Close() })
 			}
 			from := wiremeter.Now()
-			got, err := r.MeasureOn(t.Context(), pod, Case{
+			got := must.Get(r.MeasureOn(t.Context(), pod, Case{
 				Cap: capacity, Direction: Ingress, Load: load, Duration: 3 * time.Second,
-			})
-			must.OK(t, err)
+			}))(t)
 			t.Logf("worst second %.4f of the cap, used %.3f", got.WorstShare(), got.Used)
 			must.OK(t, got.Err())
 			if before == nil {
@@ -309,10 +305,9 @@ func TestPrivilegedBigTCPStaysWithinTheCap(t *testing.T) {
 		must.OK(t, r.Lab.AllowBigTCP(r.Client, &r.Free.Host, &pod.Host))
 		for _, d := range Directions {
 			t.Run(fmt.Sprintf("%dM/%s", capacity/mbit, d), func(t *testing.T) {
-				got, err := r.MeasureOn(t.Context(), pod, Case{
+				got := must.Get(r.MeasureOn(t.Context(), pod, Case{
 					Cap: capacity, Direction: d, Load: TCPBig, Duration: 4 * time.Second,
-				})
-				must.OK(t, err)
+				}))(t)
 				t.Logf("worst second %.4f of the cap, used %.3f, %.0f bytes in a packet, unshaped %.0f Mbit/s",
 					got.WorstShare(), got.Used, got.PacketBytes, got.Carried/mbit)
 				if !got.Offered() {
@@ -352,11 +347,10 @@ func TestPrivilegedCallBesideElephants(t *testing.T) {
 				t.Fatal(err)
 			}
 			from, to := pod.Ends(d)
-			call, err := r.Lab.StartCalls(t.Context(), lab.Calls{
+			call := must.Get(r.Lab.StartCalls(t.Context(), lab.Calls{
 				From: from, To: to, Flows: 1, PacketBytes: packet, Duration: last,
 				PerSecond: share * capacity / 8 / (packet + 14),
-			})
-			must.OK(t, err)
+			}))(t)
 			got := must.Get(call.Wait(t.Context()))(t)
 			must.OK(t, waited(bulk.Wait(t.Context())))
 			all := got.Failed + len(got.Samples)

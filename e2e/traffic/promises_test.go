@@ -128,10 +128,9 @@ func besideUDP(t *testing.T, r *Rig, d Direction, capacity uint64, flows int, co
 	pod := shaped(t, r, capacity, map[string]any{})
 	from, to := pod.Ends(d)
 	bulk := must.Get(r.Lab.StartElephant(t.Context(), lab.Elephant{From: from, To: to, CongestionControl: congestion, Flows: flows, Duration: last}))(t)
-	flood, err := r.Lab.StartFlood(t.Context(), lab.UDPFlood{
+	flood := must.Get(r.Lab.StartFlood(t.Context(), lab.UDPFlood{
 		From: from, To: to, BitsPerSec: uint64(offered * float64(capacity)), PayloadBytes: fullPayload, Duration: last,
-	})
-	must.OK(t, err)
+	}))(t)
 	started := wiremeter.Now()
 	must.OK(t, must.Err(flood.Wait(t.Context())))
 	got := must.Get(bulk.Wait(t.Context()))(t)

@@ -44,11 +44,7 @@ func newRig(t *testing.T) *Rig {
 	testutil.RequireRoot(t)
 	r := must.Get(NewRig(t.Context(), lab.Options{}))(t)
 	r.SparesOthers = true
-	t.Cleanup(func() {
-		if err := r.Close(); err != nil {
-			t.Errorf("Close() = %v, want nil", err)
-		}
-	})
+	t.Cleanup(func() { must.OK(t, r.Close()) })
 	return r
 }
 

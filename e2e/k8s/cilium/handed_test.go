@@ -36,7 +36,7 @@ func TestPrivilegedHanded(t *testing.T) {
 
 	handed := cilium.Legacy
 	handed.ConfigMap = handedMap
-	r, err := workload.Load{Pod: p.shaped, Peer: p.far}.While(t.Context(), func(ctx context.Context) error {
+	r := must.Get(workload.Load{Pod: p.shaped, Peer: p.far}.While(t.Context(), func(ctx context.Context) error {
 		for _, step := range []func() error{
 			func() error { return suite.Cluster.Upgrade(ctx, suite.Chart, suite.Values, "delivery=handed") },
 			func() error { return suite.Rollout(ctx) },
@@ -48,8 +48,7 @@ func TestPrivilegedHanded(t *testing.T) {
 			}
 		}
 		return nil
-	})
-	must.OK(t, err)
+	}))(t)
 	clustertest.Judge(t, "while Cilium took podweir into its chain", r, 20_000_000, 10_000_000)
 	written(t, true)
 	// A pod from before keeps its queue; Cilium's chain asks for an ifb.

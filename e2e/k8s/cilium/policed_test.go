@@ -65,7 +65,7 @@ func (p policed) holds(t *testing.T, when string) {
 // agentDeleted deletes Cilium's agent under a flood.
 func (p policed) agentDeleted(t *testing.T, side string) {
 	t.Helper()
-	r, err := workload.Load{Pod: p.shaped, Peer: p.far}.While(t.Context(), func(ctx context.Context) error {
+	r := must.Get(workload.Load{Pod: p.shaped, Peer: p.far}.While(t.Context(), func(ctx context.Context) error {
 		if err := workload.Wait(2 * time.Second)(ctx); err != nil {
 			return err
 		}
@@ -74,8 +74,7 @@ func (p policed) agentDeleted(t *testing.T, side string) {
 		}
 		p.holds(t, "under a flood, after Cilium's agent was deleted")
 		return workload.Wait(2 * time.Second)(ctx)
-	})
-	must.OK(t, err)
+	}))(t)
 	clustertest.Judge(t, "while Cilium's agent was deleted and came back", r, 20_000_000, 10_000_000)
 	t.Logf("ingress in Mbit/s in each 100 ms: %.1f", workload.Tenths(r.In))
 	shaped(t, p.shaped, side)

@@ -28,11 +28,7 @@ func ends(t *testing.T) (*lab.Lab, *lab.Pod, *lab.Host) {
 	t.Helper()
 	testutil.RequireRoot(t)
 	l := must.Get(lab.New(t.Context(), lab.Options{}))(t)
-	t.Cleanup(func() {
-		if err := l.Close(); err != nil {
-			t.Errorf("Close() = %v, want nil", err)
-		}
-	})
+	t.Cleanup(func() { must.OK(t, l.Close()) })
 	network := must.Get(l.Network("plain"))(t)
 	pod := must.Get(network.Pod(t.Context(), lab.PodOptions{}))(t)
 	client := must.Get(l.Client("client"))(t)
@@ -49,11 +45,7 @@ func attach(tb testing.TB, h *lab.Host) map[string]*wiremeter.Meter {
 		}
 		m := must.Get(wiremeter.Attach(h.Netns, h.IfName, dir))(tb)
 		meters[name] = m
-		tb.Cleanup(func() {
-			if err := m.Close(); err != nil {
-				tb.Errorf("%s: Close() = %v, want nil", name, err)
-			}
-		})
+		tb.Cleanup(func() { must.OK(tb, m.Close()) })
 	}
 	return meters
 }

@@ -59,10 +59,9 @@ func TestPrivilegedRefusedProgram(t *testing.T) {
 
 func TestPrivilegedMap(t *testing.T) {
 	testutil.RequireRoot(t)
-	m, err := bpfcall.NewMap(&bpfcall.MapSpec{
+	m := must.Get(bpfcall.NewMap(&bpfcall.MapSpec{
 		Name: "test", Type: unix.BPF_MAP_TYPE_ARRAY, KeyBytes: 4, ValueBytes: 8, MaxEntries: 2,
-	})
-	must.OK(t, err)
+	}))(t)
 	defer func() { _ = m.Close() }()
 	first, third, value := []byte{0, 0, 0, 0}, []byte{2, 0, 0, 0}, []byte("podweir!")
 	must.OK(t, m.Update(first, value))
