@@ -33,6 +33,7 @@ type finding struct {
 	change func(n *node)
 	want   doctor.Status
 	seen   string
+	not    string // seen does not have it
 	fix    string
 }
 
@@ -556,8 +557,8 @@ func hookFindings() []finding {
 		}, want: doctor.Warn, seen: "no agent divides ingress of namespace default; the shares of its pods amount to 20 Mbit/s", fix: "PW614"},
 		{name: "without a share", code: "PW614", node: aws, change: func(n *node) {
 			grouped(n)
-			n.kernel.attached[0].Share, n.kernel.attached[0].NoShare = 0, "the kernel has no HTB"
-		}, want: doctor.Warn, seen: "default/web ingress: it has no share of the limit of its namespace, only its own limit: the kernel has no HTB", fix: "PW614"},
+			n.kernel.attached[0].Share, n.kernel.attached[0].NoShare, n.kernel.attached[0].Divided = 0, "the kernel has no HTB", false
+		}, not: "no agent divides", want: doctor.Warn, seen: "default/web ingress: it has no share of the limit of its namespace, only its own limit: the kernel has no HTB", fix: "PW614"},
 		{name: "a group without a ceiling", code: "PW614", node: aws, change: func(n *node) {
 			grouped(n)
 			n.kernel.attached[0].NoGroupCeiling = "no hook is behind a queue on an ifb"
@@ -606,7 +607,7 @@ func TestFindings(t *testing.T) {
 			for _, text := range []string{there.Seen, there.Expected, there.Why, there.Fix} {
 				must.Be(t, "a text whose commands run where it is read", text, terms.Runnable(text, helm))
 			}
-			if o.Status != tc.want || !strings.Contains(o.Seen, tc.seen) || !strings.Contains(o.Fix, tc.fix) {
+			if o.Status != tc.want || !strings.Contains(o.Seen, tc.seen) || tc.not != "" && strings.Contains(o.Seen, tc.not) || !strings.Contains(o.Fix, tc.fix) {
 				t.Errorf("%s: seen %q, fix %q\nwant %s: seen %q, fix %q", o.Status, o.Seen, o.Fix, tc.want, tc.seen, tc.fix)
 			}
 			if o.Status == doctor.Fail || o.Status == doctor.Warn {

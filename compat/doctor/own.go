@@ -84,7 +84,7 @@ func checkGroups(f *Facts) Finding {
 			if a.Share != 0 {
 				shares[group]++
 			}
-			if !a.Divided {
+			if !a.Divided && a.NoShare == "" {
 				sum := undivided[group]
 				sum.Share += a.Share
 				undivided[group] = sum

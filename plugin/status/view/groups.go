@@ -86,14 +86,18 @@ func (n *Status) groups() (text string) {
 	for i := range n.Groups {
 		text += Paragraph("", GroupText(&n.Groups[i]), 0)
 	}
-	for _, g := range n.undivided() {
+	for _, g := range n.undivided(true) {
 		text += Paragraph("", g+" has a limit, and no agent divides it: each pod keeps the share that it had.", 0)
+	}
+	for _, g := range n.undivided(false) {
+		text += Paragraph("", g+" has a limit that pods have no share of, only their own limits: status -o wide says why.", 0)
 	}
 	return text
 }
 
-// undivided names the groups of pods that nobody divides, as "egress of namespace batch".
-func (n *Status) undivided() (all []string) {
+// undivided names the groups that nobody divides, as "egress of namespace batch": of pods that have a share, or of
+// those that cannot have one.
+func (n *Status) undivided(shares bool) (all []string) {
 	for i := range n.Pods {
 		p := &n.Pods[i]
 		for j := range p.Limits {
@@ -103,7 +107,7 @@ func (n *Status) undivided() (all []string) {
 				return g.Namespace == namespace && g.Direction == l.Direction && g.Node == p.Node
 			})
 			name := fmt.Sprintf("%s of namespace %s", l.Direction, Printable(namespace))
-			if l.Group != 0 && !l.Observed() && !divided && !slices.Contains(all, name) {
+			if l.Group != 0 && (l.NoShare == "") == shares && !l.Observed() && !divided && !slices.Contains(all, name) {
 				all = append(all, name)
 			}
 		}

@@ -520,7 +520,10 @@ func TestGroups(t *testing.T) {
 	limit := limitOf(terms.Egress, 10e6)
 	limit.Group = 200e6
 	n := &view.Status{Time: now}
-	for _, pod := range []string{"batch/etl-3", "batch/etl-4", "team/web"} {
+	for _, pod := range []string{"batch/etl-3", "batch/etl-4", "team/web", "own/web"} {
+		if pod == "own/web" {
+			limit.NoShare = "it has no queue"
+		}
 		n.Add(&view.Pod{Pod: pod, State: view.Limited, Limits: []view.Limit{{Interface: "eth0", Limit: limit}}})
 	}
 	n.Groups = []terms.Group{{
@@ -531,6 +534,7 @@ func TestGroups(t *testing.T) {
 	must.Have(t, "the text", got,
 		"egress of namespace batch is at its limit of 200 Mbit/s on this node since "+now.UTC().Format(time.RFC3339)+", among 2 pods; batch/etl-3 has 71 % of it; outside of it, with their own limits alone: batch/fq.",
 		"egress of namespace team has a limit, and no agent divides it: each pod keeps the share that it had.",
+		"egress of namespace own has a limit that pods have no share of, only their own limits: status -o wide says why.", "!own has a limit, and",
 	)
 	must.Have(t, "the summary", got, "!batch has a limit, and no agent")
 	top := view.Top{Interval: time.Second}
