@@ -156,8 +156,15 @@ func otherEnd(s terms.Side) terms.Side {
 	return terms.SidePod
 }
 
-// ownOffload says that another party gave the device sizes that podweir gives.
-func (d *Device) ownOffload() bool { return shaping.OwnOffload(d.Offload.GSO, d.MTU) }
+// ownOffload says that the device has sizes that podweir gives. Those beside its queue may be of another MTU: it was
+// changed since.
+func (d *Device) ownOffload() bool {
+	mtu := d.MTU
+	if d.OwnTree {
+		mtu = 1 // any
+	}
+	return shaping.OwnOffload(d.Offload.GSO, mtu)
+}
 
 // presumedOffload is at least what the device has now: podweir only makes it less.
 func presumedOffload(dev, peer *Device) *Offload {

@@ -77,10 +77,12 @@ func TestPrivilegedValuesOfBeforeALostRecord(t *testing.T) {
 		t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 	}
 	lose(both(nil))
+	p.ns.Run(t, "ip", "link", "set", "eth0", "mtu", "1400") // by which the size is another one
 	p.must(t, "ADD", p.conf(both(conf{"egressRate": "1G"})))
 	must.Be(t, "TCP's largest packets at a higher rate", before.gso, p.former(t).gso)
 	p.must(t, "ADD", p.conf(nil))
 	must.Be(t, "without limits", before, p.former(t))
+	p.ns.Run(t, "ip", "link", "set", "eth0", "mtu", "1500")
 	lose(both(conf{"egressRate": "100M"}))
 	p.must(t, "ADD", p.conf(conf{"ingressRate": "100M"}))
 	must.Be(t, "the pod's sysctls after one direction at 100M", before.pacing, p.former(t).pacing)
@@ -99,11 +101,13 @@ func TestPrivilegedValuesOfBeforeALostRecord(t *testing.T) {
 		p.must(t, "DEL", p.conf(nil))
 		must.Be(t, rate+": after DEL", before, p.former(t))
 		lose(at)
+		p.ns.Run(t, "ip", "link", "set", "eth0", "mtu", "1400")
 		p.onNode(t, func(node *engine.Node) error {
 			_, err := node.RemoveLost(t.Context())
 			return err
 		})
 		must.Be(t, rate+": after gc", before, p.former(t))
+		p.ns.Run(t, "ip", "link", "set", "eth0", "mtu", "1500")
 	}
 }
 
