@@ -4,14 +4,9 @@
 package serve
 
 import (
-	"context"
 	"net"
 	"time"
 )
-
-// Take is [Listen] for any address: port 0 is one that the kernel gives, which nobody
-// else takes meanwhile.
-func Take(ctx context.Context, c Config) (*Server, error) { return take(ctx, c) }
 
 // SetPatience changes how much time clients have for a request and for an answer; it is
 // called before [Server.Run].

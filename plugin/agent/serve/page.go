@@ -115,7 +115,6 @@ func (s *snapshot) plain(w io.Writer) error {
 	return err
 }
 
-// acceptsGzip reads the header Accept-Encoding.
 func acceptsGzip(values []string) bool {
 	for _, v := range values {
 		for part := range strings.SplitSeq(v, ",") {

@@ -64,7 +64,7 @@ type Check struct {
 
 // Config is what is served.
 type Config struct {
-	// Address is that of the metrics, as [ParseAddress] accepts it.
+	// Address is that of the metrics, as [CheckAddress] accepts it.
 	Address string
 	Metrics http.Handler
 	// Review makes the metrics TLS, and is asked about who reads them; nil lets
@@ -73,7 +73,7 @@ type Config struct {
 	// CertDir has the certificate for TLS, as tls.crt and tls.key, which are read anew
 	// when they change; the agent makes one if it is empty.
 	CertDir string
-	// HealthAddress is as [ParseLoopback] accepts it.
+	// HealthAddress is as [CheckLoopback] accepts it.
 	HealthAddress string
 	// Ready are the parts that have to work for the agent to be ready.
 	Ready []Check
@@ -88,44 +88,42 @@ type Config struct {
 	Log         *slog.Logger
 }
 
-// ParseAddress returns the port of an address to listen on, such as :9479 or
-// 127.0.0.1:9479. The error says what is accepted.
-func ParseAddress(address string) (port int, err error) { return parse(address, DefaultAddress) }
+// CheckAddress says what is wrong with an address to listen on, and what is accepted, such as :9479 or
+// 127.0.0.1:9479.
+func CheckAddress(address string) error { return check(address, DefaultAddress) }
 
-func parse(address, example string) (port int, err error) {
+func check(address, example string) error {
 	bad := func(why string) error {
 		return fmt.Errorf("address %q is not accepted, want an IP address or nothing, a colon and a port from 1 to %d, such as %s: %s",
 			address, MaxPort, example, why)
 	}
 	host, text, err := net.SplitHostPort(address)
 	if err != nil {
-		return 0, bad("it has no port")
+		return bad("it has no port")
 	}
-	if host != "" && net.ParseIP(host) == nil {
-		return 0, bad(strconv.Quote(host) + " is not an IP address")
-	}
-	port, err = strconv.Atoi(text)
+	port, err := strconv.Atoi(text)
 	switch {
+	case host != "" && net.ParseIP(host) == nil:
+		return bad(strconv.Quote(host) + " is not an IP address")
 	case err != nil:
-		return 0, bad(strconv.Quote(text) + " is not a number")
+		return bad(strconv.Quote(text) + " is not a number")
 	case port < 1:
-		return 0, bad("there is no such port")
+		return bad("there is no such port")
 	case port > MaxPort:
-		return 0, bad("the kernel gives ports from 32768 on to connections, so that it may be taken")
+		return bad("the kernel gives ports from 32768 on to connections, so that it may be taken")
 	}
-	return port, nil
+	return nil
 }
 
-// ParseLoopback is [ParseAddress] for an address that only the node itself reaches.
-func ParseLoopback(address string) (port int, err error) {
-	port, err = parse(address, DefaultHealthAddress)
-	if err != nil {
-		return 0, err
+// CheckLoopback is [CheckAddress] for an address that only the node itself reaches.
+func CheckLoopback(address string) error {
+	if err := check(address, DefaultHealthAddress); err != nil {
+		return err
 	}
 	if host, _, _ := net.SplitHostPort(address); !net.ParseIP(host).IsLoopback() {
-		return 0, fmt.Errorf("address %q is not accepted, want a loopback address such as %s: others must not reach it", address, DefaultHealthAddress)
+		return fmt.Errorf("address %q is not accepted, want a loopback address such as %s: others must not reach it", address, DefaultHealthAddress)
 	}
-	return port, nil
+	return nil
 }
 
 // Limits of a request. An answer is some 60 kB, and twenty times that for whoever does not
@@ -149,20 +147,9 @@ type port struct {
 	listener net.Listener
 }
 
-// Listen takes the ports. The error names the one that it could not take. Without that
+// Listen takes the ports of addresses that were checked. The error names the one that it could not take. Without that
 // for the node's state the agent does its work all the same, and the log says so.
 func Listen(ctx context.Context, c Config) (*Server, error) {
-	if _, err := ParseAddress(c.Address); err != nil {
-		return nil, err
-	}
-	if _, err := ParseLoopback(c.HealthAddress); err != nil {
-		return nil, err
-	}
-	return take(ctx, c)
-}
-
-// take takes the ports of addresses that are accepted.
-func take(ctx context.Context, c Config) (*Server, error) {
 	health, err := listen(ctx, c.HealthAddress, Health(c), c.Log)
 	if err != nil {
 		return nil, err
@@ -187,7 +174,6 @@ func take(ctx context.Context, c Config) (*Server, error) {
 	return s, nil
 }
 
-// listenNode takes the port for the node's state.
 func listenNode(ctx context.Context, c Config) (*port, error) {
 	node, err := listen(ctx, c.NodeAddress, Node(c), c.Log)
 	if err != nil {
@@ -213,7 +199,6 @@ func listen(ctx context.Context, address string, h http.Handler, log *slog.Logge
 	}}, nil
 }
 
-// secure has the port speak TLS.
 func (p *port) secure(certDir string) error {
 	certificates, err := newCertificates(certDir)
 	if err != nil {

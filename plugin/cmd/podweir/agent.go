@@ -155,10 +155,10 @@ func checkAgent(o *options) error {
 	if o.v.GetString("node-name") == "" {
 		fail(`--node-name "" is not accepted, want the name of this node in Kubernetes (spec.nodeName)`)
 	}
-	if _, err := serve.ParseAddress(o.v.GetString("address")); err != nil {
+	if err := serve.CheckAddress(o.v.GetString("address")); err != nil {
 		fail("--address: %w", err)
 	}
-	if _, err := serve.ParseLoopback(o.v.GetString("health-address")); err != nil {
+	if err := serve.CheckLoopback(o.v.GetString("health-address")); err != nil {
 		fail("--health-address: %w", err)
 	}
 	checkCluster(o, fail)

@@ -29,7 +29,7 @@ func checkCluster(o *options, fail func(format string, args ...any)) {
 	if address == "" {
 		return
 	}
-	if _, err := serve.ParseAddress(address); err != nil {
+	if err := serve.CheckAddress(address); err != nil {
 		fail("--cluster-address: %w", err)
 	}
 	if namespace, name, ok := strings.Cut(reader, "/"); !ok || namespace == "" || name == "" || strings.ContainsAny(name, "/:") {

@@ -29,7 +29,6 @@ func main() {
 	os.Exit(settings.Main(newRoot(), func(err error) string { return "podweir: " + message(err, os.Geteuid()) }, 1))
 }
 
-// message is what a user reads of an error.
 func message(err error, user int) string {
 	text := terms.Runnable(show.OneLine(err), runBy())
 	if errors.Is(err, fs.ErrPermission) && user != 0 {
@@ -141,7 +140,7 @@ func (o *options) checkNode(cmd *cobra.Command) error {
 		return err
 	}
 	if address := o.v.GetString("health-address"); cmd.Flags().Changed("health-address") && address != "" {
-		if _, err := serve.ParseLoopback(address); err != nil {
+		if err := serve.CheckLoopback(address); err != nil {
 			return fmt.Errorf("--health-address: %w", err)
 		}
 	}
