@@ -35,7 +35,6 @@ const calicoNode = "calico-node"
 // (ifbDevicePrefix in felix/dataplane/linux/qos/qos.go, commit 04baf82929c4).
 const felixIFB = "bwcali"
 
-// calico finds out whether Felix runs, and which release.
 func (r *reader) calico() {
 	c := &r.node.Calico
 	c.Dataplane = r.node.Facts[profiles.FactCalicoDataplane]

@@ -183,7 +183,6 @@ type ciliumConfig struct {
 	} `json:"status"`
 }
 
-// ciliumAPI reads what the agent says of itself.
 func (r *reader) ciliumAPI(ctx context.Context, c *Cilium) {
 	var health ciliumHealth
 	if err := r.ask(ctx, "/v1/healthz", &health); err != nil {

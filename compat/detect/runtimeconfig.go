@@ -118,7 +118,6 @@ func (c *RuntimeConfig) Runs(handler string) Sandboxed {
 	return c.Sandboxed[cmp.Or(handler, c.Default)]
 }
 
-// addHandler notes a handler by the words that tell what it runs.
 func (c *RuntimeConfig) addHandler(name string, words ...any) {
 	for _, word := range append(words, name) {
 		for part, what := range sandboxedBy {
@@ -133,7 +132,6 @@ func (c *RuntimeConfig) addHandler(name string, words ...any) {
 	}
 }
 
-// addHandlers notes those of a table of a runtime's.
 func (c *RuntimeConfig) addHandlers(table any) {
 	handlers, _ := table.(map[string]any)
 	for name, h := range handlers {

@@ -48,7 +48,6 @@ func (r *reader) policyAgent(programs []string) {
 	}
 }
 
-// dataplane finds out which one Calico has.
 func (r *reader) dataplane(programs []string) {
 	bpf := slices.ContainsFunc(programs, func(name string) bool { return strings.HasPrefix(name, "cali_") })
 	entries, err := fs.ReadDir(r.root, "sys/fs/bpf/tc/globals")
@@ -65,7 +64,6 @@ func (r *reader) dataplane(programs []string) {
 	}
 }
 
-// chainFacts are those that the chain in force shows.
 func (r *reader) chainFacts() {
 	n := r.node.Conf.Network()
 	if n == nil || len(n.Plugins) == 0 {
@@ -88,7 +86,6 @@ func (r *reader) chainFacts() {
 	}
 }
 
-// profile finds the profile of the CNI in force.
 func (r *reader) profile() (p *profiles.Profile, assumed bool, why string) {
 	n := r.node.Conf.Network()
 	if n == nil || len(n.Plugins) == 0 {
@@ -165,7 +162,6 @@ func inChain(p *profiles.Profile, chain []string) bool {
 	return true
 }
 
-// fits says whether the conditions hold.
 func fits(p *profiles.Profile, facts map[string]string) profiles.Answer {
 	out := profiles.Yes
 	for _, c := range p.When {
@@ -199,7 +195,6 @@ func mostSpecific(list []*profiles.Profile) *profiles.Profile {
 	return best
 }
 
-// running are the families of CNIs that run.
 func (r *reader) running(programs []string) []string {
 	var out []string
 	for _, p := range profiles.All() {
@@ -210,7 +205,6 @@ func (r *reader) running(programs []string) []string {
 	return out
 }
 
-// seen looks for one sign.
 func (r *reader) seen(s profiles.Signal, programs []string) bool {
 	switch s.Kind {
 	case profiles.SignalSocket:

@@ -28,7 +28,6 @@ func (a *Agent) knowsPods() bool {
 	})
 }
 
-// agentRuns says whether an agent of podweir is seen on the node.
 func (f *Facts) agentRuns() bool { return f.Agent != nil || len(f.Node.Agents()) > 0 }
 
 func checkAgent(f *Facts) Finding {

@@ -196,7 +196,6 @@ func handMade(own, original *conflist.File, fix string) Finding {
 	return holds(seen+"; it has the plugins of "+original.Name+". To have it followed: "+fix, own.Name)
 }
 
-// installed says whether a plugin is in a directory of plugins.
 func (f *Facts) installed(plugin string) bool { return f.Node.Binary(f.Root, plugin) != "" }
 
 func remove(f *Facts, name string) string { return "rm /" + f.Node.ConfDir + "/" + name }

@@ -129,7 +129,6 @@ type Attachment struct {
 	Standard bool
 }
 
-// name is the pod with the direction.
 func (a *Attachment) name() string { return a.Pod + " " + a.Direction.String() }
 
 // Verdict is what a program answered to packets that may pass.

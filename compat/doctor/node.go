@@ -253,7 +253,6 @@ func unlinked(root fs.FS, dir string) (done string) {
 	return done
 }
 
-// below says whether a path is a directory or in it.
 func below(name, dir string) bool {
 	return dir == "/" || name == dir || strings.HasPrefix(name, dir+"/")
 }

@@ -167,7 +167,6 @@ func checkFailures(f *Facts) Finding {
 	})
 }
 
-// observed is how many limits are measured and not enforced.
 func observed(list []Attachment) int {
 	n := 0
 	for i := range list {

@@ -148,7 +148,6 @@ func checkOneShaper(f *Facts) Finding {
 	return holds("the bandwidth manager is off")
 }
 
-// and names directions.
 func and(list []terms.Direction) string {
 	texts := make([]string, len(list))
 	for i, d := range list {

@@ -102,7 +102,6 @@ type running struct {
 	release func()
 }
 
-// start runs the parts that are chosen.
 func (r *running) start(chosen func(*Part) bool) {
 	for _, p := range r.Parts {
 		if !chosen(&p) {

@@ -243,7 +243,6 @@ func (d *Direction) Drops() uint64 {
 	return c.Drops
 }
 
-// counters sums up what became of the packets of a direction.
 func counters(d *Direction) view.Counters {
 	var c view.Counters
 	for _, n := range d.Counters {

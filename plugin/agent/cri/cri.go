@@ -134,7 +134,6 @@ func (c *Client) Close() error {
 	return c.conn.Close()
 }
 
-// ask puts one question to the runtime.
 func ask[Q, A any](ctx context.Context, c *Client, name string,
 	call func(runtime.RuntimeServiceClient, context.Context, *Q, ...grpc.CallOption) (*A, error), q *Q, opts ...grpc.CallOption,
 ) (*A, error) {
@@ -158,7 +157,6 @@ func (c *Client) list(ctx context.Context, filter *runtime.PodSandboxFilter) ([]
 	return list.GetItems(), err
 }
 
-// sandboxStatus asks for all that the runtime knows of a sandbox.
 func (c *Client) sandboxStatus(ctx context.Context, id string) (*runtime.PodSandboxStatusResponse, error) {
 	return ask(ctx, c, "PodSandboxStatus", runtime.RuntimeServiceClient.PodSandboxStatus,
 		&runtime.PodSandboxStatusRequest{PodSandboxId: id, Verbose: true})
@@ -236,7 +234,6 @@ func (c *Client) Knows(ctx context.Context, id string) (bool, error) {
 	return len(list) > 0, err
 }
 
-// listens says whether a program listens on a socket.
 func listens(socket string) bool {
 	conn, err := net.Dial("unix", socket)
 	if err == nil {

@@ -205,7 +205,6 @@ func (m *Manager) loadRecord() (*record, error) {
 	return loadRecord(m.config.Root, m.real(StateDir))
 }
 
-// take takes one step.
 func (m *Manager) take(r *record, s *Step) error {
 	if s.binary {
 		return m.placeBinary(r, s)

@@ -83,7 +83,6 @@ func (m *Manager) peace(p *pass) error {
 	return errors.New(problem(f.on))
 }
 
-// took remembers the steps that were taken.
 func (f *fight) took(steps []Step) {
 	for i := range steps {
 		s := &steps[i]

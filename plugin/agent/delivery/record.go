@@ -61,7 +61,6 @@ type item struct {
 	SHA256 []string `json:"sha256,omitempty"`
 }
 
-// binary says that it is the plugin's binary.
 func (i *item) binary() bool { return !i.Directory && filepath.Base(i.Path) == conflist.Type }
 
 // loadRecord reads the record in a directory; one that is not there is empty.

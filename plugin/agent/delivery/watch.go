@@ -76,7 +76,6 @@ func (m *Manager) watched() []string {
 	return out
 }
 
-// sweep removes what a crash of podweir left half written.
 func (m *Manager) sweep(p *pass) {
 	dirs := []string{m.real(p.view.confDir), m.real(p.view.binDir), m.real(StateDir)}
 	for _, network := range m.dropIns(p.view) {

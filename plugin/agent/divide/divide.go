@@ -120,7 +120,6 @@ func (l *Loop) join(name string, limit units.BitRate, id string, q Queue, as *sh
 	g.shares.Join(m.Member)
 }
 
-// limit sets the group's limit.
 func (g *group) limit() {
 	lowest := slices.MinFunc(g.members, func(a, b *member) int { return cmp.Compare(a.limit, b.limit) })
 	g.shares.SetLimit(lowest.limit)

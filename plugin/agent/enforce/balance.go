@@ -30,7 +30,6 @@ type Allowed struct {
 	Uncharged bool
 }
 
-// bytesPerSecond is the rate with its excess.
 func (a *Allowed) bytesPerSecond() float64 {
 	return float64(a.Rate) / 8 * float64(units.Whole+a.Excess) / float64(units.Whole)
 }
@@ -272,7 +271,6 @@ type reached struct {
 	known   int
 }
 
-// add adds the time between two readings.
 func (h *reached) add(from, to time.Duration, held bool) {
 	passed := int(min(to/slotTime-from/slotTime, slots))
 	h.history = h.history << passed & allOfThem

@@ -102,7 +102,6 @@ func besides(l *reconcile.KeptLimit) []string {
 	return names
 }
 
-// uncharged says that the policy does not charge all traffic.
 func uncharged(l *reconcile.KeptLimit) bool { return l.Exempt || l.Policy.Is == terms.PolicyElephants }
 
 // inFlight is what may wait between a veth's counter and its ingress hook: the backlog
@@ -201,7 +200,6 @@ func (k *Devices) Arrived(l *reconcile.KeptLimit) (uint64, error) {
 	return t.ReceivedBytes, err
 }
 
-// inPod reads a device in the pod's namespace.
 func (k *Devices) inPod(l *reconcile.KeptLimit, name string) (hostif.Traffic, error) {
 	id, known := k.pods[l.Interface.HostIndex]
 	if !known {

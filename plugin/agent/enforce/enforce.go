@@ -175,7 +175,6 @@ func (w *Watcher) fail(err error) {
 	w.failed = text
 }
 
-// close closes the counters, if they are open and can be.
 func (w *Watcher) close() {
 	if k, ok := w.counters.(interface{ Close() }); ok {
 		k.Close()
@@ -183,7 +182,6 @@ func (w *Watcher) close() {
 	w.counters = nil
 }
 
-// look reads every limit once.
 func (w *Watcher) look() error {
 	if w.counters == nil {
 		var err error
@@ -259,7 +257,6 @@ func (r *reader) credit(states []reconcile.PodState) {
 	}
 }
 
-// pod reads the limits of one pod.
 func (r *reader) pod(s *reconcile.PodState, first map[limitKey]*reconcile.KeptLimit) error {
 	var failed error
 	for i := range s.Limits {
@@ -317,7 +314,6 @@ func (r *reader) direction(s *reconcile.PodState, k limitKey, d *watch) error {
 // arriveEvery is how many looks there are between two at the pod's own device.
 const arriveEvery = 5
 
-// arrived reads the pod's own device.
 func (r *reader) arrived(s *reconcile.PodState, d *watch) error {
 	l := &d.limit
 	from := r.clock.Passed()
@@ -332,7 +328,6 @@ func (r *reader) arrived(s *reconcile.PodState, d *watch) error {
 	return nil
 }
 
-// judge acts on a verdict.
 func (r *reader) judge(s *reconcile.PodState, d *watch, v *Verdict, why func() mailbox.Likely) {
 	if v.Suspected {
 		r.cfg.Pods.LookAt(s)
@@ -359,7 +354,6 @@ const tellAgain = time.Hour
 // exceeded says whether either counter tells that the limit does not hold.
 func (d *watch) exceeded() bool { return d.verdict.Exceeded || d.past.Exceeded }
 
-// tell says that a limit is exceeded.
 func (w *Watcher) tell(s *reconcile.PodState, d *watch) {
 	l := &d.limit
 	d.told, d.unnamed = time.Now(), s.UID == ""

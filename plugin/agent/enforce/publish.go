@@ -103,7 +103,6 @@ func longestFirst(held []mailbox.Held) []mailbox.Held {
 	return held
 }
 
-// heldOf are the times of one pod.
 func (w *Watcher) heldOf(s *reconcile.PodState) []mailbox.Held {
 	var all []mailbox.Held
 	for i := range s.Limits {
@@ -183,7 +182,6 @@ func fought(s *reconcile.PodState, l *reconcile.KeptLimit) bool {
 	return slices.ContainsFunc(s.Tampered, func(t reconcile.Tampering) bool { return t.ID == l.ID && t.Direction == l.Direction.Is })
 }
 
-// toldOf are the records of one pod.
 func (w *Watcher) toldOf(s *reconcile.PodState) []mailbox.Unenforced {
 	var all []mailbox.Unenforced
 	for i := range s.Limits {

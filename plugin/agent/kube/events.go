@@ -162,7 +162,6 @@ func (r *Recorder) post(ctx context.Context, p *posted) error {
 	return answer.Close()
 }
 
-// object is a core/v1 Event.
 func (r *Recorder) object(p *posted) map[string]any {
 	kind := "Normal"
 	if p.Warning {

@@ -213,7 +213,6 @@ func (n *Namespaces) look(ctx context.Context, name string, told func(string, ne
 	return true
 }
 
-// later has a namespace requested again after a pause.
 func (n *Namespaces) later(name string, pause time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -68,7 +68,6 @@ var reviewResources = map[string]string{"TokenReview": "tokenreviews", "SubjectA
 // maxReviewBytes is how much of an answer is read.
 const maxReviewBytes = 1 << 20
 
-// review has a review made and reads the answer.
 func (c *Client) review(ctx context.Context, group, kind string, spec map[string]any, answer any) error {
 	body, err := json.Marshal(map[string]any{"apiVersion": group + "/v1", "kind": kind, "spec": spec})
 	if err != nil {

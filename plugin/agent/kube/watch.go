@@ -162,7 +162,6 @@ func (w *Watch) once(ctx context.Context, since *string, changed func(string)) e
 	return err
 }
 
-// wait says what is wrong and pauses.
 func (w *Watch) wait(ctx context.Context, failures int, err error) {
 	pause := pauseAfter(failures)
 	w.log.Error("watch of pods failed: pods that are shaped stay shaped", "server", w.client.Server(), "node", w.node,

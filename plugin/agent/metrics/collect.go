@@ -185,7 +185,6 @@ var usual = map[terms.Queue][]string{
 
 var usualObserved = []string{"light", "conforming", "would-wait", "would-drop"}
 
-// node tells the state of the node.
 func (c *collector) node(ch chan<- prometheus.Metric) {
 	if c.config.Unshaped != nil {
 		for reason, n := range c.config.Unshaped() {

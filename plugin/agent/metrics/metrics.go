@@ -100,7 +100,6 @@ func New(c Config) *Metrics {
 	return m
 }
 
-// result is the label value for what an operation returned.
 func result(err error) string {
 	if err != nil {
 		return "error"

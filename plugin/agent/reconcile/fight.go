@@ -59,14 +59,12 @@ func (f *fight) mended(now time.Time, what string, inPod, exposed bool) {
 // over is when a fight that is on ends without another mend.
 func (f *fight) over() time.Time { return f.mends[len(f.mends)-1].Add(quiet) }
 
-// end forgets a fight that is over.
 func (f *fight) end(now time.Time) {
 	if !f.since.IsZero() && !now.Before(f.over()) {
 		f.since, f.mends = time.Time{}, nil
 	}
 }
 
-// on says whether it is a fight.
 func (f *fight) on(now time.Time) bool {
 	f.end(now)
 	return !f.since.IsZero()
@@ -176,7 +174,6 @@ func wasWanted(before *shaping.Tree, a *attach.Action) bool {
 	return diff == ""
 }
 
-// stateOf is what is remembered of a key.
 func (r *Reconciler) stateOf(k key) *state {
 	if r.states[k] == nil {
 		r.states[k] = &state{}

@@ -48,7 +48,6 @@ func (r *Reconciler) podChanged(uid string) {
 	r.queue.add(key{uid: uid}, 0)
 }
 
-// rates returns what is set on the pod's namespace.
 func (l *look) rates() (rates netconf.Namespace, known bool) {
 	if l.cfg.Namespaces == nil {
 		return nil, true

@@ -63,7 +63,6 @@ func (q *queue) add(k key, delay time.Duration) {
 	q.poke()
 }
 
-// has says that a key waits or is worked on.
 func (q *queue) has(k key) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

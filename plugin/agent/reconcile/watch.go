@@ -165,7 +165,6 @@ func (w *watcher) set(ctx context.Context, k key, list []watched) {
 	}
 }
 
-// watched are the interfaces of a key that are watched.
 func (w *watcher) watched(k key) []watched {
 	w.mu.Lock()
 	defer w.mu.Unlock()

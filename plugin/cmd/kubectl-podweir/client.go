@@ -77,7 +77,6 @@ type token struct {
 	at   time.Time
 }
 
-// fresh says whether the token can be used for another look.
 func (t *token) fresh() bool {
 	return t.text != "" && time.Since(t.at) < tokenSeconds*time.Second-tokenSpare
 }
@@ -110,7 +109,6 @@ type statusError struct {
 
 func (e *statusError) Error() string { return e.text }
 
-// do sends a request and reads the answer into a value.
 func (c *client) do(ctx context.Context, method, path string, query url.Values, header http.Header, body []byte, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -280,7 +278,6 @@ func (c *client) makeToken(ctx context.Context, daemonSet string) error {
 	return nil
 }
 
-// look asks all agents.
 func (c *client) look(ctx context.Context) (*cluster.Nodes, error) {
 	all, err := c.agents(ctx)
 	if err != nil {
@@ -383,7 +380,6 @@ func (c *client) read(text []byte) (*cluster.Answer, error) {
 // connect to (k8s.io/apimachinery/pkg/util/proxy).
 const unreached = "error trying to reach service: "
 
-// listed is a command that lists the agents' pods.
 func (c *client) listed() string { return c.kubectl + " get pods -o wide -l " + agentLabel }
 
 // unanswered says in plain words why an agent gave no answer, and what to do.

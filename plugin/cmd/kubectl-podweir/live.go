@@ -137,7 +137,6 @@ func explain(cmd *cobra.Command, o *options, pod string) error {
 	return show.Exit(said.Exit())
 }
 
-// without says why podweir has no limit for a pod.
 func without(cmd *cobra.Command, o *options, pod string, seen *cluster.Nodes) error {
 	if u := seen.Unlimited(pod); u != nil {
 		text := func() string {

@@ -85,7 +85,6 @@ func formatsOf(cmd *cobra.Command) []string {
 	return all
 }
 
-// client is a client for the cluster that the flags name.
 func (o *options) client() (*client, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.kubeconfig
@@ -96,7 +95,6 @@ func (o *options) client() (*client, error) {
 	return newClient(config, o)
 }
 
-// look asks the agents once.
 func (o *options) look(ctx context.Context) (*cluster.Nodes, error) {
 	c, err := o.client()
 	if err != nil {

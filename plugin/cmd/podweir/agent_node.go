@@ -57,7 +57,6 @@ func runnable(checks []serve.Check, run string) []serve.Check {
 	return all
 }
 
-// deliveryProblem says why podweir is not in the set-up of pods.
 func (a *agentParts) deliveryProblem() error {
 	if d := a.manager.Decision(); d.Problem != "" {
 		return errors.New(d.Problem)
@@ -183,7 +182,6 @@ const (
 	lookAfterFault = 15 * time.Second
 )
 
-// changed asks for a look soon.
 func (n *nodeCheck) changed() {
 	select {
 	case n.again <- struct{}{}:

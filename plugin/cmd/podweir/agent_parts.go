@@ -179,7 +179,6 @@ func (a *agentParts) makeReconciler() {
 	})
 }
 
-// makeEnforcement watches what pods carry.
 func (a *agentParts) makeEnforcement() {
 	a.enforcement = enforce.New(enforce.Config{
 		Pods: a.reconciler, Events: a.recorder, Paths: a.o.paths(), Log: a.log,

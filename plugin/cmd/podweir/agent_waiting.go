@@ -36,7 +36,6 @@ func (w *waiting) problem() error {
 	return w.err
 }
 
-// on says whether the agent waits.
 func (w *waiting) on() bool { return w.problem() != nil }
 
 func (w *waiting) set(err error) {
@@ -45,7 +44,6 @@ func (w *waiting) set(err error) {
 	w.err = err
 }
 
-// take returns when no other agent manages the node.
 func (w *waiting) take(ctx context.Context) (release func(), err error) {
 	release, err = daemon.TakeNode(ctx, w.o.paths().Run, func() { w.tell(ctx) })
 	if ctx.Err() != nil {
@@ -102,7 +100,6 @@ func unlessWaiting[T any](w *waiting, read func() (T, error)) func() (T, error) 
 	}
 }
 
-// unless has the checks fail while the agent waits.
 func (w *waiting) unless(checks []serve.Check) []serve.Check {
 	for i := range checks {
 		works := checks[i].Err

@@ -149,7 +149,6 @@ func elsewhere(before, now *explained) string {
 	return b.String()
 }
 
-// wait lets some time pass.
 func wait(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():

@@ -28,7 +28,6 @@ import (
 	"github.com/podweir/podweir/plugin/engine"
 )
 
-// deliveryFlags are those of an installation.
 func deliveryFlags(f *pflag.FlagSet) {
 	cniFlags(f)
 	f.String("delivery", string(delivery.Auto), "how podweir gets into the set-up of pods: "+strings.Join(deliveries(), ", "))
@@ -68,7 +67,6 @@ func deliveryConfig(o *options, cmd *cobra.Command) (c delivery.Config, err erro
 	return c, err
 }
 
-// newManager makes a manager of the flags.
 func newManager(o *options, cmd *cobra.Command) (*delivery.Manager, error) {
 	config, err := deliveryConfig(o, cmd)
 	if err != nil {
@@ -261,7 +259,6 @@ func (u *uninstalled) lost(lost []engine.Lost) {
 	}
 }
 
-// print prints a line for each step, each behind verb.
 func (u *uninstalled) print(o *options, w io.Writer, verb string) error {
 	if o.machine() {
 		u.Steps, u.Detach = append([]delivery.Step{}, u.Steps...), append([]attach.ID{}, u.Detach...)
@@ -330,7 +327,6 @@ func (u *uninstalled) removeDir(dir string) error {
 	return nil
 }
 
-// planUninstall shows what uninstall would do.
 func planUninstall(ctx context.Context, o *options, m *delivery.Manager, w io.Writer) error {
 	steps, err := m.PlanRemove(ctx)
 	if err != nil {

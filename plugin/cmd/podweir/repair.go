@@ -93,7 +93,6 @@ type repair struct {
 	failed int
 }
 
-// attachment repairs all interfaces of one attachment.
 func (r *repair) attachment(ctx context.Context, id attach.ID) {
 	records, err := r.node.Records(id)
 	if err != nil {

@@ -55,7 +55,6 @@ func environment(f *pflag.FlagSet) error {
 	return all
 }
 
-// flagsOf adds the flags that a command and those below it have.
 func flagsOf(cmd *cobra.Command, into map[string]bool) {
 	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) { into[flag.Name] = settable(flag.Name) })
 	for _, c := range cmd.Commands() {
@@ -63,7 +62,6 @@ func flagsOf(cmd *cobra.Command, into map[string]bool) {
 	}
 }
 
-// settable says that a file may set a flag.
 func settable(name string) bool { return name != Flag && name != "help" }
 
 // File gives the flags that have no value yet those of a file; no path is no file. A key
@@ -115,7 +113,6 @@ func set(f *pflag.FlagSet, flag *pflag.Flag, value any) error {
 	return f.Set(flag.Name, strings.Join(words, ","))
 }
 
-// names are the keys that the file may have.
 func names(f *pflag.FlagSet) []string {
 	var all []string
 	f.VisitAll(func(flag *pflag.Flag) {

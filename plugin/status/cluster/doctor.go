@@ -106,7 +106,6 @@ func results(of map[doctor.Status]*found) []doctor.Status {
 // maxSeen is how many different things are told that were seen on nodes.
 const maxSeen = 3
 
-// outcome is the finding as one of all nodes.
 func (f *found) outcome(total int) doctor.Outcome {
 	o := f.first
 	if o.Status == doctor.OK || o.Status == doctor.Skip {
@@ -144,7 +143,6 @@ func (c *Nodes) Doctor(now time.Time, format doctor.Format) string {
 	return b.String()
 }
 
-// oldest says how old the oldest look is.
 func (c *Nodes) oldest(now time.Time) string {
 	var at time.Time
 	name := ""

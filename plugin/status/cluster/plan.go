@@ -215,7 +215,6 @@ func (p *Plan) Text(all bool) string {
 	return b.String()
 }
 
-// head is the plan in a sentence or two.
 func (p *Plan) head() string {
 	limited := ""
 	if p.Limited > 0 {
@@ -236,7 +235,6 @@ func (p *Plan) head() string {
 		byEffect[DropsNow], byEffect[WaitsNow], byEffect[DidExceed], byEffect[NoEffect]) + limited
 }
 
-// section lists the directions with an effect.
 func (p *Plan) section(word string, effect Effect, all bool) string {
 	var b strings.Builder
 	listed, more := 0, 0
@@ -259,7 +257,6 @@ func (p *Plan) section(word string, effect Effect, all bool) string {
 	return b.String()
 }
 
-// text is what the limit would do to a direction.
 func (d *PlannedDirection) text() string {
 	limit := view.Rate(float64(d.Rate))
 	carries := fmt.Sprintf("%s carries %s, %.0f %% of its limit of %s", d.Direction, view.Rate(d.SentBitsPerSecond), 100*d.Share(), limit)

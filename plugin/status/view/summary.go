@@ -276,7 +276,6 @@ func limits(rates []units.BitRate, count map[units.BitRate]int, format func(floa
 	return strings.Join(all, ", ")
 }
 
-// counted says of many pods what they have.
 func counted(pods []Pod) string {
 	directions, queues := map[terms.Direction]int{}, map[string]int{}
 	for i := range pods {
@@ -295,7 +294,6 @@ func counted(pods []Pod) string {
 	return fmt.Sprintf("%d pods as they should be: limits %s (%s). List them with -o wide.", len(pods), list(directions), list(queues))
 }
 
-// list counts what there is of each.
 func list[K cmp.Ordered](m map[K]int) string {
 	var parts []string
 	for _, what := range slices.Sorted(maps.Keys(m)) {

@@ -222,7 +222,6 @@ func (n *Status) Broken() []Pod {
 	return broken
 }
 
-// of are the pods of a state.
 func (n *Status) of(s State) (names []string) {
 	for i := range n.Pods {
 		if n.Pods[i].State == s {

@@ -308,7 +308,6 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, node string, sinc
 	}
 }
 
-// manifest is the pod as an API server writes it.
 func (k *change) manifest() map[string]any {
 	// Half of the weight is where kubectl keeps what was applied, the rest in
 	// the containers.
