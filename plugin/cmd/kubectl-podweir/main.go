@@ -51,8 +51,8 @@ func newRoot() *cobra.Command {
 			if err := settings.Read(cmd); err != nil {
 				return err
 			}
-			if all := formatsOf(cmd); cmd.Flags().Lookup("output") != nil && !slices.Contains(all, o.output) {
-				return fmt.Errorf("--output %q is not accepted by %s, want %s", o.output, cmd.CommandPath(), strings.Join(all, ", "))
+			if err := settings.CheckFormat(cmd, o.output, "status", "doctor", "plan"); err != nil {
+				return err
 			}
 			if o.timeout < time.Second {
 				return fmt.Errorf("--request-timeout %v is not accepted, want 1s or more", o.timeout)
@@ -75,15 +75,6 @@ func newRoot() *cobra.Command {
 
 // defaultNamespace is where the chart's documentation installs podweir.
 const defaultNamespace = "kube-system"
-
-// formatsOf are the values of --output that a command accepts.
-func formatsOf(cmd *cobra.Command) []string {
-	all := []string{"table", "json"}
-	if slices.Contains([]string{"status", "doctor", "plan"}, cmd.Name()) {
-		all = append(all, "wide")
-	}
-	return all
-}
 
 func (o *options) client() (*client, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()

@@ -98,7 +98,7 @@ func newRoot() *cobra.Command {
 			if err := checkDir("run", o.v.GetString("run"), "podweir's directory below /run"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
-			return o.checkOutput(cmd)
+			return settings.CheckFormat(cmd, o.output(), "status")
 		},
 	}
 	root.SetVersionTemplate("{{.Version}}\n")

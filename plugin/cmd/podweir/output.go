@@ -4,32 +4,11 @@
 package main
 
 import (
-	"fmt"
 	"io"
-	"slices"
-	"strings"
-
-	"github.com/spf13/cobra"
 
 	"github.com/podweir/podweir/plugin/cmd/show"
 	"github.com/podweir/podweir/plugin/terms"
 )
-
-// formatsOf are the values of --output that a command accepts.
-func formatsOf(cmd *cobra.Command) []string {
-	if cmd.Name() == "status" {
-		return []string{"table", "wide", "json"}
-	}
-	return []string{"table", "json"}
-}
-
-func (o *options) checkOutput(cmd *cobra.Command) error {
-	if all := formatsOf(cmd); !slices.Contains(all, o.output()) {
-		return fmt.Errorf("--output %q is not accepted by %s, want %s or %s", o.output(), cmd.CommandPath(),
-			strings.Join(all[:len(all)-1], ", "), all[len(all)-1])
-	}
-	return nil
-}
 
 func (o *options) output() string { return o.v.GetString("output") }
 

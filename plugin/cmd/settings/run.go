@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -39,4 +41,16 @@ func Table(f *pflag.FlagSet, l *show.Live) {
 	f.StringVar(&l.Table.Filter, "filter", "", "show only pods with this in namespace/name")
 	f.BoolVar(&l.Table.Idle, "idle", false, "show also pods that carry next to nothing")
 	f.BoolVar(&l.Table.Flows, "flows", false, "show heavy flows")
+}
+
+// CheckFormat returns an error unless a command accepts a value of --output; those in wide accept one more.
+func CheckFormat(cmd *cobra.Command, format string, wide ...string) error {
+	all := []string{"table", "json"}
+	if slices.Contains(wide, cmd.Name()) {
+		all = append(all, "wide")
+	}
+	if cmd.Flags().Lookup("output") != nil && !slices.Contains(all, format) {
+		return fmt.Errorf("--output %q is not accepted by %s, want %s", format, cmd.CommandPath(), strings.Join(all, ", "))
+	}
+	return nil
 }
