@@ -20,6 +20,14 @@ type Others struct {
 	Why string
 }
 
+// Enforces says whether it does so for a direction.
+func (o *Others) Enforces(d terms.Direction) profiles.Answer {
+	if d == terms.Egress {
+		return o.Egress
+	}
+	return o.Ingress
+}
+
 // OtherShapers says who else enforces the annotations of the pods that podweir is
 // called for: the CNI in force, or Calico's agent, which also runs for policy alone.
 // Behind Multus it is the CNI that runs.

@@ -195,7 +195,7 @@ type kernel struct {
 	unenforced []doctor.Unenforced
 	// unwatched says that no agent watches limits.
 	unwatched bool
-	verdicts  []doctor.Verdict
+	verdicts  []terms.Verdict
 	// queues are the kinds on the node's own devices.
 	queues map[string][]string
 	// meanwhile, if there is any, happens before the attachments are read.
@@ -215,7 +215,7 @@ func healthy() *kernel {
 		attached: []doctor.Attachment{{
 			Pod: "default/web", Limit: limitOf(terms.Ingress, terms.ModeQdisc, terms.QueueTBF), Place: terms.PlaceHost, Device: "eni0123456789a", ContainerID: "c1",
 		}},
-		verdicts: []doctor.Verdict{{Program: "pw_police"}},
+		verdicts: []terms.Verdict{{Program: "pw_police"}},
 	}
 }
 
@@ -249,7 +249,7 @@ func (k *kernel) Queues(_ context.Context, devices []string) (map[string][]strin
 	return out, k.err
 }
 
-func (k *kernel) Verdicts(context.Context) ([]doctor.Verdict, error) { return k.verdicts, k.err }
+func (k *kernel) Verdicts(context.Context) ([]terms.Verdict, error) { return k.verdicts, k.err }
 
 // agent answers as Cilium's does; an empty config means that of 1.20.2.
 type agent struct {
@@ -402,7 +402,7 @@ func TestOneReasonIsSaidOnce(t *testing.T) {
 func TestRenderers(t *testing.T) {
 	n := aws()
 	delete(n.files, net+"00-podweir-10-aws.conflist")
-	n.kernel.verdicts = []doctor.Verdict{{Program: "pw_police", Wrong: "verdict 0"}}
+	n.kernel.verdicts = []terms.Verdict{{Program: "pw_police", Wrong: "verdict 0"}}
 	n.kernel.devices[0].Qdiscs = append(n.kernel.devices[0].Qdiscs, doctor.Qdisc{Kind: "sfq\n\x1b[31m", Root: true})
 	n.files["proc/sys/kernel/osrelease"] = ""
 	rep := n.report(t)

@@ -44,7 +44,7 @@ type Kernel interface {
 	Asking(ctx context.Context, entry []byte) ([]Sandbox, error)
 	// Verdicts runs a copy of each of podweir's shared-hook programs, with its
 	// own maps, on packets that may pass.
-	Verdicts(ctx context.Context) ([]Verdict, error)
+	Verdicts(ctx context.Context) ([]terms.Verdict, error)
 	// Queues are the kinds of all qdiscs on devices of the node, by their names.
 	Queues(ctx context.Context, devices []string) (map[string][]string, error)
 }
@@ -131,14 +131,6 @@ type Attachment struct {
 
 func (a *Attachment) name() string { return a.Pod + " " + a.Direction.String() }
 
-// Verdict is what a program answered to packets that may pass.
-type Verdict struct {
-	Program string
-	// Wrong is "" if every packet was answered with next (-1), else what happened
-	// instead.
-	Wrong string
-}
-
 // Facts are all that the checks look at.
 type Facts struct {
 	Options
@@ -170,7 +162,7 @@ type Facts struct {
 	Unenforced    []Unenforced
 	Watched       bool
 	UnenforcedErr error
-	Verdicts      []Verdict
+	Verdicts      []terms.Verdict
 	VerdictsErr   error
 	PluginBinary  Binary
 	// ManagerQueues are the kinds of qdisc on the devices of Cilium's bandwidth manager, as

@@ -21,21 +21,13 @@ var sharedPrograms = []string{
 	"pw_band", "pw_police", GuardProgram, RedirectProgram, CeilingProgram,
 }
 
-// Verdict is what a copy of one shared-hook program answered.
-type Verdict struct {
-	Program string
-	// Wrong is "" if every packet was answered with next (-1), else what
-	// happened instead.
-	Wrong string
-}
-
 // TestVerdicts loads a copy of each program that runs on shared hooks, with
 // maps of its own, and sends it packets that it has to let pass, on to the next
 // program. It touches no pod and nothing stays; it takes some 50 ms. An error
 // means that a copy could not be loaded or run, which says nothing about the
 // verdict.
-func TestVerdicts() ([]Verdict, error) {
-	all := make([]Verdict, 0, len(sharedPrograms))
+func TestVerdicts() ([]terms.Verdict, error) {
+	all := make([]terms.Verdict, 0, len(sharedPrograms))
 	for _, name := range sharedPrograms {
 		v, err := testVerdict(name)
 		if err != nil {
@@ -46,7 +38,7 @@ func TestVerdicts() ([]Verdict, error) {
 	return all, nil
 }
 
-func testVerdict(name string) (*Verdict, error) {
+func testVerdict(name string) (*terms.Verdict, error) {
 	// Rates of zero cost nothing, so that the limits admit every packet; the
 	// redirect has nowhere to go.
 	copied, err := loadCopy(name, terms.PolicyStrict, 0)
@@ -54,7 +46,7 @@ func testVerdict(name string) (*Verdict, error) {
 		return nil, err
 	}
 	defer func() { _ = copied.Close() }()
-	v := &Verdict{Program: name}
+	v := &terms.Verdict{Program: name}
 	for _, p := range testPackets() {
 		got, err := copied.Run(p.data)
 		if err != nil {

@@ -109,14 +109,7 @@ func (n *Node) Features(context.Context) (map[string]bool, error) {
 }
 
 // Verdicts runs copies of podweir's shared-hook programs.
-func (n *Node) Verdicts(context.Context) ([]doctor.Verdict, error) {
-	all, err := datapath.TestVerdicts()
-	out := make([]doctor.Verdict, len(all))
-	for i, v := range all {
-		out[i] = doctor.Verdict{Program: v.Program, Wrong: v.Wrong}
-	}
-	return out, err
-}
+func (n *Node) Verdicts(context.Context) ([]terms.Verdict, error) { return datapath.TestVerdicts() }
 
 // Programs lists the programs on the pods' devices.
 func (n *Node) Programs(ctx context.Context) ([]string, error) {

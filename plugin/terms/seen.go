@@ -99,3 +99,10 @@ type Group struct {
 	// AtLimitSince is when the pods together came to the limit, zero if they are not at it.
 	AtLimitSince time.Time `json:"atLimitSince,omitzero"`
 }
+
+// Verdict is what a copy of one of podweir's programs on shared hooks answered to packets that may pass.
+type Verdict struct {
+	Program string
+	// Wrong is "" if every packet was answered with next (-1), else what happened instead.
+	Wrong string
+}

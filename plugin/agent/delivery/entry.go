@@ -126,19 +126,8 @@ func accepted(raw []byte) error {
 	return nil
 }
 
-// annotated is one of the annotations that others may enforce, too.
-type annotated struct {
-	direction terms.Direction
-	// enforced says whether another party does.
-	enforced profiles.Answer
-}
-
-func (b *beside) annotations() []annotated {
-	return []annotated{{terms.Egress, b.others.Egress}, {terms.Ingress, b.others.Ingress}}
-}
-
-// key is where the plugin reads who shapes the direction.
-func (a *annotated) key() string { return a.direction.String() + "Shaper" }
+// shaperOf is where the plugin reads who shapes a direction.
+func shaperOf(d terms.Direction) (key string) { return d.String() + "Shaper" }
 
 // shapers leaves the directions that Cilium's bandwidth manager enforces to it,
 // unless the operator says who shapes. Where it is not known podweir shapes: two
@@ -146,15 +135,15 @@ func (a *annotated) key() string { return a.direction.String() + "Shaper" }
 // default burst is 343 MB, and what OVN-Kubernetes enforces was not tried.
 func (b *beside) shapers(keys map[string]any) (notes []string) {
 	var left, both []string
-	for _, a := range b.annotations() {
-		given := keys[a.key()] != nil || keys["shaper"] != nil
+	for _, d := range terms.Directions {
+		given := keys[shaperOf(d)] != nil || keys["shaper"] != nil
 		switch {
-		case a.enforced != profiles.Yes || given:
+		case b.others.Enforces(d) != profiles.Yes || given:
 		case b.others.By == terms.ShaperCilium:
-			keys[a.key()] = terms.ShaperCilium.String()
-			left = append(left, a.direction.String())
+			keys[shaperOf(d)] = terms.ShaperCilium.String()
+			left = append(left, d.String())
 		default:
-			both = append(both, a.direction.String())
+			both = append(both, d.String())
 		}
 	}
 	if b.others.Why != "" {
@@ -174,19 +163,20 @@ func (b *beside) shapers(keys map[string]any) (notes []string) {
 // "" if it does not.
 func (b *beside) dispute(defaults map[string]any) string {
 	var all []string
-	for _, a := range b.annotations() {
-		given := profiles.Chosen(defaults, a.key(), "shaper")
+	for _, d := range terms.Directions {
+		given := profiles.Chosen(defaults, shaperOf(d), "shaper")
 		if given == "" {
 			continue
 		}
 		to, err := terms.ParseShaper(given)
+		enforced := b.others.Enforces(d)
 		switch {
 		case err != nil:
-			all = append(all, a.key()+": "+err.Error())
-		case to == terms.ShaperPodweir && a.enforced == profiles.Yes:
-			all = append(all, a.direction.String()+" limits have two shapers, podweir by the operator's word and "+b.others.By.Title()+": "+b.others.Why)
-		case to != terms.ShaperPodweir && (to != b.others.By || a.enforced == profiles.No):
-			all = append(all, "nobody enforces "+a.direction.String()+" limits: they are left to "+to.Title()+
+			all = append(all, shaperOf(d)+": "+err.Error())
+		case to == terms.ShaperPodweir && enforced == profiles.Yes:
+			all = append(all, d.String()+" limits have two shapers, podweir by the operator's word and "+b.others.By.Title()+": "+b.others.Why)
+		case to != terms.ShaperPodweir && (to != b.others.By || enforced == profiles.No):
+			all = append(all, "nobody enforces "+d.String()+" limits: they are left to "+to.Title()+
 				" by the operator's word, and it does not")
 		}
 	}
