@@ -2,7 +2,7 @@
 // Copyright Authors of podweir
 
 // Command tiers says which privileged tests run in a tier at a place, by their marks,
-// and which tests have which mark.
+// and writes the table of marks.
 package main
 
 import (
@@ -21,7 +21,7 @@ const usage = `usage, in the root of the repository:
   tiers packages TIER PLACE   the packages, as arguments of go test
   tiers pattern TIER PLACE    the pattern of the tests, for -run of go test
   tiers names                 every test of the repository, a line each
-  tiers marks                 which tests have which mark, with its reason: a table in Markdown
+  tiers page                  write the table of marks in docs/contributing/testing.md
 `
 
 func main() {
@@ -47,9 +47,8 @@ func run(args []string) error {
 			fmt.Println(t.Dir, t.Name)
 		}
 		return nil
-	case command == "marks":
-		fmt.Print(marks.Table(tests))
-		return nil
+	case command == "page":
+		return writePage(tests)
 	case len(args) == 3 && (args[0] == "packages" || args[0] == "pattern"):
 		return selection(tests, args[0], args[1], marks.Place(args[2]))
 	default:
@@ -71,4 +70,16 @@ func selection(tests []marks.Test, what, tier string, at marks.Place) error {
 	}
 	fmt.Println(marks.Pattern(slices.Concat(slices.Collect(maps.Values(selected))...)))
 	return nil
+}
+
+func writePage(tests []marks.Test) error {
+	old, err := os.ReadFile(marks.Page)
+	if err != nil {
+		return err
+	}
+	page, err := marks.Replace(string(old), marks.Table(tests))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(marks.Page, []byte(page), 0o644)
 }

@@ -5,6 +5,7 @@ package marks_test
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -21,7 +22,8 @@ func write(t *testing.T, files map[string]string) string {
 }
 
 func TestSelection(t *testing.T) {
-	marked := must.Get(os.ReadFile("testdata/marked.txt"))(t)
+	marked, err := os.ReadFile("testdata/marked.txt")
+	must.OK(t, err)
 	root := write(t, map[string]string{
 		"go.mod": "", "a/a_test.go": string(marked),
 		"b/b_test.go":      "package b\n\nfunc TestPrivilegedB(t *testing.T) {}\n",
@@ -58,8 +60,12 @@ func TestSelection(t *testing.T) {
 		}
 		return m
 	})
-	must.Match(t, "selected tests", want, got, sorted)
-	must.Be(t, "Pattern()", "^TestPrivileged(A|B)$", marks.Pattern([]string{"TestPrivilegedA", "TestPrivilegedB"}))
+	if diff := cmp.Diff(want, got, sorted); diff != "" {
+		t.Errorf("selected tests (-want +got):\n%s", diff)
+	}
+	if got, want := marks.Pattern([]string{"TestPrivilegedA", "TestPrivilegedB"}), "^TestPrivileged(A|B)$"; got != want {
+		t.Errorf("Pattern() = %q, want %q", got, want)
+	}
 	table := marks.Table(tests)
 	for _, row := range []string{
 		"| nightly | `a` | `Night` | a minute |",
@@ -102,9 +108,31 @@ func TestFaultsOfMarks(t *testing.T) {
 	}
 }
 
-// TestMarksOfThisRepository holds every mark to its form.
+func TestReplace(t *testing.T) {
+	page := "a\n<!-- marks: begin -->\nold\n<!-- marks: end -->\nb\n"
+	got, err := marks.Replace(page, "new\n")
+	if want := strings.Replace(page, "old", "new", 1); err != nil || got != want {
+		t.Errorf("Replace() = %q, %v, want %q", got, err, want)
+	}
+	if _, err := marks.Replace("a\n", "new\n"); err == nil {
+		t.Error("Replace() of a page without a place = nil, want an error")
+	}
+}
+
+// TestMarksOfThisRepository holds every mark to its form, and the page to what the
+// marks say: "go run ./tools/tiers page" writes it.
 func TestMarksOfThisRepository(t *testing.T) {
-	_, faults, err := marks.Read("../../..")
+	root := filepath.Join("..", "..", "..")
+	tests, faults, err := marks.Read(root)
 	must.OK(t, err)
-	must.Len(t, "faults", 0, faults)
+	for _, fault := range faults {
+		t.Error(fault)
+	}
+	raw, err := os.ReadFile(filepath.Join(root, marks.Page))
+	must.OK(t, err)
+	want, err := marks.Replace(string(raw), marks.Table(tests))
+	must.OK(t, err)
+	if diff := cmp.Diff(want, string(raw)); diff != "" {
+		t.Errorf("%s is not what the marks say; run \"go run ./tools/tiers page\" (-want +got):\n%s", marks.Page, diff)
+	}
 }

@@ -5,11 +5,13 @@ package marks
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 )
 
-// Table is what the marks say: a row for each reason, with the tests that have it. Packages that follow one another and have the same row share it.
+// Table is the page's table of what the marks say: a row for each reason, with the tests
+// that have it. Packages that follow one another and have the same row share it.
 func Table(tests []Test) string {
 	type row struct {
 		kind     Kind
@@ -59,3 +61,22 @@ var titles = map[Kind]string{
 	Timed:          "alone on the machine",
 	Kernels:        "on emulated kernels, too",
 }
+
+// The table stands between these lines of a page.
+const (
+	pageBegin = "<!-- marks: begin -->\n"
+	pageEnd   = "<!-- marks: end -->\n"
+)
+
+// Replace puts a table between the marks of a page.
+func Replace(page, table string) (string, error) {
+	before, rest, ok := strings.Cut(page, pageBegin)
+	_, after, ended := strings.Cut(rest, pageEnd)
+	if !ok || !ended {
+		return "", fmt.Errorf("the page lacks the lines %q and %q", strings.TrimSpace(pageBegin), strings.TrimSpace(pageEnd))
+	}
+	return before + pageBegin + table + pageEnd + after, nil
+}
+
+// Page is the page with the table, below the root of the repository.
+var Page = filepath.Join("docs", "contributing", "testing.md")
