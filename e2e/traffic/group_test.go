@@ -242,6 +242,42 @@ func TestPrivilegedGroupHasItsLimitTogether(t *testing.T) {
 	}
 }
 
+// Without a limit together each pod has a part alone: one of eight that is busy uses an eighth, where a
+// group gives it all.
+func TestPrivilegedGroupBesideLimitsOfEach(t *testing.T) {
+	testutil.RequireQdisc(t, "htb", "tbf")
+	mark.Nightly(t, "it compares")
+	for _, d := range Directions {
+		for _, c := range []struct {
+			name        string
+			limit, own  uint64
+			least, most float64
+		}{
+			{"25M each", 0, groupLimit / groupPods, 0.1, 0.13},
+			{"200M together", groupLimit, groupLimit, 0.5, 1.01},
+		} {
+			t.Run(d.String()+"/"+c.name, func(t *testing.T) {
+				g := newGroup(t, newRig(t), c.limit, c.own)
+				g.divide(t)
+				g.bulk(t, d, g.pods[:1])
+				until(t, time.Second)
+				from := wiremeter.Now()
+				until(t, time.Second)
+				one := g.sum(t, d, from, wiremeter.Now()).BitsPerSec() / groupLimit
+				g.bulk(t, d, g.pods[1:])
+				until(t, time.Second)
+				from = wiremeter.Now()
+				pod, free := g.request(t, d, 2*time.Second)
+				all := g.sum(t, d, from, wiremeter.Now()).BitsPerSec() / groupLimit
+				t.Logf("one of eight uses %.3f of 200 Mbit/s, all use %.3f; requests: p99 %v, without a limit %v", one, all, pod.Quantile(0.99), free.Quantile(0.99))
+				if one < c.least || one > c.most {
+					t.Errorf("one of eight uses %.3f, want from %v to %v", one, c.least, c.most)
+				}
+			})
+		}
+	}
+}
+
 // An agent that is killed leaves the shares as they were: some pods have the limit, and those that
 // begin then have their parked share on top. The ceiling behind the queues holds the sum.
 func TestPrivilegedGroupWithoutAnAgent(t *testing.T) {
