@@ -262,6 +262,7 @@ func counters(d *Direction) view.Counters {
 			c.SentBytes += n.Bytes
 			c.WouldDropBytes += n.Bytes
 		case "exempt":
+			c.ExemptBytes += n.Bytes
 			c.SentBytes += n.Bytes
 		case "dropped-horizon", "dropped-early", "dropped-policed":
 			c.DroppedBytes += n.Bytes

@@ -105,10 +105,11 @@ func TestCounters(t *testing.T) {
 	got := counters(&Direction{Counters: []datapath.Counter{
 		{Disposition: "light", Packets: 1, Bytes: 100},
 		{Disposition: "paced", Packets: 2, Bytes: 3000},
+		{Disposition: "exempt", Packets: 1, Bytes: 7},
 		{Disposition: "dropped-horizon", Packets: 3, Bytes: 4500},
 		{Disposition: "dropped-ceiling", Packets: 5, Bytes: 7500},
 	}})
-	want := view.Counters{SentBytes: 3100, LightBytes: 100, HeavyBytes: 3000, DroppedBytes: 4500, Drops: 8}
+	want := view.Counters{SentBytes: 3107, LightBytes: 100, HeavyBytes: 3000, ExemptBytes: 7, DroppedBytes: 4500, Drops: 8}
 	must.Match(t, "counters", want, got)
 }
 

@@ -202,6 +202,9 @@ func (d *Direction) numbers(b *strings.Builder) {
 		view.Rate(float64(d.Rate)), d.Policy, d.Queue)
 	fmt.Fprintf(b, "  now      %s (%.0f %%) sent of %s offered\n", view.Rate(d.SentBitsPerSecond), 100*d.Share(), view.Rate(d.OfferedBitsPerSecond()))
 	fmt.Fprintf(b, "  queued   light flows %s, heavy ones %s\n", view.Rate(d.LightBitsPerSecond), view.Rate(d.HeavyBitsPerSecond))
+	if d.ExemptBitsPerSecond > 0 {
+		fmt.Fprintf(b, "  exempt   %s of networks that the limit does not count\n", view.Rate(d.ExemptBitsPerSecond))
+	}
 	fmt.Fprintf(b, "  dropped  %s packets/s, %d since it was attached; %d bytes wait\n", view.Short(d.DropsPerSecond), d.Counters.Drops, d.WaitingBytes)
 	if d.Held() {
 		fmt.Fprintf(b, "  held     at the limit for %.0f %% of the last minute\n", 100**d.HeldShare)

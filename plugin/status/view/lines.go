@@ -71,6 +71,8 @@ func (r *PodRate) word() string {
 		return "at limit"
 	case r.DropsPerSecond > 0:
 		return "reaches it"
+	case idle(r) && r.ExemptBitsPerSecond > 0:
+		return "exempt"
 	case idle(r):
 		return "idle"
 	default:
@@ -81,7 +83,7 @@ func (r *PodRate) word() string {
 // notable says that a line is worth one among many. A pod that is not limited as it
 // should be is named above, with its cause.
 func (r *PodRate) notable() bool {
-	return r.PastBitsPerSecond > 0 || r.Blocked != "" || r.State == "" && !slices.Contains([]string{"idle", "below it", words[Observed]}, r.word())
+	return r.PastBitsPerSecond > 0 || r.Blocked != "" || r.State == "" && !slices.Contains([]string{"idle", "exempt", "below it", words[Observed]}, r.word())
 }
 
 func line(pod, direction, asked, limit, now, drops, past, word string) string {

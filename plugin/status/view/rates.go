@@ -16,6 +16,8 @@ type Counters struct {
 	// LightBytes and HeavyBytes came to the queue, by class.
 	LightBytes uint64 `json:"lightBytes"`
 	HeavyBytes uint64 `json:"heavyBytes"`
+	// ExemptBytes are those of SentBytes that the limit does not count: of exempt networks.
+	ExemptBytes uint64 `json:"exemptBytes,omitempty"`
 	// DroppedBytes were dropped by the program, before the queue.
 	DroppedBytes uint64 `json:"droppedBytes,omitempty"`
 	// Drops are packets that the program or the queue dropped.
@@ -85,6 +87,8 @@ type PodRate struct {
 	SentBitsPerSecond  float64 `json:"sentBitsPerSecond"`
 	LightBitsPerSecond float64 `json:"lightBitsPerSecond"`
 	HeavyBitsPerSecond float64 `json:"heavyBitsPerSecond"`
+	// ExemptBitsPerSecond of SentBitsPerSecond are of exempt networks.
+	ExemptBitsPerSecond float64 `json:"exemptBitsPerSecond,omitempty"`
 	// DroppedBitsPerSecond were dropped before the queue.
 	DroppedBitsPerSecond float64 `json:"droppedBitsPerSecond,omitempty"`
 	DropsPerSecond       float64 `json:"dropsPerSecond"`
@@ -112,18 +116,22 @@ func (r *PodRate) label() string {
 // goesPast says that packets went past podweir, and nothing else holds them to the limit.
 func (r *PodRate) goesPast() bool { return r.PastBitsPerSecond > 0 && !r.Ceiling && !r.Observed() }
 
-// Share is what is carried of the limit, 1 for all of it.
+// Share is what is carried of the limit, 1 for all of it. Exempt networks are not, nor light flows under elephants.
 func (r *PodRate) Share() float64 {
 	if r.Rate == 0 {
 		return 0
 	}
-	return r.SentBitsPerSecond / float64(r.Rate)
+	counts := r.SentBitsPerSecond - r.ExemptBitsPerSecond
+	if r.Policy.Is == terms.PolicyElephants {
+		counts -= r.LightBitsPerSecond
+	}
+	return max(counts, 0) / float64(r.Rate)
 }
 
 // OfferedBitsPerSecond is what comes to the limit: what is queued and what is dropped. Where
 // no program counts that it is what passed.
 func (r *PodRate) OfferedBitsPerSecond() float64 {
-	if offered := r.LightBitsPerSecond + r.HeavyBitsPerSecond + r.DroppedBitsPerSecond; offered > 0 {
+	if offered := r.LightBitsPerSecond + r.HeavyBitsPerSecond + r.ExemptBitsPerSecond + r.DroppedBitsPerSecond; offered > 0 {
 		return offered
 	}
 	return r.SentBitsPerSecond
@@ -246,6 +254,7 @@ func podRate(pod string, l *Limit, was *Counters, seconds float64) PodRate {
 		SentBitsPerSecond:    8 * each(was.SentBytes, l.SentBytes),
 		LightBitsPerSecond:   8 * each(was.LightBytes, l.LightBytes),
 		HeavyBitsPerSecond:   8 * each(was.HeavyBytes, l.HeavyBytes),
+		ExemptBitsPerSecond:  8 * each(was.ExemptBytes, l.ExemptBytes),
 		DroppedBitsPerSecond: 8 * each(was.DroppedBytes, l.DroppedBytes),
 		DropsPerSecond:       each(was.Drops, l.Drops),
 		WaitingBytes:         l.WaitingBytes, HeavyFlows: append([]terms.Flow{}, l.HeavyFlows...), FlowBitsPerSecond: []float64{},

@@ -422,6 +422,20 @@ func carried(pod string, limit units.BitRate, sent, drops float64) view.PodRate 
 	}
 }
 
+// What the limit does not count does not use it up: exempt networks, and light flows under elephants.
+func TestShareOfWhatIsNotCounted(t *testing.T) {
+	t.Parallel()
+	exempt, elephants := carried("default/web", 10e6, 41e6, 0), carried("default/web", 10e6, 41e6, 0)
+	exempt.ExemptBitsPerSecond = 41e6
+	elephants.Policy, elephants.LightBitsPerSecond = terms.Name(terms.PolicyElephants), 36e6
+	if exempt.Share() != 0 || exempt.Verdict() != "" || exempt.OfferedBitsPerSecond() != 41e6 || elephants.Share() != 0.5 {
+		t.Errorf("shares of the limit: %v of exempt networks, offered %v, %q; %v under elephants, want 0 and 0.5",
+			exempt.Share(), exempt.OfferedBitsPerSecond(), exempt.Verdict(), elephants.Share())
+	}
+	text := looks(func(_ int, l *view.Limit) { l.ExemptBytes = l.SentBytes }, []uint64{300_000}, []uint64{300_000}).Summary("this node", false)
+	must.Have(t, "status", text, "10M    10M   4.8M      0      0  exempt\n")
+}
+
 func TestTopTable(t *testing.T) {
 	top := view.Top{Interval: 2 * time.Second}
 	broken, half := carried("default/differs", 10e6, 0, 0), carried("default/half", 100e6, 49.96e6, 0)
