@@ -346,7 +346,7 @@ func wholeContainer(all []attach.ID, beginning string) (string, error) {
 	return found[0], nil
 }
 
-// matches says whether a record is of the interface, by its name then or now, or of the
+// matches says whether a record is of the interface, by the name that it was attached by, then or now, or of the
 // pod. A namespace may have several paths.
 func matches(node *engine.Node, records []*apply.Record, netns string, inode uint64, ifname, pod string) bool {
 	for _, r := range records {
@@ -358,7 +358,7 @@ func matches(node *engine.Node, records []*apply.Record, netns string, inode uin
 		}
 		now, err := node.Refind(r)
 		here := r.Interface.NetNSPath == netns || err == nil && r.Interface.NetNSInode == inode
-		if here && (r.Interface.PodName == ifname || err == nil && now.Name() == ifname) {
+		if here && (r.ID.IfName == ifname || r.Interface.PodName == ifname || err == nil && now.Name() == ifname) {
 			return true
 		}
 	}
@@ -387,21 +387,23 @@ func newSet(o *options) *cobra.Command {
 				return err
 			}
 			var all []*attach.Desired
-			for _, id := range ids {
+			var failed error
+			for _, id := range ids { // one that is gone costs the others nothing
 				var states []*attach.Desired
+				placed := cfg
 				if o.v.GetBool("clear") {
 					states, err = node.Clear(cmd.Context(), id)
-				} else if cfg, err = o.placed(cmd, node, id, cfg); err == nil {
+				} else if placed, err = o.placed(cmd, node, id, cfg); err == nil {
 					states, err = node.Set(cmd.Context(), id, func(c *shaping.Config) error {
-						return change(c, &cfg.Shaping, cmd.Flags())
+						return change(c, &placed.Shaping, cmd.Flags())
 					})
 				}
-				if err != nil {
-					return err
-				}
-				all = append(all, states...)
+				all, failed = append(all, states...), errors.Join(failed, err)
 			}
-			return printStates(o, cmd.OutOrStdout(), all)
+			if len(all) > 0 || failed == nil {
+				failed = errors.Join(failed, printStates(o, cmd.OutOrStdout(), all))
+			}
+			return failed
 		},
 	}
 	podFlags(cmd.Flags())

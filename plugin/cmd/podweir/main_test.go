@@ -284,6 +284,23 @@ func TestPrivilegedAttachErrors(t *testing.T) {
 	c.must(t, append(ns, "detach")...)
 	must.OK(t, c.node.Do(func() error { return ensureAs(t, c, id, "default/web") }))
 	c.fails(t, []string{`network "cluster"`, "podweir set"}, append(ns, "attach", "--egress", "1M")...)
+	// A second attachment of the pod's whose interface is gone costs the first nothing.
+	c.pod.Run(t, "ip", "link", "add", "net1", "type", "veth", "peer", "name", "net1b", "netns", c.node.Name)
+	gone := attach.ID{Network: "a", ContainerID: "c2", IfName: "net1"}
+	must.OK(t, c.node.Do(func() error { return ensureAs(t, c, gone, "default/web") }))
+	c.pod.Run(t, "ip", "link", "del", "net1")
+	out, err := c.do(t, "set", "--pod", "default/web", "--egress", "4M")
+	must.Fail(t, "set beside one that is gone", err, "no such device")
+	must.Have(t, "set beside one that is gone", out, "eth0 egress: 4 Mbit/s")
+	c.must(t, "detach", "--container", "c2")
+	// Detached by the name that it was attached by, an altname.
+	c.pod.Run(t, "ip", "link", "add", "net2", "type", "veth", "peer", "name", "net2b", "netns", c.node.Name)
+	c.pod.Run(t, "ip", "link", "property", "add", "dev", "net2", "altname", "ens5")
+	c.must(t, append(ns, "attach", "--ifname", "ens5", "--egress", "1M")...)
+	c.must(t, append(ns, "set", "--ifname", "ens5", "--egress", "2M")...)
+	c.must(t, append(ns, "detach", "--ifname", "ens5")...)
+	c.well(t, []string{"!web net2 "}, "status")
+	c.pod.Run(t, "ip", "link", "del", "net2")
 	alias := filepath.Join(t.TempDir(), "netns")
 	must.OK(t, os.Symlink(c.pod.Path(), alias))
 	c.must(t, "set", "--netns", alias, "--egress", "3M")
@@ -353,7 +370,7 @@ func ensureAs(t *testing.T, c *cli, id attach.ID, pod string) error {
 	defer node.Close()
 	cfg := &shaping.Config{Egress: shaping.DefaultLimit(1_000_000)}
 	_, err = node.Ensure(t.Context(), &apply.Want{
-		ID: id, NetNSPath: c.pod.Path(), Names: []string{"eth0"}, Config: cfg, Pod: pod, ReplaceQdisc: true,
+		ID: id, NetNSPath: c.pod.Path(), Names: []string{id.IfName}, Config: cfg, Pod: pod, ReplaceQdisc: true,
 	})
 	return err
 }
