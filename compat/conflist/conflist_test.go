@@ -263,8 +263,8 @@ func TestReadFileOnDisk(t *testing.T) {
 		"huge.conf":     "huge.conf: has 10485760 bytes, want at most 1048576",
 		"dangling.conf": "dangling.conf: is gone, or a link that leads nowhere",
 		"loop.conf":     "too many levels of symbolic links",
-		"dir.conf":      "dir.conf: is a directory, want a regular file",
-		"pipe.conf":     "pipe.conf: is a named pipe, want a regular file",
+		"dir.conf":      "dir.conf: is no regular file",
+		"pipe.conf":     "pipe.conf: is no regular file",
 	} {
 		raw, err := conflist.ReadFile(os.DirFS(root), name)
 		must.Part(t, name+": error", want, must.Text(err))
