@@ -74,7 +74,7 @@ func groupRates(rates []PodRate) (groups []PodRate) {
 		if at < 0 {
 			at, groups = len(groups), append(groups, sum)
 		}
-		groups[at].SentBitsPerSecond += r.SentBitsPerSecond
+		groups[at].SentBitsPerSecond += r.SentBitsPerSecond - r.ExemptBitsPerSecond
 		groups[at].DropsPerSecond += r.DropsPerSecond
 	}
 	return groups

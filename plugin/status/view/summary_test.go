@@ -554,6 +554,7 @@ func TestGroups(t *testing.T) {
 	top := view.Top{Interval: time.Second}
 	one, other := carried("batch/etl-3", 200e6, 140e6, 0), carried("batch/etl-4", 200e6, 58e6, 3)
 	one.Group, other.Group = 200e6, 200e6
+	one.ExemptBitsPerSecond, one.SentBitsPerSecond = 300e6, 440e6 // which the limit does not count
 	top.Observe([]view.PodRate{one, other, carried("team/web", 10e6, 5e6, 0)}, now)
 	must.Have(t, "the table", top.Plain(), "batch/*                    egress    200M   198M [██████████]  99 %     3", "!team/*")
 	many := terms.Group{Namespace: "batch", Direction: terms.Name(terms.Egress), Limit: 200e6, Pods: 20}
