@@ -28,7 +28,11 @@ const (
 
 func contractError(err error) error {
 	if contract, ok := errors.AsType[*netconf.ContractError](err); ok {
-		return types.NewError(contract.Code, contract.Msg, err.Error())
+		details := "" // what prints both would say it twice
+		if contract.Err != nil {
+			details = contract.Err.Error()
+		}
+		return types.NewError(contract.Code, contract.Msg, details)
 	}
 	return shapeError(err)
 }

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/containernetworking/cni/pkg/types"
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/plugin/apply"
@@ -385,6 +386,9 @@ func TestPrivilegedContractErrors(t *testing.T) {
 	for _, tt := range tests {
 		a, _ := p.exec(t, tt.verb, tt.stdin, 0)
 		wantCode(t, tt.verb+", "+tt.name, a.err, tt.code)
+		if e, is := errors.AsType[*types.Error](a.err); is && strings.Contains(e.Details, e.Msg) {
+			t.Errorf("%s: says %q twice", tt.name, e.Msg)
+		}
 	}
 	wantClean(t, p, "calls that break the contract")
 }
