@@ -17,7 +17,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/terms"
 )
 
@@ -334,7 +333,7 @@ func (t *table) outcome(o *Outcome) {
 	if o.Status == OK || o.Status == Skip {
 		first += ": " + o.Seen
 	}
-	text := view.Paragraph(mark+" "+o.Code+" ", first, 0)
+	text := terms.Paragraph(mark+" "+o.Code+" ", first, 0)
 	if c := colors[o.Status]; t.format.Color && c != "" {
 		text = "\x1b[" + c + "m" + mark + "\x1b[0m" + strings.TrimPrefix(text, mark)
 	}
@@ -353,5 +352,5 @@ func (t *table) outcome(o *Outcome) {
 
 // part writes one part of a finding, nothing if it has no text.
 func (t *table) part(name, text string) {
-	t.b.WriteString(view.Paragraph(fmt.Sprintf("  %-8s ", name), text, 0))
+	t.b.WriteString(terms.Paragraph(fmt.Sprintf("  %-8s ", name), text, 0))
 }

@@ -140,7 +140,7 @@ func explain(cmd *cobra.Command, o *options, pod string) error {
 func without(cmd *cobra.Command, o *options, pod string, seen *cluster.Nodes) error {
 	if u := seen.Unlimited(pod); u != nil {
 		text := func() string {
-			return view.Paragraph("", fmt.Sprintf("%s on %s has no limit from podweir: %s.", u.Pod, u.Node, u.Cause), 0)
+			return terms.Paragraph("", fmt.Sprintf("%s on %s has no limit from podweir: %s.", u.Pod, u.Node, u.Cause), 0)
 		}
 		if err := o.print(cmd, u, text); err != nil || u.LeftToOthers {
 			return err

@@ -20,6 +20,7 @@ import (
 	"github.com/podweir/podweir/plugin/cmd/show"
 	"github.com/podweir/podweir/plugin/status/cluster"
 	"github.com/podweir/podweir/plugin/status/view"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil/mark"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
@@ -55,8 +56,8 @@ func parse[T any](t *testing.T, f *fakeCluster, args ...string) (v T) {
 func fits(t *testing.T, text string) {
 	t.Helper()
 	for line := range strings.Lines(text) {
-		if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > view.Width {
-			t.Errorf("a line has more than %d columns: %q", view.Width, line)
+		if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > terms.Width {
+			t.Errorf("a line has more than %d columns: %q", terms.Width, line)
 		}
 	}
 }

@@ -127,24 +127,24 @@ func elsewhere(before, now *explained) string {
 	b.WriteString("\nelsewhere on this node\n")
 	losing := view.Losing(before.losses, now.losses)
 	for _, text := range losing {
-		b.WriteString(view.Paragraph("  losing   ", text, 0))
+		b.WriteString(terms.Paragraph("  losing   ", text, 0))
 	}
-	b.WriteString(view.Paragraph("  path     ", now.path, 0))
+	b.WriteString(terms.Paragraph("  path     ", now.path, 0))
 	silent := 0
 	for _, l := range now.losses {
 		if l.Uncounted {
 			if silent++; silent <= maxSilent {
-				b.WriteString(view.Paragraph("  silent   ", l.Where+" drops packets, and has no counter of its own", 0))
+				b.WriteString(terms.Paragraph("  silent   ", l.Where+" drops packets, and has no counter of its own", 0))
 			}
 		} else if !slices.ContainsFunc(losing, func(text string) bool { return strings.HasPrefix(text, l.Where+": ") }) {
-			b.WriteString(view.Paragraph("  lost     ", fmt.Sprintf("%s: %d packets in all, none just now", l.Where, l.Packets), 0))
+			b.WriteString(terms.Paragraph("  lost     ", fmt.Sprintf("%s: %d packets in all, none just now", l.Where, l.Packets), 0))
 		}
 	}
 	if silent > maxSilent {
 		fmt.Fprintf(&b, "  silent   %d more: nft list ruleset\n", silent-maxSilent)
 	}
 	if len(losing) == 0 && now.path == "" {
-		b.WriteString(view.Paragraph("  next     ", "nothing is counted as lost here just now: look at what is silent, if there is any, at the other end, at the node's uplink (tc -s qdisc, ethtool -S), and at iptables-legacy -vL", 0))
+		b.WriteString(terms.Paragraph("  next     ", "nothing is counted as lost here just now: look at what is silent, if there is any, at the other end, at the node's uplink (tc -s qdisc, ethtool -S), and at iptables-legacy -vL", 0))
 	}
 	return b.String()
 }

@@ -89,7 +89,7 @@ func TestPrivilegedDirectoriesAreReplaced(t *testing.T) {
 				ready, text := a.ready(t.Context())
 				t.Errorf("the agent goes on with the former directory: ready %v: %s", ready, text)
 				must.OK(t, a.cmd.Process.Kill())
-				_ = <-ended
+				must.Fail(t, "an agent that was killed", <-ended)
 			}
 		})
 	}

@@ -175,7 +175,7 @@ func printWide(out io.Writer, rep *status.Report, node *view.Status) error {
 	}
 	for i := range broken {
 		p := &broken[i]
-		fmt.Fprintf(w, "%s %s: %s\n  cure: %s\n", p.State.Word(), p.Pod, view.Printable(p.Cause), p.Cure)
+		fmt.Fprintf(w, "%s %s: %s\n  cure: %s\n", p.State.Word(), p.Pod, terms.Printable(p.Cause), p.Cure)
 	}
 	for _, sentence := range node.Doubts() {
 		fmt.Fprintln(w, sentence)

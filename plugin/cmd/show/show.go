@@ -18,6 +18,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/podweir/podweir/plugin/status/view"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // ExitError is an error with an exit status of its own.
@@ -70,7 +71,7 @@ func Print(w io.Writer, v any) error {
 // Page writes a page of text for a terminal.
 func Page(w io.Writer, page string) error {
 	for line := range strings.Lines(page) {
-		if _, err := io.WriteString(w, strings.Join(view.Wrap(line, view.Width), "\n")+"\n"); err != nil {
+		if _, err := io.WriteString(w, strings.Join(terms.Wrap(line, terms.Width), "\n")+"\n"); err != nil {
 			return err
 		}
 	}
@@ -154,7 +155,7 @@ func (l *Live) draw(rates []view.PodRate) error {
 	}
 	width, height, err := term.GetSize(int(l.screen.Fd()))
 	if err != nil || width < 1 || height < 1 {
-		width, height = view.Width, 24
+		width, height = terms.Width, 24
 	}
 	var b bytes.Buffer
 	b.WriteString("\x1b[H") // home; each line clears its rest, the end all below

@@ -15,6 +15,7 @@ import (
 
 	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/plugin/status/view"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // Schema is the version of [Answer] as JSON. It is raised when a field changes its
@@ -139,8 +140,8 @@ func (g *groups) text(word, what string) string {
 	var b strings.Builder
 	for _, reason := range g.reasons {
 		names := g.names[reason]
-		b.WriteString(view.Paragraph(view.Pad(word, 12), fmt.Sprintf("%s: %s", count(len(names), what), view.Names(names)), 0))
-		b.WriteString(view.Paragraph("  cause  ", reason, 6))
+		b.WriteString(terms.Paragraph(view.Pad(word, 12), fmt.Sprintf("%s: %s", count(len(names), what), view.Names(names)), 0))
+		b.WriteString(terms.Paragraph("  cause  ", reason, 6))
 	}
 	return b.String()
 }

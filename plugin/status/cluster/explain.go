@@ -175,13 +175,13 @@ func (e *Explained) Text(now time.Time) string {
 	var b strings.Builder
 	switch {
 	case e.State == view.HostNetwork:
-		b.WriteString(view.Paragraph("", fmt.Sprintf("%s on %s has no limit: %s; %s.", e.Pod, e.Node, e.Cause, e.Cure), 0))
+		b.WriteString(terms.Paragraph("", fmt.Sprintf("%s on %s has no limit: %s; %s.", e.Pod, e.Node, e.Cause, e.Cure), 0))
 	case !e.State.AsWanted():
 		one := &view.Status{Time: now, Pods: []view.Pod{{Node: e.Node, Pod: e.Pod, State: e.State, Cause: e.Cause, Cure: e.Cure, Since: e.Since}}}
 		b.WriteString(one.Summary("the cluster", true))
 	}
 	for i := range e.Directions {
-		b.WriteString(view.Paragraph("", e.Directions[i].Verdict+".", 0))
+		b.WriteString(terms.Paragraph("", e.Directions[i].Verdict+".", 0))
 	}
 	limits := make([]view.Limit, len(e.Directions))
 	for i := range e.Directions {
@@ -189,7 +189,7 @@ func (e *Explained) Text(now time.Time) string {
 	}
 	b.WriteString(view.Decided([]view.Pod{{Pod: e.Pod, Limits: limits}}))
 	for i := range e.Groups {
-		b.WriteString(view.Paragraph("", view.GroupText(&e.Groups[i]), 0))
+		b.WriteString(terms.Paragraph("", view.GroupText(&e.Groups[i]), 0))
 	}
 	for i := range e.Directions {
 		e.Directions[i].numbers(&b)
@@ -198,7 +198,7 @@ func (e *Explained) Text(now time.Time) string {
 }
 
 func (d *Direction) numbers(b *strings.Builder) {
-	fmt.Fprintf(b, "\n%s of %s on %s, limit %s, policy %s, queue %s\n", d.Direction, view.Printable(d.Interface), d.Node,
+	fmt.Fprintf(b, "\n%s of %s on %s, limit %s, policy %s, queue %s\n", d.Direction, terms.Printable(d.Interface), d.Node,
 		view.Rate(float64(d.Rate)), d.Policy, d.Queue)
 	fmt.Fprintf(b, "  now      %s (%.0f %%) sent of %s offered\n", view.Rate(d.SentBitsPerSecond), 100*d.Share(), view.Rate(d.OfferedBitsPerSecond()))
 	fmt.Fprintf(b, "  queued   light flows %s, heavy ones %s\n", view.Rate(d.LightBitsPerSecond), view.Rate(d.HeavyBitsPerSecond))

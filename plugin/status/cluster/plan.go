@@ -194,7 +194,7 @@ func (p *Plan) Text(all bool) string {
 	if unknown := p.nodes.group(noPods); unknown.count+p.nodes.Missing > 0 {
 		b.WriteString(p.nodes.unknownText(unknown))
 	}
-	b.WriteString(view.Paragraph("", p.head(), 0))
+	b.WriteString(terms.Paragraph("", p.head(), 0))
 	for _, section := range []struct {
 		word   string
 		effect Effect
@@ -202,7 +202,7 @@ func (p *Plan) Text(all bool) string {
 		b.WriteString(p.section(section.word, section.effect, all))
 	}
 	for i := range p.Groups {
-		b.WriteString(view.Paragraph(view.Pad("TOGETHER", 12), p.Groups[i].text(all), 0))
+		b.WriteString(terms.Paragraph(view.Pad("TOGETHER", 12), p.Groups[i].text(all), 0))
 	}
 	b.WriteString(p.table(all))
 	b.WriteString(p.notTaken().text("NOTE", "pod"))
@@ -210,7 +210,7 @@ func (p *Plan) Text(all bool) string {
 	b.WriteString(left.text("LEFT", "pod"))
 	b.WriteString(nobody.text("NO LIMIT", "pod"))
 	if p.None > 0 {
-		b.WriteString(view.Paragraph("", count(p.None, "pod")+" without a requested limit would have none.", 0))
+		b.WriteString(terms.Paragraph("", count(p.None, "pod")+" without a requested limit would have none.", 0))
 	}
 	return b.String()
 }
@@ -247,12 +247,12 @@ func (p *Plan) section(word string, effect Effect, all bool) string {
 				more++
 			default:
 				listed++
-				b.WriteString(view.Paragraph(view.Pad(word, 12), fmt.Sprintf("%s on %s: %s", p.Pods[i].Pod, p.Pods[i].Node, d.text()), 0))
+				b.WriteString(terms.Paragraph(view.Pad(word, 12), fmt.Sprintf("%s on %s: %s", p.Pods[i].Pod, p.Pods[i].Node, d.text()), 0))
 			}
 		}
 	}
 	if more > 0 {
-		b.WriteString(view.Paragraph(view.Pad(word, 12), fmt.Sprintf("and %d more, see -o wide", more), 0))
+		b.WriteString(terms.Paragraph(view.Pad(word, 12), fmt.Sprintf("and %d more, see -o wide", more), 0))
 	}
 	return b.String()
 }
@@ -286,7 +286,7 @@ func (p *Plan) table(all bool) string {
 		return ""
 	}
 	if len(p.Pods) > view.MaxListed && !all {
-		return view.Paragraph("", fmt.Sprintf("List the %d pods and their limits with -o wide.", len(p.Pods)), 0)
+		return terms.Paragraph("", fmt.Sprintf("List the %d pods and their limits with -o wide.", len(p.Pods)), 0)
 	}
 	pods := make([]view.Pod, len(p.Pods))
 	for i := range p.Pods {

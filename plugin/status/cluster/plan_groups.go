@@ -107,7 +107,7 @@ func (g *PlannedGroup) divide() {
 // text says what the limit would do; all tells of every pod.
 func (g *PlannedGroup) text(all bool) string {
 	told := []string{fmt.Sprintf("%s of namespace %s on %s: its pods would have %s together, and send %s now",
-		g.Direction, view.Printable(g.Namespace), g.Node, view.Rate(float64(g.Limit)), view.Rate(float64(g.Sent)))}
+		g.Direction, terms.Printable(g.Namespace), g.Node, view.Rate(float64(g.Limit)), view.Rate(float64(g.Sent)))}
 	for i := range g.Members {
 		m := &g.Members[i]
 		would := view.Rate(float64(m.Share))
@@ -117,7 +117,7 @@ func (g *PlannedGroup) text(all bool) string {
 		case m.Share >= m.Sent && !all: // nothing would change for it
 			continue
 		}
-		told = append(told, fmt.Sprintf("%s would have %s, and sends %s", view.Printable(m.Pod), would, view.Rate(float64(m.Sent))))
+		told = append(told, fmt.Sprintf("%s would have %s, and sends %s", terms.Printable(m.Pod), would, view.Rate(float64(m.Sent))))
 	}
 	if more := len(told) - 1 - maxPlanned; more > 0 && !all {
 		told = append(told[:maxPlanned+1], fmt.Sprintf("and %d more, see -o wide", more))

@@ -94,7 +94,7 @@ func (c *Nodes) Wide(now time.Time, onlyBroken bool) string {
 			}
 			how = append(how, text)
 		}
-		row(view.Printable(p.Pod), p.Node, string(p.State), p.Limit(terms.Egress), p.Limit(terms.Ingress), strings.Join(how, ", "))
+		row(terms.Printable(p.Pod), p.Node, string(p.State), p.Limit(terms.Egress), p.Limit(terms.Ingress), strings.Join(how, ", "))
 	}
 	return b.String()
 }
@@ -109,7 +109,7 @@ func (c *Nodes) unknownText(unknown *groups) string {
 	text := fmt.Sprintf("%d of %s answered; %d %s unknown:\n", c.Total()-n, count(c.Total(), "node"), n, verb)
 	text += unknown.text("UNKNOWN", "node")
 	if c.Missing > 0 {
-		text += view.Paragraph(view.Pad("UNKNOWN", 12), count(c.Missing, "node")+" without an agent's pod, though the DaemonSet wants one there", 0)
+		text += terms.Paragraph(view.Pad("UNKNOWN", 12), count(c.Missing, "node")+" without an agent's pod, though the DaemonSet wants one there", 0)
 	}
 	return text
 }
@@ -251,7 +251,7 @@ func (c *Nodes) versions() string {
 		}
 		parts = append(parts, part)
 	}
-	return view.Paragraph(view.Pad("VERSIONS", 12), fmt.Sprintf("%d releases: %s", len(parts), strings.Join(parts, "; ")), 0) +
-		view.Paragraph("  cause  ", "an upgrade or a rollback is under way, or has stopped half-way", 0) +
-		view.Paragraph("  cure   ", c.Agents+" shows which pods are old; kubectl describe of one that stays says why", 0)
+	return terms.Paragraph(view.Pad("VERSIONS", 12), fmt.Sprintf("%d releases: %s", len(parts), strings.Join(parts, "; ")), 0) +
+		terms.Paragraph("  cause  ", "an upgrade or a rollback is under way, or has stopped half-way", 0) +
+		terms.Paragraph("  cure   ", c.Agents+" shows which pods are old; kubectl describe of one that stays says why", 0)
 }

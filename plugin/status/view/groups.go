@@ -19,14 +19,14 @@ func GroupText(g *terms.Group) string {
 	if g.Node != "" {
 		where = g.Node
 	}
-	text := fmt.Sprintf("%s of namespace %s ", g.Direction, Printable(g.Namespace))
+	text := fmt.Sprintf("%s of namespace %s ", g.Direction, terms.Printable(g.Namespace))
 	if g.AtLimitSince.IsZero() {
 		text += fmt.Sprintf("has %s of its %s on %s, among %d pods", Rate(float64(g.Sent)), Rate(float64(g.Limit)), where, g.Pods)
 	} else {
 		text += fmt.Sprintf("is at its limit of %s on %s since %s, among %d pods", Rate(float64(g.Limit)), where, g.AtLimitSince.UTC().Format(time.RFC3339), g.Pods)
 	}
 	if g.Largest != "" {
-		text += fmt.Sprintf("; %s has %.0f %% of it", Printable(g.Largest), 100*g.LargestPart)
+		text += fmt.Sprintf("; %s has %.0f %% of it", terms.Printable(g.Largest), 100*g.LargestPart)
 	}
 	if len(g.Outside) > 0 {
 		text += fmt.Sprintf("; outside of it, with their own limits alone: %s", few(g.Outside, ", "))
@@ -84,13 +84,13 @@ func groupRates(rates []PodRate) (groups []PodRate) {
 // divides.
 func (n *Status) groups() (text string) {
 	for i := range n.Groups {
-		text += Paragraph("", GroupText(&n.Groups[i]), 0)
+		text += terms.Paragraph("", GroupText(&n.Groups[i]), 0)
 	}
 	for _, g := range n.undivided(true) {
-		text += Paragraph("", g+" has a limit, and no agent divides it: each pod keeps the share that it had.", 0)
+		text += terms.Paragraph("", g+" has a limit, and no agent divides it: each pod keeps the share that it had.", 0)
 	}
 	for _, g := range n.undivided(false) {
-		text += Paragraph("", g+" has a limit that pods have no share of, only their own limits: status -o wide says why.", 0)
+		text += terms.Paragraph("", g+" has a limit that pods have no share of, only their own limits: status -o wide says why.", 0)
 	}
 	return text
 }
@@ -106,7 +106,7 @@ func (n *Status) undivided(shares bool) (all []string) {
 			divided := slices.ContainsFunc(n.Groups, func(g terms.Group) bool {
 				return g.Namespace == namespace && g.Direction == l.Direction && g.Node == p.Node
 			})
-			name := fmt.Sprintf("%s of namespace %s", l.Direction, Printable(namespace))
+			name := fmt.Sprintf("%s of namespace %s", l.Direction, terms.Printable(namespace))
 			if l.Group != 0 && (l.NoShare == "") == shares && !l.Observed() && !divided && !slices.Contains(all, name) {
 				all = append(all, name)
 			}

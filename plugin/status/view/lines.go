@@ -100,7 +100,7 @@ func (n *Status) lines(onlyNotable bool) string {
 		names = append(names, n.Rates[i].label())
 	}
 	for i := range n.Others {
-		names = append(names, Printable(n.Others[i].Title()))
+		names = append(names, terms.Printable(n.Others[i].Title()))
 	}
 	pad := apart(names, 24)
 	for i := range n.Rates {
@@ -119,10 +119,10 @@ func (n *Status) lines(onlyNotable bool) string {
 		rows.WriteString(line(pad(r.label()), r.Direction.String(), wanted, Short(float64(r.Rate)), Short(r.SentBitsPerSecond),
 			Short(float64(r.Drops)), Short(r.PastBitsPerSecond), r.word()))
 		if r.PastBitsPerSecond > 0 && r.Ceiling {
-			notes.WriteString(Paragraph("", fmt.Sprintf("%s %s: %s go past its queue: %s.", r.Pod, r.Direction, Rate(r.PastBitsPerSecond), pastCeiling), 0))
+			notes.WriteString(terms.Paragraph("", fmt.Sprintf("%s %s: %s go past its queue: %s.", r.Pod, r.Direction, Rate(r.PastBitsPerSecond), pastCeiling), 0))
 		}
 		if r.Blocked != "" {
-			notes.WriteString(Paragraph("", fmt.Sprintf("%s %s: %s. That is not podweir.", r.Pod, r.Direction, r.Blocked), 0))
+			notes.WriteString(terms.Paragraph("", fmt.Sprintf("%s %s: %s. That is not podweir.", r.Pod, r.Direction, r.Blocked), 0))
 		}
 	}
 	for i := range n.Others {
@@ -135,15 +135,15 @@ func (n *Status) lines(onlyNotable bool) string {
 		} else if o.LeftTo != "" {
 			word = "left to " + o.LeftTo
 		}
-		name := Printable(o.Title())
+		name := terms.Printable(o.Title())
 		if slices.ContainsFunc(n.Rates, func(r PodRate) bool { return r.Pod == o.Title() && r.Error == "" }) { // one of its devices has a limit
-			name += " " + Printable(o.Name)
+			name += " " + terms.Printable(o.Name)
 		}
 		for _, way := range []struct {
 			direction terms.Direction
 			rate      float64
 		}{{terms.Egress, o.EgressBitsPerSecond}, {terms.Ingress, o.IngressBitsPerSecond}} {
-			rows.WriteString(line(pad(name), way.direction.String(), Cut(Printable(o.asked(way.direction)), 6), "-", Short(way.rate), "-", "-", word))
+			rows.WriteString(line(pad(name), way.direction.String(), Cut(terms.Printable(o.asked(way.direction)), 6), "-", Short(way.rate), "-", "-", word))
 		}
 	}
 	if rows.Len() == 0 {
@@ -198,7 +198,7 @@ func Decided(pods []Pod) string {
 	}
 	var b strings.Builder
 	for _, by := range deciders {
-		b.WriteString(Paragraph("", "Decided by "+by+": "+few(limits[by], ", ")+".", 0))
+		b.WriteString(terms.Paragraph("", "Decided by "+by+": "+few(limits[by], ", ")+".", 0))
 	}
 	return b.String()
 }

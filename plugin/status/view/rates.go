@@ -58,10 +58,10 @@ func (n *Status) NameEnds(pods PodsByAddress) {
 // Ends says which pods are at the ends of a flow, without the one whose flow it is.
 func Ends(f *terms.Flow, pod string) (all []string) {
 	if f.SourcePod != "" && f.SourcePod != pod {
-		all = append(all, f.Source.Addr().String()+" is "+Printable(f.SourcePod))
+		all = append(all, f.Source.Addr().String()+" is "+terms.Printable(f.SourcePod))
 	}
 	if f.DestPod != "" && f.DestPod != pod {
-		all = append(all, f.Dest.Addr().String()+" is "+Printable(f.DestPod))
+		all = append(all, f.Dest.Addr().String()+" is "+terms.Printable(f.DestPod))
 	}
 	return all
 }
@@ -108,9 +108,9 @@ type PodRate struct {
 // label is the pod, with the interface unless that is its first.
 func (r *PodRate) label() string {
 	if r.Interface == "eth0" {
-		return Printable(r.Pod)
+		return terms.Printable(r.Pod)
 	}
-	return Printable(r.Pod) + " " + Printable(r.Interface)
+	return terms.Printable(r.Pod) + " " + terms.Printable(r.Interface)
 }
 
 // goesPast says that packets went past podweir, and nothing else holds them to the limit.

@@ -76,7 +76,7 @@ func (n *Status) Head(where string) string {
 		text += Headline(rest, len(n.Broken()), where) + "\n"
 	}
 	if len(host) > 0 {
-		text += Paragraph("", "Asks for a limit and has none, as every pod with hostNetwork: "+few(host, ", ")+". The annotation does nothing there.", 0)
+		text += terms.Paragraph("", "Asks for a limit and has none, as every pod with hostNetwork: "+few(host, ", ")+". The annotation does nothing there.", 0)
 	}
 	return strings.TrimSuffix(text, "\n")
 }
@@ -112,9 +112,9 @@ func (n *Status) Summary(where string, onlyBroken bool) string {
 	b.WriteString(n.Head(where) + "\n")
 	b.WriteString(problems(broken, n.Time))
 	for _, sentence := range n.Doubts() {
-		b.WriteString(Paragraph("", sentence, 0))
+		b.WriteString(terms.Paragraph("", sentence, 0))
 	}
-	b.WriteString(Paragraph("", n.age(), 0))
+	b.WriteString(terms.Paragraph("", n.age(), 0))
 	b.WriteString(n.Less())
 	if onlyBroken {
 		return b.String()
@@ -132,20 +132,20 @@ func (n *Status) Summary(where string, onlyBroken bool) string {
 			fmt.Fprintf(&b, "%d devices of pods have no limit.\n", k)
 		}
 		if len(n.Pods) > MaxListed && len(rest) > 0 {
-			b.WriteString(Paragraph("", counted(rest), 0))
+			b.WriteString(terms.Paragraph("", counted(rest), 0))
 		}
 	case len(rest) == 0:
 	case len(rest) <= MaxListed:
 		b.WriteString("\n" + Table(rest))
 	default:
-		b.WriteString(Paragraph("", counted(rest), 0))
+		b.WriteString(terms.Paragraph("", counted(rest), 0))
 	}
 	b.WriteString(n.groups())
 	b.WriteString(Decided(n.Pods))
-	b.WriteString(Paragraph("", went(n.Pods), 0))
-	b.WriteString(Paragraph("", n.next(), 0))
-	b.WriteString(Paragraph("", rough(rest), 0))
-	b.WriteString(Paragraph("", unsure(rest), 0))
+	b.WriteString(terms.Paragraph("", went(n.Pods), 0))
+	b.WriteString(terms.Paragraph("", n.next(), 0))
+	b.WriteString(terms.Paragraph("", rough(rest), 0))
+	b.WriteString(terms.Paragraph("", unsure(rest), 0))
 	return b.String()
 }
 
@@ -179,9 +179,9 @@ func problems(broken []Pod, now time.Time) string {
 		} else {
 			head = fmt.Sprintf("%d pods: %s", len(names), head)
 		}
-		b.WriteString(Paragraph(Pad(words[k.state], 12), head, 0))
-		b.WriteString(Paragraph("  cause  ", k.cause, max(causeLines, 12/len(order))))
-		b.WriteString(Paragraph("  cure   ", k.cure, causeLines+1)) // a command is not cut
+		b.WriteString(terms.Paragraph(Pad(words[k.state], 12), head, 0))
+		b.WriteString(terms.Paragraph("  cause  ", k.cause, max(causeLines, 12/len(order))))
+		b.WriteString(terms.Paragraph("  cure   ", k.cure, causeLines+1)) // a command is not cut
 	}
 	return b.String()
 }
@@ -212,7 +212,7 @@ func Table(pods []Pod) string {
 	var b strings.Builder
 	var names []string
 	for i := range pods {
-		names = append(names, Printable(pods[i].Pod))
+		names = append(names, terms.Printable(pods[i].Pod))
 	}
 	all, some := apart(names, 40), apart(names, 26)
 	name := func(pod, _ string) string { return all(pod) }
@@ -233,7 +233,7 @@ func Table(pods []Pod) string {
 				policies[l.Policy.String()] = true
 			}
 		}
-		row(Printable(p.Pod), p.Node, p.Limit(terms.Egress), p.Limit(terms.Ingress), strings.Join(slices.Sorted(maps.Keys(policies)), ","))
+		row(terms.Printable(p.Pod), p.Node, p.Limit(terms.Egress), p.Limit(terms.Ingress), strings.Join(slices.Sorted(maps.Keys(policies)), ","))
 	}
 	return b.String()
 }

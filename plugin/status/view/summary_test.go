@@ -76,7 +76,7 @@ func TestSummaryFitsAScreen(t *testing.T) {
 	if len(lines) > 23 { // one is the prompt's
 		t.Errorf("the summary has %d lines:\n%s", len(lines), text)
 	}
-	fits(t, lines, view.Width)
+	fits(t, lines, terms.Width)
 	for _, p := range five() {
 		must.Have(t, "the summary", text, p.Pod)
 	}
@@ -313,7 +313,7 @@ func TestRateHasThreeDigits(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	must.Match(t, "Wrap", []string{"a bb", "ccccc", "dd"}, view.Wrap("a \x1b bb\nccccc dd", 4))
+	must.Match(t, "Wrap", []string{"a bb", "ccccc", "dd"}, terms.Wrap("a \x1b bb\nccccc dd", 4))
 	for width, want := range map[int]string{10: "abcdefgh", 8: "abcdefgh", 7: "abc…fgh", 4: "a…gh", 1: "a", 0: ""} {
 		must.Be(t, fmt.Sprintf("Cut to %d", width), want, view.Cut("abcdefgh", width))
 	}
@@ -325,7 +325,7 @@ func TestText(t *testing.T) {
 	top.Observe([]view.PodRate{carried(twins[0].Pod, 10e6, 1e6, 0), carried(twins[1].Pod, 10e6, 1e6, 0)}, now)
 	must.Have(t, "top", top.Plain(), "\ncustomers-of-the-north-0002-in-production/postgresql-main-0\n"+strings.Repeat(" ", 27)+"egress")
 	must.Be(t, "Pad", "ab  ", view.Pad("ab", 4))
-	must.Be(t, "Printable", "a [31m ü", view.Printable("a\x1b[31m\u009bü"))
+	must.Be(t, "Printable", "a [31m ü", terms.Printable("a\x1b[31m\u009bü"))
 }
 
 func counted(at time.Duration, c view.Counters, flow uint64) *view.Status {

@@ -11,9 +11,6 @@ import (
 	"unicode/utf8"
 )
 
-// Width is the width of what is printed for people, in columns.
-const Width = 80
-
 // Rate is a rate with three significant digits and its unit.
 func Rate(bitsPerSecond float64) string {
 	number, prefix := significant(bitsPerSecond)
@@ -65,47 +62,6 @@ func significant(v float64) (number, prefix string) {
 	return number, prefixes[at]
 }
 
-// Wrap breaks text into lines of at most width columns, between words; a word that is
-// longer has a line for itself: it may be part of a command. Control characters become spaces: text may come from elsewhere.
-func Wrap(text string, width int) []string {
-	var lines []string
-	line := ""
-	for word := range strings.FieldsSeq(Printable(text)) {
-		switch {
-		case line == "":
-			line = word
-		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) <= width:
-			line += " " + word
-		default:
-			lines, line = append(lines, line), word
-		}
-	}
-	if line != "" {
-		lines = append(lines, line)
-	}
-	return lines
-}
-
-// Paragraph is text below a label, wrapped to [Width] and cut after some lines; 0 is no
-// cut. Every line but the first is indented as far as the text of the first.
-func Paragraph(label, text string, lines int) string {
-	room := Width - utf8.RuneCountInString(label)
-	wrapped := Wrap(text, room)
-	if lines > 0 && len(wrapped) > lines {
-		wrapped = wrapped[:lines]
-		last := []rune(wrapped[lines-1])
-		wrapped[lines-1] = string(last[:min(len(last), room-1)]) + "…"
-	}
-	var b strings.Builder
-	for i, line := range wrapped {
-		if i == 1 {
-			label = strings.Repeat(" ", utf8.RuneCountInString(label))
-		}
-		b.WriteString(label + line + "\n")
-	}
-	return b.String()
-}
-
 // Cut shortens text to width columns. It takes from the middle: names of pods differ at
 // their ends.
 func Cut(text string, width int) string {
@@ -142,16 +98,6 @@ func apart(names []string, width int) func(name string) string {
 		}
 		return Pad(name, width)
 	}
-}
-
-// Printable has no control characters.
-func Printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 {
-			return ' '
-		}
-		return r
-	}, s)
 }
 
 // since is a time for people, with how long ago it was.

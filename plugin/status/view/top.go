@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // Top is the live table of what pods carry, by their shares of their limits: it takes rates
@@ -57,7 +59,7 @@ func (t *Top) Screen(width, height int) []string {
 }
 
 // Plain is the whole table, for a file or a pipe.
-func (t *Top) Plain() string { return strings.Join(t.lines(columnsOf(Width)), "\n") + "\n" }
+func (t *Top) Plain() string { return strings.Join(t.lines(columnsOf(terms.Width)), "\n") + "\n" }
 
 func (t *Top) lines(c columns) []string {
 	rows, hidden := t.rows(c)
@@ -172,9 +174,9 @@ func (t *Top) rows(c columns) (rows []string, hidden int) {
 const unreadLines = 4
 
 func unreadRows(names []string, cause string) []string {
-	text := Paragraph("no rates of ", names[0]+": "+cause, 1)
+	text := terms.Paragraph("no rates of ", names[0]+": "+cause, 1)
 	if len(names) > 1 {
-		text = Paragraph("no rates of ", fmt.Sprintf("%d: %s", len(names), Names(names)), unreadLines) + Paragraph("  cause  ", cause, 1)
+		text = terms.Paragraph("no rates of ", fmt.Sprintf("%d: %s", len(names), Names(names)), unreadLines) + terms.Paragraph("  cause  ", cause, 1)
 	}
 	return strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 }
