@@ -93,5 +93,5 @@ func (d Dir) RecordGroups(all []Group) error { return Write(d.path(groupsFile), 
 func (d Dir) ForgetGroups() { _ = os.Remove(d.path(groupsFile)) }
 
 // Groups returns the limits that an agent divides now, none without one: the agent writes them
-// every second.
+// every four seconds.
 func (d Dir) Groups() ([]Group, error) { return readFresh[Group](d.path(groupsFile)) }

@@ -111,15 +111,18 @@ func (b *builder) startShare() units.BitRate {
 // classes because a changed class keeps its tokens, and a changed TBF has a full bucket.
 func sharesAt(rate units.ByteRate, l *Limit, root TCHandle) []Class {
 	burst := rate.Bytes(dividedBucket)
-	share := []Class{{Handle: root | shareBand, Parent: root, Rate: rate, Ceil: rate, Burst: burst, CeilBurst: burst}}
-	if l.Policy == terms.PolicyFlat {
-		return share
-	}
 	light := lightRate(rate, l.LightShare)
-	return append(share, Class{
-		Handle: root | firstBand, Parent: root | shareBand, Rate: light, Ceil: units.MaxRate.ByteRate(),
-		Burst: light.Bytes(lightBucket), CeilBurst: openDepth,
-	})
+	all := []Class{
+		{Handle: root | shareBand, Parent: root, Rate: rate, Ceil: rate, Burst: burst, CeilBurst: burst},
+		{
+			Handle: root | firstBand, Parent: root | shareBand, Rate: light, Ceil: units.MaxRate.ByteRate(),
+			Burst: light.Bytes(lightBucket), CeilBurst: openDepth,
+		},
+	}
+	if l.Policy == terms.PolicyFlat {
+		return all[:1:1]
+	}
+	return all
 }
 
 // lightRate is the rate that light packets have within a share even while the share owes. It is a power of two,

@@ -188,6 +188,10 @@ func (g *Group) enter(passed time.Duration) {
 	halved := max((passed+halving/2)/halving, 1)
 	for _, m := range g.members {
 		bytes := m.sent - m.sentBefore
+		if bytes == 0 && m.waiting == 0 && m.waitedBefore == 0 && m.recent == 0 && m.average == 0 {
+			m.demand = 0
+			continue // it rests
+		}
 		came := bytes + m.waiting
 		came -= min(came, m.waitedBefore)
 		m.sentBefore, m.waitedBefore = m.sent, m.waiting

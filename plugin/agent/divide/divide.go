@@ -23,10 +23,11 @@ const (
 	// mostChanges is how many shares are changed in a second at most. Larger ones wait: what
 	// others had before they get them must be gone.
 	mostChanges = 3000
-	// asksPerTick is how many of the queues that are [Queue.Unsure] the kernel is asked about at
-	// each tick, in turns. With 40 such queues each has its turn every 400 ms.
-	asksPerTick = 2
-	// idleLooks is after how many looks (one second) without a packet a queue is idle.
+	// asks is how many of the queues that are [Queue.Unsure] the kernel is asked about at each askTicks-th tick, in
+	// turns: the first question of a tick takes as long as four more. With 40 such queues each has its turn every 400 ms.
+	asks, askTicks = 10, 5
+	// idleLooks is after how many ticks (one second) in which no packet waits all is calm, and after how many looks without
+	// a packet it is seen whether another process changed a queue.
 	idleLooks = 50
 )
 
@@ -48,25 +49,28 @@ type Queue interface {
 
 // member is a queue in its group.
 type member struct {
-	*share.Member
+	// Of most queues a tick reads nothing else than the first fields, in few cache lines.
 	queue Queue
-	id    string
-	limit units.BitRate
-	// set is the share that the queue has. Until it was written here nobody knows whether the
-	// classifier has the same.
-	set     units.ByteRate
-	written bool
-	// seen is what had left the queue when it was looked at, told what had by the last [Loop.Sent].
-	seen, told     units.Bytes
-	seenAt, toldAt time.Duration
-	looked         bool
+	*share.Member
 	// idle counts the looks since anything left the queue or waited in it. still says that nothing did since the last one.
 	idle  int
 	still bool
 	// lost says that the queue cannot be looked at or changed any more, changed that it is to be set again, ask
 	// that the next look asks the kernel.
 	lost, changed, ask bool
-	group              *group
+	// set is the share that the queue has. Until it was written here nobody knows whether the
+	// classifier has the same.
+	written bool
+	set     units.ByteRate
+	seenAt  time.Duration
+
+	// seen is what had left the queue when it was looked at, told what had by the last [Loop.Sent].
+	seen, told units.Bytes
+	toldAt     time.Duration
+	looked     bool
+	id         string
+	limit      units.BitRate
+	group      *group
 }
 
 type group struct {
@@ -84,9 +88,10 @@ type Loop struct {
 	// the one that was considered last.
 	ring []*member
 	next int
-	// changed are the members whose share a tick changes. idle says that nothing went through any queue for a second.
-	changed []*member
-	idle    bool
+	// changed are the members whose share a tick changes, ticks counts, and calm those since packets waited in any queue or
+	// any share changed.
+	changed     []*member
+	ticks, calm int
 }
 
 // New returns a loop without groups.
@@ -174,11 +179,15 @@ func (l *Loop) Sent() map[string]Sent {
 
 // Divide does one tick. now is of any monotonic clock.
 func (l *Loop) Divide(now time.Duration) {
-	l.takeTurns()
+	if l.ticks%askTicks == 0 {
+		l.takeTurns()
+	}
+	l.ticks++
 	for _, m := range l.ring { // one after the other: the processor waits for the memory of several at once
 		m.still = m.idle > 0 && !m.ask && !m.lost && m.queue.Still(now)
 	}
-	l.changed, l.idle = l.changed[:0], true
+	l.changed = l.changed[:0]
+	l.calm++
 	for _, g := range l.groups {
 		l.divide(g, now)
 		for _, m := range g.members {
@@ -187,13 +196,16 @@ func (l *Loop) Divide(now time.Duration) {
 			}
 		}
 	}
+	if len(l.changed) > 0 {
+		l.calm = 0
+	}
 	l.apply(l.changed, int(mostChanges*Tick/time.Second))
 }
 
-// Next returns the time until Divide is to be called again: a tick, or two if nothing went through any queue for a
-// second.
+// Next returns the time until Divide is to be called again: a tick, or two if no packet waited in any queue and no share
+// changed for a second.
 func (l *Loop) Next() time.Duration {
-	if l.idle {
+	if l.calm > idleLooks {
 		return 2 * Tick
 	}
 	return Tick
@@ -201,14 +213,14 @@ func (l *Loop) Next() time.Duration {
 
 // takeTurns chooses the queues that the kernel is asked about at this tick.
 func (l *Loop) takeTurns() {
-	asks := 0
+	taken := 0
 	for range l.ring {
 		if l.next++; l.next >= len(l.ring) {
 			l.next = 0
 		}
 		if m := l.ring[l.next]; !m.lost && m.queue.Unsure() {
 			m.ask = true
-			if asks++; asks == asksPerTick {
+			if taken++; taken == asks {
 				return
 			}
 		}
@@ -225,7 +237,6 @@ func (l *Loop) divide(g *group, now time.Duration) {
 			continue
 		}
 		m.seenAt = now
-		l.idle = l.idle && m.idle > idleLooks
 		if m.idle%idleLooks == 0 {
 			m.changed = m.queue.Changed()
 		}
@@ -244,6 +255,9 @@ func (l *Loop) look(m *member, now time.Duration) bool {
 	m.Saw(sent, waiting)
 	if sent != m.seen || waiting > 0 {
 		m.idle = 0
+	}
+	if waiting > 0 {
+		l.calm = 0
 	}
 	if !m.looked || sent < m.seen { // what a queue sent before, and what one in its place did
 		m.told, m.toldAt = sent, now

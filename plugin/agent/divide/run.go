@@ -18,8 +18,12 @@ import (
 	"github.com/podweir/podweir/plugin/units"
 )
 
-// lookEvery is how often pods that came or changed join their groups.
-const lookEvery = time.Second
+// lookEvery is how often pods that came or changed join their groups, and tellLooks after how many such looks it is recorded
+// what the groups do: that takes as long as a look.
+const (
+	lookEvery = time.Second
+	tellLooks = 4
+)
 
 // longHeld is how long a group is at its limit before it is reported.
 const longHeld = 10 * time.Minute
@@ -35,7 +39,7 @@ func Run(ctx context.Context, paths engine.Paths, log *slog.Logger, onHeld func(
 	look, tick := time.NewTicker(lookEvery), time.NewTicker(Tick)
 	defer look.Stop()
 	defer tick.Stop()
-	begun, every := time.Now(), Tick
+	begun, every, looks := time.Now(), Tick, 0
 	r.look()
 	for {
 		select {
@@ -43,7 +47,9 @@ func Run(ctx context.Context, paths engine.Paths, log *slog.Logger, onHeld func(
 			return nil
 		case <-look.C:
 			r.look()
-			r.tell(time.Now())
+			if looks++; looks%tellLooks == 1 {
+				r.tell(time.Now())
+			}
 		case <-r.ticks(tick):
 			r.loop.Divide(time.Since(begun))
 			if next := r.loop.Next(); next != every {
