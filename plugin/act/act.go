@@ -194,7 +194,7 @@ func (i *Interface) filterProgram(d terms.Direction, name string) (queue.Classif
 	if err != nil {
 		return queue.Classifier{}, err
 	}
-	slot, err := i.Slab.Stamp(i.Pins, d)
+	slot, err := i.Slab.Stamp(i.Pins, d, i.subnets())
 	return queue.Classifier{ProgramFD: program.FD(), Name: name, Slot: uint16(slot)}, err
 }
 

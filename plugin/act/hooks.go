@@ -61,7 +61,7 @@ func (i *Interface) attach(h *hooking) error {
 }
 
 func (i *Interface) attachTCX(dev *Device, h *hooking) error {
-	slot, err := i.Slab.Stamp(i.Pins, h.direction)
+	slot, err := i.Slab.Stamp(i.Pins, h.direction, i.subnets())
 	if err != nil {
 		return err
 	}

@@ -253,7 +253,7 @@ func (p *directionPlan) differs(is *HookProgram, name string, have *Dataplane) s
 	case is.Name != name:
 		return fmt.Sprintf("is program %q (%d), want %s", is.Name, is.ProgramID, name)
 	case !is.Current:
-		return fmt.Sprintf("%s (%d) is of another build", is.Name, is.ProgramID)
+		return fmt.Sprintf("%s (%d) is of another build, or over maps whose pins were lost", is.Name, is.ProgramID)
 	case name == guardName:
 		return ""
 	case have.Slot == 0:

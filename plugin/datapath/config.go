@@ -32,7 +32,7 @@ func (n *Slab) Configure(dir string, p *shaping.Params, subnets []netip.Prefix, 
 	if err != nil {
 		return err
 	}
-	if fresh && p.Exempt {
+	if fresh {
 		if err := n.putSubnets(s, subnets); err != nil {
 			return errors.Join(err, n.removeSubnets(s, subnets))
 		}
@@ -58,13 +58,15 @@ func (n *Slab) Slot(dir string, d terms.Direction) (uint32, error) {
 	return s.number, err
 }
 
-// Stamp is Slot for whoever attaches a program to it: it notes this release.
-func (n *Slab) Stamp(dir string, d terms.Direction) (uint32, error) {
+// Stamp is Slot for whoever attaches a program to it: it notes this release. subnets are those that it was configured
+// with: the program may be over a map that was made again.
+func (n *Slab) Stamp(dir string, d terms.Direction, subnets []netip.Prefix) (uint32, error) {
 	s, err := n.mustFind(dir, d)
-	if err == nil {
-		s.stamp()
+	if err != nil {
+		return 0, err
 	}
-	return s.number, err
+	s.stamp()
+	return s.number, n.putSubnets(s, subnets)
 }
 
 // GiveBack takes the slot of a direction away, for which no program is attached any
@@ -131,7 +133,10 @@ func SubnetKey(slot, epoch uint32, subnet netip.Prefix) image.Subnet {
 }
 
 func (n *Slab) putSubnets(s slot, subnets []netip.Prefix) error {
-	m, err := n.table(mapSubnets)
+	if len(subnets) == 0 {
+		return nil
+	}
+	m, err := n.made(mapSubnets)
 	if err != nil {
 		return err
 	}

@@ -157,6 +157,33 @@ func TestPrivilegedProgramOfTheNode(t *testing.T) {
 	must.Fail(t, "an unknown program", must.Err(n.Program("pw_none", image.ByClassID)), "pw_none")
 }
 
+// A map whose pin was lost is made again when somebody writes to it, and programs over the lost one give way.
+func TestPrivilegedProgramsOverALostMap(t *testing.T) {
+	n, dir := openNode(t)
+	root := filepath.Join(dir, "..", "..", "..")
+	subnets := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+	must.OK(t, n.Configure(dir, params(t, func(c *shaping.Config) { policing(c); c.Shaped = subnets }), subnets, 0))
+	ceiling := must.Get(image.ProgramByName(datapath.CeilingProgram))(t)
+	for _, lost := range ceiling.MapNames() {
+		first := programID(t, must.Get(again(t, root).Program(ceiling.Name, image.ByClassID))(t))
+		must.OK(t, os.Remove(filepath.Join(root, "node", lost)))
+		now := again(t, root)
+		kept := lost == "pw_scratch" // programs keep nothing in it
+		must.Be(t, lost+" lost: the program serves", kept, now.Serves(first, ceiling.Name))
+		must.OK(t, must.Err(now.Stamp(dir, terms.Egress, subnets)))
+		must.OK(t, now.PutHost(dir, terms.Egress, 7))
+		next := programID(t, must.Get(now.Program(ceiling.Name, image.ByClassID))(t))
+		must.Be(t, lost+" lost: the program stays", kept, next == first)
+		must.Be(t, lost+" lost: the program then serves", true, again(t, root).Serves(next, ceiling.Name))
+	}
+	must.Be(t, "the device's slot", must.Get(n.Slot(dir, terms.Egress))(t), must.Get(again(t, root).HostSlot(terms.Egress, 7))(t))
+	m, err := ebpf.LoadPinnedMap(filepath.Join(root, "node", "pw_subnets"), nil)
+	must.OK(t, err)
+	defer func() { _ = m.Close() }()
+	var key, value []byte
+	must.Be(t, "a subnet in the map that was made again", true, m.Iterate().Next(&key, &value))
+}
+
 // A flood becomes one heavy flow with its addresses, and every packet is
 // counted once, in the slot that the program serves.
 func TestPrivilegedCountersAndHeavyFlows(t *testing.T) {

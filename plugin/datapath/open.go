@@ -60,7 +60,7 @@ type Slab struct {
 	groups   map[uint32]group
 	first    uint32
 	programs map[programKey]*bpfcall.Program
-	// serving says of programs by their IDs whether they use this slab.
+	// serving says of programs by their IDs whether they use the pinned maps.
 	serving map[uint32]bool
 }
 
@@ -186,6 +186,24 @@ func (n *Slab) table(name string) (*bpfcall.Map, error) {
 	}
 	n.maps[name] = m
 	return m, nil
+}
+
+// made is table for whoever writes to a map: one that is not there is made. Programs over one whose
+// pin was lost are replaced when they are attached: see [Slab.overPinned].
+func (n *Slab) made(name string) (*bpfcall.Map, error) {
+	m, err := n.table(name)
+	if !errors.Is(err, os.ErrNotExist) {
+		return m, err
+	}
+	unlock, err := n.lock()
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if err := n.makeTables(); err != nil {
+		return nil, err
+	}
+	return n.table(name)
 }
 
 // makeTables makes the maps that are not there; the caller has the lock. A map whose

@@ -102,21 +102,23 @@ func (n *Slab) pinned(p *image.Program, carrier Carrier, pin string) (*bpfcall.P
 }
 
 // current says whether a program is the one of this build over the maps that are
-// pinned. A tag does not tell the maps, and an interrupted uninstall may have left a
-// program of an earlier slab.
+// pinned.
 func (n *Slab) current(prog *bpfcall.Program, p *image.Program, carrier Carrier) (bool, error) {
 	info, err := prog.Info()
 	if err != nil || !p.HasTag(info.Tag, carrier) {
 		return false, err
 	}
-	if !p.Carried() {
-		return true, nil
-	}
-	names := []string{mapSlab}
-	if carrier == image.ByHostEgress || carrier == image.ByHostIngress {
-		names = append(names, mapHosts)
-	}
-	for _, name := range names {
+	return n.overPinned(p, &info)
+}
+
+// overPinned says whether a program uses the maps that are pinned, which its tag does not tell: a map
+// whose pin was lost lives as long as programs use it, and whoever writes to the pinned one does
+// not reach them. What programs keep nothing in may be another one.
+func (n *Slab) overPinned(p *image.Program, info *bpfcall.ProgramInfo) (bool, error) {
+	for _, name := range p.MapNames() {
+		if name == mapScratch || name == mapLayout {
+			continue
+		}
 		m, err := n.table(name)
 		if errors.Is(err, os.ErrNotExist) || err == nil && !info.Uses(m.ID()) {
 			return false, nil
@@ -194,9 +196,7 @@ func Current(name string, tag [8]byte, carrier Carrier) bool {
 	return p.HasTag(tag, carrier)
 }
 
-// Serves says whether a program that is attached somewhere looks slots up in this
-// node's slab, or in none. A slab whose pins were lost lives as long as programs that
-// use it, and knows nothing of new limits.
+// Serves says whether a program that is attached somewhere uses this node's maps, or none.
 func (n *Slab) Serves(id uint32, name string) bool {
 	p, err := image.ProgramByName(name)
 	if err != nil || !p.Carried() {
@@ -205,9 +205,9 @@ func (n *Slab) Serves(id uint32, name string) bool {
 	if serves, known := n.serving[id]; known {
 		return serves
 	}
-	slab, err := n.table(mapSlab)
 	info := programInfo(id)
-	n.serving[id] = err == nil && info.Uses(slab.ID())
+	serves, err := n.overPinned(&p, &info)
+	n.serving[id] = err == nil && serves
 	return n.serving[id]
 }
 

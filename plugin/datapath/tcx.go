@@ -240,7 +240,7 @@ func (n *Slab) PutHost(dir string, d terms.Direction, ifindex int) error {
 	if err != nil {
 		return err
 	}
-	m, err := n.table(mapHosts)
+	m, err := n.made(mapHosts)
 	if err != nil {
 		return err
 	}

@@ -39,8 +39,8 @@ const noticeRate = "800k"
 type noticed struct {
 	*cli
 	conf map[string]any
-	// container is the sandbox, path that of its namespace.
-	container, path string
+	// container is the sandbox, path that of its namespace, name that of the pod.
+	container, path, name string
 }
 
 func newNoticed(t *testing.T, more map[string]any) *noticed {
@@ -52,7 +52,7 @@ func newNoticed(t *testing.T, more map[string]any) *noticed {
 
 // starting is a node with a pod before its ADD.
 func starting(c *cli, more map[string]any) *noticed {
-	n := &noticed{cli: c, container: "c1", conf: map[string]any{
+	n := &noticed{cli: c, container: "c1", name: "web", conf: map[string]any{
 		"cniVersion": "1.1.0", "name": "net", "type": "podweir-cni", "onError": "closed",
 		"egressRate": noticeRate, "ingressRate": noticeRate,
 		"capabilities": map[string]any{"bandwidth": true, netconf.PodAnnotationsCapability: true}, "prevResult": map[string]any{"cniVersion": "1.1.0"},
@@ -73,7 +73,7 @@ func (n *noticed) verb(t *testing.T, verb string) error {
 	run := map[string]func(*skel.CmdArgs) error{"ADD": f.Add, "CHECK": f.Check, "DEL": f.Del}[verb]
 	args := &skel.CmdArgs{
 		ContainerID: n.container, Netns: n.path, IfName: "eth0", StdinData: stdin,
-		Args: "K8S_POD_NAMESPACE=default;K8S_POD_NAME=web",
+		Args: "K8S_POD_NAMESPACE=default;K8S_POD_NAME=" + n.name,
 	}
 	err = n.node.Do(func() error { return run(args) })
 	if e, ok := errors.AsType[*types.Error](err); ok {
