@@ -5,6 +5,7 @@ package hostif
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -15,7 +16,7 @@ import (
 
 // Losses returns the places of the handle's namespace that lost packets: devices, and rules and policies of
 // nftables that drop or reject and count (iptables-nft counts in each). Those without a counter of their own are among
-// them, queues are not. It needs CAP_NET_ADMIN.
+// them, queues are not. It needs CAP_NET_ADMIN. Beside an error it returns what could be read.
 func Losses(ns *rtnl.NetNS, h *Handle) ([]terms.Loss, error) {
 	devices, err := h.Interfaces()
 	if err != nil {
@@ -63,7 +64,7 @@ var nftFamilies = map[byte]string{
 // dropping are the rules and the policies of chains that drop or reject, and lost packets or do not count them. A
 // kernel without nf_tables has none.
 func dropping(ns *rtnl.NetNS) (all []terms.Loss, err error) {
-	with := func(parse func([]byte) (nftRule, error)) func(byte, []byte) error {
+	with := func(parse func([]byte) (nftRule, error)) chainReader {
 		return func(family byte, attrs []byte) error {
 			rule, err := parse(attrs)
 			if rule.drops && (rule.packets > 0 || !rule.counts) {
@@ -75,10 +76,9 @@ func dropping(ns *rtnl.NetNS) (all []terms.Loss, err error) {
 			return err
 		}
 	}
-	if err = nftables(ns, unix.NFT_MSG_GETRULE, unix.NFT_MSG_NEWRULE, with(parseRule)); err == nil {
-		err = nftables(ns, unix.NFT_MSG_GETCHAIN, unix.NFT_MSG_NEWCHAIN, with(parseChain))
-	}
-	return all, err
+	return all, errors.Join(
+		nftables(ns, unix.NFT_MSG_GETRULE, unix.NFT_MSG_NEWRULE, with(parseRule)),
+		nftables(ns, unix.NFT_MSG_GETCHAIN, unix.NFT_MSG_NEWCHAIN, with(parseChain)))
 }
 
 // nftRule is a rule, or the policy of a chain.

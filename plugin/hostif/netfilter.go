@@ -4,6 +4,7 @@
 package hostif
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -34,20 +35,31 @@ const nfgenmsgLen = 4
 // redirect and would not see the packets.
 //
 // An error means that it could not be found out, which is not the same as no:
-// it wraps [rtnl.ErrPermission] if CAP_NET_ADMIN is missing. A kernel without
-// nf_tables has no such chains.
-func HasNetfilterIngress(ns *rtnl.NetNS, ifname string) (found bool, err error) {
-	err = nftables(ns, unix.NFT_MSG_GETCHAIN, unix.NFT_MSG_NEWCHAIN, func(family byte, attrs []byte) error {
+// it wraps [rtnl.ErrPermission] if CAP_NET_ADMIN is missing. Where one is found, it does not matter
+// that another chain cannot be read. A kernel without nf_tables has no such chains.
+func HasNetfilterIngress(ns *rtnl.NetNS, ifname string) (bool, error) {
+	return ingressOn(ifname, func(do chainReader) error { return nftables(ns, unix.NFT_MSG_GETCHAIN, unix.NFT_MSG_NEWCHAIN, do) })
+}
+
+// chainReader takes the family and the attributes of a chain or rule.
+type chainReader func(family byte, attrs []byte) error
+
+// ingressOn is HasNetfilterIngress for the chains that each gives.
+func ingressOn(ifname string, each func(do chainReader) error) (bool, error) {
+	found := false
+	err := each(func(family byte, attrs []byte) error {
 		bound, err := isIngressChain(family, attrs, ifname)
 		found = found || bound
 		return err
 	})
-	return found, err
+	if found {
+		return true, nil
+	}
+	return false, err
 }
 
-// nftables calls do with the family and the attributes of each chain or rule of a
-// namespace. A kernel without nf_tables has none. It needs CAP_NET_ADMIN.
-func nftables(ns *rtnl.NetNS, get, answer uint16, do func(family byte, attrs []byte) error) error {
+// nftables calls do with each chain or rule of a namespace, whatever do made of those before. A kernel without nf_tables has none. It needs CAP_NET_ADMIN.
+func nftables(ns *rtnl.NetNS, get, answer uint16, do chainReader) error {
 	h, err := rtnl.Dial(ns, unix.NETLINK_NETFILTER)
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
 		return nil
@@ -65,16 +77,25 @@ func nftables(ns *rtnl.NetNS, get, answer uint16, do func(family byte, attrs []b
 	if err != nil {
 		return fmt.Errorf("list nftables in %s: %w", h.Where(), err)
 	}
-	for _, m := range msgs {
-		if len(m) < nfgenmsgLen {
-			return fmt.Errorf("parse nftables in %s: message of %d bytes is too short", h.Where(), len(m))
-		}
-		if err := do(m[0], m[nfgenmsgLen:]); err != nil {
-			return fmt.Errorf("parse nftables in %s: %w", h.Where(), err)
-		}
+	if err := eachMessage(msgs, do); err != nil {
+		return fmt.Errorf("parse nftables in %s: %w", h.Where(), err)
 	}
 	return nil
 }
+
+// eachMessage is nftables for the messages of the answer; its error is that of the first one that cannot be read.
+func eachMessage(msgs [][]byte, do chainReader) (unread error) {
+	for _, m := range msgs {
+		err := errShort
+		if len(m) >= nfgenmsgLen {
+			err = do(m[0], m[nfgenmsgLen:])
+		}
+		unread = cmp.Or(unread, err)
+	}
+	return unread
+}
+
+var errShort = fmt.Errorf("message of less than %d bytes", nfgenmsgLen)
 
 // isIngressChain parses a chain's attributes. Chains at ingress exist in the
 // families netdev and, since 5.10, inet.
