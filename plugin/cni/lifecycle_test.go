@@ -18,7 +18,9 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/plugin/apply"
@@ -159,6 +161,62 @@ func TestPrivilegedTwiceInAChain(t *testing.T) {
 	p.must(t, "ADD", p.conf(conf{"onError": "open", "egressRate": "fast"}))
 	p.must(t, "ADD", p.conf(conf{"onError": "open", "capabilities": nil}))
 	p.node.wantFailures(t, "after the ADD of the other entry", "fast")
+}
+
+// libcni has the runtime's library call the chain of the pod's network, with drop-ins beside podweir's own.
+func (p *pod) libcni(t *testing.T, dropIns map[string]conf, call func(c *libcni.CNIConfig, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf) error) error {
+	t.Helper()
+	exe := must.Get(os.Executable())(t)
+	files := map[string]string{
+		"bin/made":             "#!/bin/sh\ncat >/dev/null; [ $CNI_COMMAND != ADD ] || echo '" + string(p.prevResult()) + "'\n",
+		"bin/podweir-cni":      fmt.Sprintf("#!/bin/sh\nexec env %s=%s %s=%s %s\n", envPins, p.node.paths.Pins, envRun, p.node.paths.Run, exe),
+		"net.d/1-net.conflist": `{"cniVersion":"1.1.0","name":"net","plugins":[{"type":"made"}]}`,
+	}
+	for name, c := range dropIns {
+		delete(c, "prevResult")
+		files["net.d/net/"+name] = string(c.json(t))
+	}
+	root := must.Files(t, t.TempDir(), files)
+	list, err := libcni.NetworkConfFromFile(filepath.Join(root, "net.d/1-net.conflist"))
+	must.OK(t, err)
+	rt := &libcni.RuntimeConf{
+		ContainerID: p.container, NetNS: p.netns, IfName: "eth0", Args: [][2]string{{"K8S_POD_NAMESPACE", "default"}, {"K8S_POD_NAME", p.container}},
+		CapabilityArgs: map[string]any{"bandwidth": map[string]int{"ingressRate": 10_000_000, "egressRate": 10_000_000}},
+	}
+	c := libcni.NewCNIConfigWithCacheDir([]string{filepath.Join(root, "bin")}, p.node.paths.Run, nil)
+	return p.node.Do(func() error { return call(c, list, rt) }) // a child is in the namespace of the thread that starts it
+}
+
+// A drop-in by hand beside podweir's own has the runtime call podweir twice in one ADD: the second call
+// changes nothing, and DEL takes off what both made.
+func TestPrivilegedDropInByHand(t *testing.T) {
+	testutil.RequireQdisc(t, "tbf", "pfifo_fast")
+	p := newNode(t).newPod(t)
+	for name, byHand := range map[string]conf{
+		"the same": p.conf(nil), "without capabilities": p.conf(conf{"capabilities": nil}), "another rate": p.conf(conf{"capabilities": nil, "egressRate": "5M"}),
+		"with bandwidth alone": p.conf(conf{"capabilities": conf{"bandwidth": true}}),
+	} {
+		for _, file := range []string{"40-by-hand.conf", "60-by-hand.conf"} {
+			when := name + " in " + file
+			dropIns := map[string]conf{"50-podweir.conf": p.conf(nil), file: byHand}
+			must.OK(t, p.libcni(t, dropIns, func(c *libcni.CNIConfig, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf) error {
+				must.Len(t, when+": plugins", 3, list.Plugins)
+				result, err := c.AddNetworkList(t.Context(), list, rt)
+				must.OK(t, err)
+				alone := must.Get(types100.NewResult(p.prevResult()))(t)
+				must.Match(t, when+": result of ADD", alone, result)
+				return c.CheckNetworkList(t.Context(), list, rt)
+			}))
+			wantState(t, p, when, shapedBoth(t))
+			p.wantRates(t, when, "10 Mbit/s, 10 Mbit/s")
+			must.Be(t, when+": slots", 2, p.node.slots(t))
+			must.OK(t, p.libcni(t, dropIns, func(c *libcni.CNIConfig, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf) error {
+				return c.DelNetworkList(t.Context(), list, rt)
+			}))
+			wantClean(t, p, when+": DEL")
+			p.node.wantFailures(t, when)
+		}
+	}
 }
 
 // wantRates compares the rates that eth0 has, egress first.
