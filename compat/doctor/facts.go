@@ -68,7 +68,9 @@ type Device struct {
 	Pod int
 	// In and Out are the hooks by the device's own direction.
 	In, Out judge.Chain
-	Qdiscs  []Qdisc
+	// XDP is the program that has what the pod sends before In, nil if there is none.
+	XDP    *judge.Program
+	Qdiscs []Qdisc
 	// Egress are the qdiscs of the devices that filters send the pod's packets to.
 	Egress []Qdisc
 }

@@ -467,6 +467,14 @@ func hookFindings() []finding {
 		{name: "device gone", code: "PW501", node: cilium, change: func(n *node) { n.kernel.devices[0].Name = "lxcother" }, want: doctor.Unknown, seen: "lxc0123 was not seen"},
 		{name: "unread", code: "PW501", node: cilium, change: func(n *node) { n.kernel.devices[0].In.Unread = "EPERM" }, want: doctor.Unknown, seen: "EPERM"},
 		{name: "stranger", code: "PW502", node: cilium, change: tcx(mine, stranger, theirs), want: doctor.Warn, seen: "lxc0123 ingress: tracer (program 9)", fix: "bpftool"},
+		{name: "XDP", code: "PW502", node: cilium, change: func(n *node) {
+			tcx(mine, theirs)(n)
+			n.kernel.devices[0].XDP = &judge.Program{Hook: terms.HookIngress, ProgramID: 9, Name: "XDP tracer"}
+		}, want: doctor.Warn, seen: "lxc0123 ingress: XDP tracer (program 9)", fix: "bpftool"},
+		{name: "XDP that passes all", code: "PW502", node: cilium, change: func(n *node) {
+			tcx(mine, theirs)(n)
+			n.kernel.devices[0].XDP = &judge.Program{Hook: terms.HookIngress, ProgramID: 9, Answer: judge.AnswerNext}
+		}, want: doctor.OK, seen: "none on 1"},
 		{name: "stranger unread", code: "PW502", node: cilium, change: func(n *node) { n.kernel.devices[0].Out.Unread = "EPERM" }, want: doctor.Unknown, seen: "lxc0123: EPERM"},
 		{name: "verdict 0", code: "PW504", node: aws, change: func(n *node) { n.kernel.verdicts[0].Wrong = "verdict 0" }, want: doctor.Fail, seen: "pw_police: verdict 0", fix: "detach"},
 		{name: "not run", code: "PW504", node: aws, change: func(n *node) { n.kernel.verdicts = nil }, want: doctor.Skip, seen: "no program was tried"},

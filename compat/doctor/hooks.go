@@ -120,7 +120,11 @@ func checkStrangers(f *Facts) Finding {
 				if h.Unread != "" {
 					blind = append(blind, d.Name+": "+h.Unread)
 				}
-				for _, p := range f.strangers(&h) {
+				others := f.strangers(&h)
+				if d.XDP != nil && h.Hook == d.XDP.Hook {
+					others = append(others, *d.XDP)
+				}
+				for _, p := range others {
 					if p.Answer == judge.AnswerNext {
 						continue
 					}

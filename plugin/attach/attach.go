@@ -150,6 +150,8 @@ type Device struct {
 	Classifier *HookProgram
 	// Hooks are the programs of all parties, in the order they run.
 	Hooks []HookProgram
+	// XDP is the program that has what comes to the device before all hooks, nil if there is none.
+	XDP *HookProgram
 	// Clsact says that the device has a clsact qdisc, IngressOnly that it has an
 	// ingress qdisc in its place, with no hook for what leaves.
 	Clsact, IngressOnly bool

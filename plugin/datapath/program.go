@@ -259,6 +259,15 @@ func ReadAnswers(programs []attach.HookProgram) {
 	}
 }
 
+// ReadXDP returns an XDP program by its ID, with what it does with every packet; nil if the ID is 0.
+func ReadXDP(id uint32) *attach.HookProgram {
+	if id == 0 {
+		return nil
+	}
+	info := programInfo(id)
+	return &attach.HookProgram{Hook: terms.HookIngress, ProgramID: id, Name: "XDP " + info.Name, Answer: verdicts(id).XDP()}
+}
+
 // verdicts is [judge.AnyVerdict] for a program that cannot be read.
 func verdicts(id uint32) judge.Verdicts {
 	p, err := bpfcall.ProgramByID(id)

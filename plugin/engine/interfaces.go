@@ -80,8 +80,8 @@ func (k *kernel) interfaceOf(p *podNS, path string, pair *hostif.Pair, err error
 		return attach.Interface{}, fmt.Errorf("%s: %w", pair.Pod.Name, apply.ErrLoopback)
 	}
 	if pair.Host.Index == 0 && !pair.Pod.LeadsOut() {
-		return attach.Interface{}, fmt.Errorf("%s (ifindex %d) in %s is a %s device: %w",
-			pair.Pod.Name, pair.Pod.Index, path, pair.Pod.Kind, apply.ErrStandIn)
+		return attach.Interface{}, fmt.Errorf("%s (ifindex %d) in %s is a %s: %w",
+			pair.Pod.Name, pair.Pod.Index, path, pair.Pod.NotLimited(), apply.ErrStandIn)
 	}
 	k.find(p, pair)
 	return attach.Interface{

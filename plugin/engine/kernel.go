@@ -358,7 +358,7 @@ func (k *kernel) observeDevice(p *place, slots map[terms.Direction]*attach.Datap
 		Exists: true, Index: p.index, Name: p.link.Name, MTU: units.Bytes(p.link.MTU), TxQueueLen: p.link.TxQueueLen,
 		Offload:     attach.Offload{GSO: units.Bytes(p.link.GSOMaxSize), GSOIPv4: units.Bytes(p.link.GSOIPv4MaxSize)},
 		MostOffload: units.Bytes(p.link.TSOMaxSize), Down: p.side == terms.SideIFB && !p.link.Up, Tree: q.Tree,
-		Clsact: q.HookQdisc != "", IngressOnly: q.HookQdisc == "ingress", Blocks: q.Blocks,
+		Clsact: q.HookQdisc != "", IngressOnly: q.HookQdisc == "ingress", Blocks: q.Blocks, XDP: datapath.ReadXDP(p.link.XDP),
 	}
 	if q.Classifier != nil {
 		dev.Classifier = k.hookProgram(q.Classifier)

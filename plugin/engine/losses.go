@@ -4,11 +4,14 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/rtnl"
 	"github.com/podweir/podweir/plugin/terms"
 )
@@ -26,53 +29,62 @@ func (p Paths) Losses() ([]terms.Loss, error) {
 		return nil, err
 	}
 	defer h.Close()
-	return hostif.Losses(ns, h)
+	return losses(ns, h)
 }
 
-// Losses are those of [Paths.Losses], and of the namespaces of pods with these records.
-func (n *Node) Losses(pods ...*apply.Record) ([]terms.Loss, error) {
-	all, err := hostif.Losses(n.kernel.hostNS, n.kernel.host)
-	if err != nil {
-		return nil, err
+// losses are those of one namespace, with XDP programs: none has a counter of its own.
+func losses(ns *rtnl.NetNS, h *hostif.Handle) ([]terms.Loss, error) {
+	all, err := hostif.Losses(ns, h)
+	devices, failed := h.Interfaces()
+	for i := range devices {
+		if x := datapath.ReadXDP(devices[i].XDP); x != nil && x.Answer != judge.AnswerNext {
+			all = append(all, terms.Loss{Where: fmt.Sprintf("%v on %s", *x, devices[i].Name), Uncounted: true})
+		}
 	}
+	return all, errors.Join(err, failed)
+}
+
+// Losses are those of [Paths.Losses], and of the namespaces of pods with these records. Beside an error they are those
+// that could be read.
+func (n *Node) Losses(pods ...*apply.Record) ([]terms.Loss, error) {
+	all, failed := losses(n.kernel.hostNS, n.kernel.host)
 	for _, r := range pods {
 		p, err := n.kernel.podOf(&r.Interface)
-		if err != nil || p == nil {
-			return all, err
+		if p != nil {
+			var inPod []terms.Loss
+			inPod, err = losses(p.ns, p.handle)
+			for _, l := range inPod {
+				l.Where += " in the pod"
+				all = append(all, l)
+			}
 		}
-		inPod, err := hostif.Losses(p.ns, p.handle)
-		if err != nil {
-			return all, err
-		}
-		for _, l := range inPod {
-			l.Where += " in the pod"
-			all = append(all, l)
-		}
+		failed = errors.Join(failed, err)
 	}
-	return all, nil
+	return all, failed
 }
 
 // Path says what is wrong with the devices on a pod's way, "" if nothing is: both ends are to be up, the end on the host
-// has to take what the pod sends, and the node's uplinks should.
+// has to take what the pod sends, and the node's uplinks should. An end that is out of reach is left out, and its MTU is
+// what it was.
 func (n *Node) Path(i *attach.Interface) (string, error) {
-	host, err := n.kernel.host.InterfaceByIndex(i.HostIndex)
+	host, err := n.kernel.hostEnd(i)
 	if err != nil {
 		return "", err
 	}
 	p, err := n.kernel.podOf(i)
-	if p == nil || err != nil {
-		return "", err
+	if p != nil {
+		var own hostif.Interface
+		if own, err = p.handle.InterfaceByIndex(i.PodIndex); err == nil && !own.Up {
+			return i.Name() + " in the pod is down", nil
+		}
 	}
-	own, err := p.handle.InterfaceByIndex(i.PodIndex)
 	lost := ": larger packets are lost"
 	switch {
-	case err != nil:
+	case host == nil && (p == nil || err != nil):
 		return "", err
-	case !own.Up:
-		return i.Name() + " in the pod is down", nil
-	case !host.Up:
+	case host != nil && !host.Up:
 		return host.Name + " is down", nil
-	case host.MTU != i.MTU:
+	case host != nil && host.MTU != i.MTU:
 		return fmt.Sprintf("%s in the pod has an MTU of %d, and its other end %s one of %d", i.Name(), i.MTU, host.Name, host.MTU) + lost, nil
 	}
 	uplinks, err := n.kernel.host.Uplinks()

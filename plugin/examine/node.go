@@ -379,7 +379,7 @@ func (n *Node) Devices(context.Context) ([]doctor.Device, error) {
 		out[i] = doctor.Device{
 			Name: d.Name, Pod: d.NetNSID + 1,
 			In: *d.Chain(terms.SideHost, terms.HookIngress), Out: *d.Chain(terms.SideHost, terms.HookEgress),
-			Qdiscs: qdiscs(d.Tree.Qdiscs, d.OwnTree), Egress: qdiscs(d.Egress, false),
+			XDP: d.XDP, Qdiscs: qdiscs(d.Tree.Qdiscs, d.OwnTree), Egress: qdiscs(d.Egress, false),
 		}
 	}
 	return out, err

@@ -120,6 +120,17 @@ func TestPrivilegedNetfilterIngress(t *testing.T) {
 	}
 }
 
+// No kernel that the tests run on has tunnels of other kinds than vxlan.
+func TestTunnelsAreNotLimited(t *testing.T) {
+	for kind, want := range map[terms.DeviceKind]string{
+		"wireguard": "wireguard tunnel, which podweir limits by the interface in the pod that carries it", "bridge": "bridge device",
+	} {
+		one := hostif.Interface{Kind: kind, PeerNetNSID: 1}
+		must.Be(t, string(kind)+": what it is", want, one.NotLimited())
+		must.Be(t, string(kind)+" leads out", false, one.LeadsOut())
+	}
+}
+
 // Without the capability the answer is an error, not "no chain".
 func TestPrivilegedNetfilterIngressNeedsCapability(t *testing.T) {
 	ns := testutil.NewNetNS(t)

@@ -6,6 +6,7 @@
 package hostif
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -49,7 +50,9 @@ type Interface struct {
 	// L3Only means that packets have no Ethernet header.
 	L3Only bool
 	// Unseen says that packets come to the device past its ingress hooks.
-	Unseen       bool
+	Unseen bool
+	// XDP is the ID of the XDP program on the device, 0 if there is none.
+	XDP          uint32
 	HardwareAddr net.HardwareAddr
 	// GSOMaxSize, GSOIPv4MaxSize and GROMaxSize are in bytes, GSOMaxSegs in
 	// segments; 0 where the kernel does not tell.
@@ -162,6 +165,13 @@ func parseLink(m []byte) (Interface, error) {
 			i.GSOIPv4MaxSize = rtnl.Uint32(v)
 		case unix.IFLA_LINKINFO:
 			i.Kind, i.Unseen = linkKind(v)
+		case unix.IFLA_XDP:
+			return rtnl.EachAttr(v, func(kind uint16, v []byte) error {
+				if kind >= unix.IFLA_XDP_PROG_ID && kind <= unix.IFLA_XDP_HW_PROG_ID { // one for each mode
+					i.XDP = cmp.Or(i.XDP, rtnl.Uint32(v))
+				}
+				return nil
+			})
 		}
 		return nil
 	})
@@ -222,6 +232,14 @@ func (i *Interface) LeadsOutAlone() bool {
 func (i *Interface) Shares(other *Interface) bool {
 	return slices.Contains(onLower, i.Kind) && slices.Contains(onLower, other.Kind) &&
 		i.PeerNetNSID != NoNetNSID && i.PeerNetNSID == other.PeerNetNSID && i.PeerIndex == other.PeerIndex
+}
+
+// NotLimited names a device that does not lead out, with what limits the traffic of one that is a tunnel.
+func (i *Interface) NotLimited() string {
+	if slices.Contains([]terms.DeviceKind{"wireguard", "gre", "ip6gre", "ipip", "ip6tnl", "sit", "geneve", "vti", "xfrm"}, i.Kind) {
+		return string(i.Kind) + " tunnel, which podweir limits by the interface in the pod that carries it"
+	}
+	return string(i.Kind) + " device"
 }
 
 var (

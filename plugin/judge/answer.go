@@ -126,6 +126,30 @@ func (v Verdicts) Answer(kind terms.HookKind, direct bool, match Answer) Answer 
 	}
 }
 
+// What XDP programs return (linux/bpf.h). Every other value drops the packet.
+const (
+	xdpPass     = 2
+	xdpTX       = 3
+	xdpRedirect = 4
+)
+
+// XDP is what an XDP program does that returns one of these values.
+func (v Verdicts) XDP() Answer {
+	passes, elsewhere := only(xdpPass), only(xdpTX)|only(xdpRedirect)
+	switch {
+	case v == 0 || v == AnyVerdict:
+		return AnswerUnknown
+	case v == passes:
+		return AnswerNext
+	case v&(passes|elsewhere) == 0:
+		return AnswerDrops
+	case v&passes == 0:
+		return AnswerEnds
+	default:
+		return AnswerUnknown
+	}
+}
+
 // Of linux/bpf.h. An instruction has 8 bytes: the opcode, two registers, an offset and a
 // constant. The opcode is a class and, within that, what is done.
 const (

@@ -241,6 +241,23 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// XDP programs have other verdicts: what is neither passed on nor sent elsewhere is dropped.
+func TestXDPAnswers(t *testing.T) {
+	t.Parallel()
+	for want, all := range map[judge.Answer][][]byte{
+		judge.AnswerDrops: {returns(0), returns(1), returns(9), program(insn(0x15, 1, 2, 0), returns(0), returns(1))},
+		judge.AnswerNext:  {returns(2)},
+		judge.AnswerEnds:  {returns(3), returns(4), program(insn(0x15, 1, 2, 0), returns(1), returns(4))},
+		judge.AnswerUnknown: {
+			nil, program(insn(0x15, 1, 2, 0), returns(1), returns(2)), program(insn(0x15, 1, 2, 0), returns(2), returns(4)),
+		},
+	} {
+		for _, code := range all {
+			must.Be(t, fmt.Sprintf("%x", code), want, judge.ReadVerdicts(code).XDP())
+		}
+	}
+}
+
 // Whoever answers the same to every packet is judged without a name.
 func TestStandBesideConstants(t *testing.T) {
 	t.Parallel()

@@ -547,6 +547,9 @@ func beforeRedirect(obs *attach.Observed, s *attach.DirectionState) string {
 func blocked(obs *attach.Observed, d terms.Direction) string {
 	for _, side := range []terms.Side{terms.SidePod, terms.SideHost} {
 		device := obs.Device(side)
+		if x := device.XDP; x != nil && terms.DirectionAt(side, x.Hook) == d && (x.Answer == judge.AnswerDrops || x.Answer == judge.AnswerEnds) {
+			return fmt.Sprintf("%v on %s %v", *x, device.Name, x.Answer)
+		}
 		for i := range device.Hooks {
 			h := &device.Hooks[i]
 			if !h.Ours && h.Answer == judge.AnswerDrops && terms.DirectionAt(side, h.Hook) == d {

@@ -6,17 +6,22 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 	"github.com/spf13/pflag"
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
@@ -257,6 +262,56 @@ func TestPrivilegedDoctorUplink(t *testing.T) {
 			must.Have(t, "PW604", string(o.Status)+": "+o.Seen, "ok: 2 pods")
 		}
 	}
+}
+
+// An XDP program that takes what a pod sends or receives is named, and one that passes all is not.
+func TestPrivilegedXDPBeforePodweir(t *testing.T) {
+	testutil.RequireQdisc(t, "tbf")
+	c := newCLI(t)
+	c.must(t, append(c.netns(), "attach", "--egress", "10M", "--ingress", "10M")...)
+	name := strings.Fields(c.must(t, "status", "-o", "wide"))[0]
+	testutil.VethPair(t,
+		testutil.End{NetNS: c.node, Name: "uplink", CIDRs: []string{"172.30.9.2/24"}},
+		testutil.End{NetNS: testutil.NewNetNS(t), Name: "world"})
+	const pass = 2
+	xdpOn(t, c.node, "veth1", "passes", pass)
+	xdpOn(t, c.node, "uplink", "eats", 1)
+	c.well(t, []string{"!BLOCKED"}, "status")
+	strangers := func() string {
+		out, _ := c.do(t, "doctor", "--root", t.TempDir(), "-o", "json")
+		var rep doctor.Report
+		must.OK(t, json.Unmarshal([]byte(out), &rep))
+		at := slices.IndexFunc(rep.Checks, func(o doctor.Outcome) bool { return o.Code == "PW502" })
+		return fmt.Sprintf("%s: %s; %s", rep.Checks[at].Status, rep.Checks[at].Seen, rep.Checks[at].Fix)
+	}
+	must.Have(t, "PW502", strangers(), "ok: none on 1 devices")
+	c.well(t, []string{"silent XDP eats (program ", ") on uplink may drop packets", "!passes"}, "explain", name)
+	for device, of := range map[string]struct {
+		ns        *testutil.NetNS
+		direction string
+	}{"veth1": {c.node, "egress"}, "eth0": {c.pod, "ingress"}} {
+		xdpOn(t, of.ns, device, "eats", 1)
+		c.well(t, []string{name + " " + of.direction + ": XDP eats (program ", ") on " + device + " drops every packet. That is not podweir."}, "status")
+	}
+	must.Have(t, "PW502", strangers(), "warn: ", "veth1 ingress: XDP eats (program ", ") drops every packet", "bpftool prog show id")
+	c.well(t, []string{"silent XDP eats (program ", ") on eth0 in the pod may drop"}, "explain", name)
+}
+
+// xdpOn puts an XDP program with one answer on a device, in the place of the one that is there.
+func xdpOn(t *testing.T, ns *testutil.NetNS, device, name string, answer int32) {
+	t.Helper()
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.XDP, Name: name, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, answer), asm.Return()},
+	})
+	must.OK(t, err)
+	t.Cleanup(func() { _ = p.Close() })
+	must.OK(t, ns.Do(func() error {
+		link, err := netlink.LinkByName(device)
+		if err != nil {
+			return err
+		}
+		return netlink.LinkSetXdpFdWithFlags(link, p.FD(), nl.XDP_FLAGS_SKB_MODE)
+	}))
 }
 
 // filterOn puts a filter that ends the chain with 0 on the ingress hook of a device, ahead of

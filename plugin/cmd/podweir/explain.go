@@ -54,8 +54,8 @@ func newExplain(o *options) *cobra.Command {
 type explained struct {
 	nodes  *cluster.Nodes
 	losses []terms.Loss
-	// path says what is wrong with the devices on the pod's way, "" if nothing is.
-	path string
+	// path says what is wrong with the devices on the pod's way, "" if nothing is; unread why not all of losses is known.
+	path, unread string
 }
 
 // lookAt takes what is known of the node, and the names of pods by their addresses.
@@ -76,16 +76,20 @@ func lookAt(ctx context.Context, o *options, pod string, here *detect.Node, pods
 	var records []*apply.Record
 	for i := range rep.Attachments {
 		a := &rep.Attachments[i]
-		if a.Name() != pod || a.Record() == nil {
+		if a.Name() != pod {
 			continue
 		}
-		records = append(records, a.Record())
+		if r := a.Record(); r != nil {
+			records = append(records, r)
+		}
 		if path, err := node.Path(&a.Interface); err == nil && path != "" {
 			e.path = path
 		}
 	}
-	e.losses, err = node.Losses(records...)
-	return e, err
+	if e.losses, err = node.Losses(records...); err != nil {
+		e.unread = err.Error()
+	}
+	return e, nil
 }
 
 func runExplain(cmd *cobra.Command, o *options, pod string) error {
@@ -130,11 +134,12 @@ func elsewhere(before, now *explained) string {
 		b.WriteString(terms.Paragraph("  losing   ", text, 0))
 	}
 	b.WriteString(terms.Paragraph("  path     ", now.path, 0))
+	b.WriteString(terms.Paragraph("  unknown  ", now.unread, 0))
 	silent := 0
 	for _, l := range now.losses {
 		if l.Uncounted {
 			if silent++; silent <= maxSilent {
-				b.WriteString(terms.Paragraph("  silent   ", l.Where+" drops packets, and has no counter of its own", 0))
+				b.WriteString(terms.Paragraph("  silent   ", l.Where+" may drop packets, and has no counter of its own", 0))
 			}
 		} else if !slices.ContainsFunc(losing, func(text string) bool { return strings.HasPrefix(text, l.Where+": ") }) {
 			b.WriteString(terms.Paragraph("  lost     ", fmt.Sprintf("%s: %d packets in all, none just now", l.Where, l.Packets), 0))

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/engine"
@@ -169,14 +171,18 @@ func TestPrivilegedExplain(t *testing.T) {
 	if _, err := exec.LookPath("nft"); err == nil {
 		c.node.Run(t, "nft", "add table inet filter; add chain inet filter entry { type filter hook input priority 0; policy drop; }")
 		c.pod.Run(t, "nft", "add table inet f; add chain inet f out { type filter hook output priority 0; }; add rule inet f out udp dport 53 drop")
-		c.well(t, []string{"silent nftables policy of chain entry in table inet filter drops packets, and has no counter of its own", "of chain out in table inet f in the pod drops packets"}, "explain", name)
+		c.well(t, []string{"silent nftables policy of chain entry in table inet filter may drop packets, and has no counter of its own", "of chain out in table inet f in the pod may drop packets"}, "explain", name)
 	}
 	c.node.Run(t, "ip", "link", "set", "veth1", "down")
 	c.well(t, []string{"path veth1 is down", "!at the other end"}, "explain", name)
+	c.node.Run(t, "ip", "link", "set", "veth1", "up", "mtu", "1400")
+	c.well(t, []string{"path eth0 in the pod has an MTU of 1500, and its other end veth1 one of 1400"}, "explain", name)
 	c.fails(t, []string{"no limit for pod ns/none on this node", "podweir status"}, "explain", "ns/none")
 	c.fails(t, []string{"want NAMESPACE/POD or a code"}, "explain", "PW999")
 	c.pod.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
 	c.broken(t, []string{"DIFFERS"}, "explain", name)
+	must.OK(t, unix.Unmount(c.pod.Path(), unix.MNT_DETACH)) // the namespace has no path any more
+	c.broken(t, []string{"UNKNOWN", "its other end veth1 one of 1400"}, "explain", name)
 }
 
 // status says for how much of the last minute a pod was at its limit, as its agent saw it;
