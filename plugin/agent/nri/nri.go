@@ -286,8 +286,8 @@ type link struct {
 
 // open registers on a connection and returns when the runtime has configured us and
 // told what runs.
-func open(ctx context.Context, conn net.Conn, s *service) (l *link, err error) {
-	l = &link{mux: multiplex.Multiplex(conn), closed: make(chan struct{})}
+func open(ctx context.Context, conn net.Conn, s *service) (_ *link, err error) {
+	l := &link{mux: multiplex.Multiplex(conn), closed: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			l.close()

@@ -291,6 +291,27 @@ func TestNoSocket(t *testing.T) {
 	connected(t, p)
 }
 
+// A runtime that ends the connection before the agent is registered, as one that is just starting or ending, does not end
+// the agent.
+func TestConnectionThatEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(t.TempDir(), "nri.sock")
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
+	must.OK(t, err)
+	go func() {
+		for conn, err := l.Accept(); err == nil; conn, err = l.Accept() {
+			_ = conn.Close()
+		}
+	}()
+	p := startPlugin(t, nri.Config{Socket: socket, Shaper: &shaper{}})
+	testutil.Eventually(t, connectTime, "the failure is told", func() bool {
+		return strings.Contains(p.Err().Error(), "closed")
+	})
+	must.OK(t, l.Close())
+	startRuntime(t, socket)
+	connected(t, p)
+}
+
 // node is a namespace that plays the host, with the agent's end of the interface.
 type node struct {
 	*testutil.NetNS
