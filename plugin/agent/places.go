@@ -70,12 +70,16 @@ func mountPoints() (map[string]bool, error) {
 	return all, nil
 }
 
-// replaced says whether the node has another directory, or none, where this one was mounted from.
+// replaced says whether the node has another directory, or none, where this one was mounted from. The root, and what is
+// below it, has no other path to compare.
 func (p *Places) replaced(dir string) bool {
 	own, err := stat(dir)
 	// A mount goes along when its directory gets another name or is removed, if the one above is mounted, too.
 	if err != nil || own.Attributes&unix.STATX_ATTR_MOUNT_ROOT == 0 || own.Nlink == 0 {
 		return true
+	}
+	if strings.HasPrefix(dir+"/", filepath.Clean(p.Root)+"/") {
+		return false
 	}
 	now, err := stat(filepath.Join(p.Root, dir))
 	return err == nil && (now.Dev_major != own.Dev_major || now.Dev_minor != own.Dev_minor || now.Ino != own.Ino)

@@ -60,6 +60,8 @@ func TestPrivilegedDirectoriesAreReplaced(t *testing.T) {
 			n := newTestNode(t)
 			run, bpf := t.TempDir(), t.TempDir()
 			must.OK(t, os.MkdirAll(filepath.Join(n.root, "var/lib/podweir"), 0o755))
+			// A node may have a directory of the name by which its root is mounted.
+			must.OK(t, os.MkdirAll(filepath.Join(n.root, n.root), 0o755))
 			// What the node mounts is seen below its root, too.
 			must.OK(t, unix.Mount(n.root, n.root, "", unix.MS_BIND, ""))
 			t.Cleanup(func() { must.OK(t, unix.Unmount(n.root, unix.MNT_DETACH)) })
