@@ -101,14 +101,14 @@ func (m *Manager) stamps() (all []stamp) {
 }
 
 // wait returns when something changed since before, at the next tick, after limit if that is
-// not 0, and when ctx ends.
+// not 0, and when ctx ends. It does not return at once: a step that fails, as on a full disk, may have changed the directory.
 func (m *Manager) wait(ctx context.Context, before []stamp, limit time.Duration) {
 	end := time.Now().Add(m.tick)
 	if limit > 0 && limit < m.tick {
 		end = time.Now().Add(limit)
 	}
-	for left := time.Until(end); left > 0 && slices.Equal(before, m.stamps()); left = time.Until(end) {
-		if sleep(ctx, min(left, poll)) != nil {
+	for left := time.Until(end); left > 0; left = time.Until(end) {
+		if sleep(ctx, min(left, poll)) != nil || !slices.Equal(before, m.stamps()) {
 			return
 		}
 	}

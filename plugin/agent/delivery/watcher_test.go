@@ -48,6 +48,9 @@ func TestSeesChanges(t *testing.T) {
 				began = time.Now()
 				m.wait(t.Context(), before, 0)
 				must.Be(t, "time until it looks after a change", 11*poll, time.Since(began))
+				began = time.Now()
+				m.wait(t.Context(), before, 0)
+				must.Be(t, "time until it looks again after a change of its own", poll, time.Since(began))
 			})
 		})
 	}
