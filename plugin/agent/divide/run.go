@@ -47,7 +47,7 @@ func Run(ctx context.Context, paths engine.Paths, log *slog.Logger, onHeld func(
 			return nil
 		case <-look.C:
 			r.look()
-			if looks++; looks%tellLooks == 1 {
+			if looks++; looks%tellLooks == 1 || r.untold() {
 				r.tell(time.Now())
 			}
 		case <-r.ticks(tick):

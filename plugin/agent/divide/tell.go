@@ -52,6 +52,23 @@ func (r *running) tell(now time.Time) {
 	}
 }
 
+// untold says that a group came since tell: what is not recorded seems to be divided by nobody.
+func (r *running) untold() bool {
+	for _, j := range r.known {
+		for _, s := range j.shares {
+			if r.groups[key{s.Namespace, s.Direction}] == nil {
+				return true
+			}
+		}
+		for _, o := range j.outside {
+			if r.groups[key{o.Namespace, o.Direction}] == nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // drop adds to a group's sum what a ceiling dropped since it was last read. The counter of a
 // ceiling goes with the last queue that has its limit, but the sum must never fall.
 func (r *running) drop(g *mailbox.Group, c ceiling, now drops) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"testing"
 	"time"
 
@@ -70,6 +71,12 @@ func TestSumOfAGroup(t *testing.T) {
 		{"batch", terms.Ingress}: {Group: terms.Group{Namespace: "batch", Direction: terms.Name(terms.Ingress), Limit: 10_000_000, Outside: []string{"batch/two"}}},
 	}
 	must.Match(t, "groups", want, told)
+	for k := range told {
+		r.groups = maps.Clone(told)
+		must.Be(t, "a group that was not told, when all were", false, r.untold())
+		delete(r.groups, k)
+		must.Be(t, fmt.Sprint("a group that was not told, without ", k), true, r.untold())
+	}
 }
 
 // What a ceiling dropped is a sum that never falls: not when the limit that dropped most has gone,
