@@ -104,9 +104,9 @@ type Attachment struct {
 	ContainerID, ByHandIn string
 	Addresses             []netip.Addr
 	// Gone says that the pod's interface is gone, or that it is not known: then Lost
-	// names what no record tells of, or Left what still exists of the interface.
-	Gone       bool
-	Lost, Left string
+	// names what no record tells of, or Left what still exists of the interface IfName.
+	Gone               bool
+	Lost, Left, IfName string
 	// Redirected says that the direction waits on an ifb; Ahead are the programs
 	// of others on that hook, all of which run before the redirect, without those that let
 	// every packet on.

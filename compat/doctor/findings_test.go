@@ -579,8 +579,9 @@ func hookFindings() []finding {
 			n.kernel.attached[0].Lost = "tbf 1:0 on eth0"
 		}, want: doctor.Warn, seen: "default/web: no record of tbf 1:0 on eth0", fix: "start an agent, which takes it over, or recreate the pod"},
 		{name: "perhaps left over", code: "PW608", node: aws, change: func(n *node) {
-			n.kernel.attached[0].Gone, n.kernel.attached[0].Left, n.kernel.attached[0].ContainerID = true, "its host end exists", "c1"
-		}, want: doctor.Warn, seen: "default/web may be gone: its host end exists", fix: "podweir detach --container c1"},
+			a := &n.kernel.attached[0]
+			a.Gone, a.Left, a.ContainerID, a.IfName = true, "its host end exists", "c1", "net1"
+		}, want: doctor.Warn, seen: "default/web may be gone: its host end exists", fix: "podweir detach --container c1 --ifname net1"},
 		{name: "left over is no drift", code: "PW602", node: aws, change: func(n *node) { n.kernel.attached[0].Gone, n.kernel.attached[0].Drift = true, []string{"gone"} }, want: doctor.OK, seen: "1 limits"},
 		{name: "agent that is not ready", code: "PW613", node: aws, change: func(n *node) {
 			n.kernel.agent = &doctor.Agent{NotReady: []doctor.Part{{Name: "api", Reason: "the API server is not reached"}}}

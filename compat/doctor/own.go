@@ -120,7 +120,7 @@ func checkLeftOver(f *Facts) Finding {
 				fix = "start an agent, which takes it over, or recreate the pod; podweir gc would leave a running pod without a limit"
 			case a.Left != "":
 				bad = append(bad, a.Pod+" may be gone: "+a.Left)
-				fix = "if " + a.Pod + " has ended: podweir detach --container " + a.ContainerID
+				fix = "if " + a.Pod + " has ended, or goes on without " + a.IfName + ": podweir detach --container " + a.ContainerID + " --ifname " + a.IfName
 			case a.Gone:
 				bad = append(bad, a.Pod+" ("+a.Device+") is gone")
 			default:

@@ -264,7 +264,7 @@ func attachments(node *engine.Node, a *status.Attachment, groups []mailbox.Group
 	if a.Error != "" && len(out) == 0 {
 		return []doctor.Attachment{{
 			Pod: a.Name(), ContainerID: a.ID.ContainerID, Device: a.Interface.HostName, Drift: []string{a.Error}, Unread: true,
-			Gone: a.Gone || a.Left != "", Left: a.Left,
+			Gone: a.Gone || a.Left != "", Left: a.Left, IfName: a.ID.IfName,
 		}}
 	}
 	record := a.Record()

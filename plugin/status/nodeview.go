@@ -42,7 +42,7 @@ const (
 
 // CureLeft is the cure of an attachment of which it is not known whether its pod is gone.
 func CureLeft(id attach.ID) string {
-	return "if the pod has ended, podweir detach --container " + id.ContainerID + " removes the rest"
+	return "if the pod has ended, or goes on without " + id.IfName + ", podweir detach --container " + id.ContainerID + " --ifname " + id.IfName + " removes the rest"
 }
 
 // Name is what people know the pod by: namespace/name, or network/containerID.

@@ -221,7 +221,7 @@ func heed(p *profiles.Profile, cfg *shaping.Config) error {
 
 func newDetach(o *options) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "detach (--netns PATH [--ifname eth0] | --container ID)",
+		Use:   "detach (--netns PATH | --container ID) [--ifname eth0]",
 		Short: "Remove the limits of one interface or one pod",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -277,12 +277,16 @@ func selectFlags(cmd *cobra.Command) {
 	cmd.Flags().String("pod", "", "pod as namespace/name")
 }
 
-// selected returns the attachments that the flags name: at least one.
+// selected returns the attachments that the flags name: at least one. Without --netns they are of all interfaces, unless
+// one is named.
 func selected(o *options, node *engine.Node) ([]attach.ID, error) {
 	netns, ifname := o.v.GetString("netns"), o.v.GetString("ifname")
 	container, pod := o.v.GetString("container"), o.v.GetString("pod")
 	if netns == "" && container == "" && pod == "" {
 		return nil, fmt.Errorf("name the pod by --netns, --container or --pod")
+	}
+	if netns == "" && !o.v.IsSet("ifname") {
+		ifname = ""
 	}
 	all, err := node.List()
 	if err != nil {
@@ -301,7 +305,7 @@ func selected(o *options, node *engine.Node) ([]attach.ID, error) {
 		if container != "" && id.ContainerID != container {
 			continue
 		}
-		if netns != "" || pod != "" {
+		if netns != "" || pod != "" || ifname != "" {
 			records, err := node.Records(id)
 			if err != nil && !errors.Is(err, apply.ErrUnknownRecord) {
 				return nil, err
@@ -314,8 +318,8 @@ func selected(o *options, node *engine.Node) ([]attach.ID, error) {
 	}
 	if len(ids) == 0 {
 		err = errNotSelected
-		for _, name := range []string{"netns", "container", "pod"} {
-			if value := o.v.GetString(name); value != "" {
+		for _, name := range []string{"netns", "container", "pod", "ifname"} {
+			if value := o.v.GetString(name); value != "" && o.v.IsSet(name) {
 				err = fmt.Errorf("%w for --%s %q", err, name, value)
 			}
 		}
@@ -346,19 +350,16 @@ func wholeContainer(all []attach.ID, beginning string) (string, error) {
 	return found[0], nil
 }
 
-// matches says whether a record is of the interface, by the name that it was attached by, then or now, or of the
-// pod. A namespace may have several paths.
+// matches says whether a record is of the namespace, the pod and the interface, by the name that it was attached by, then
+// or now; "" is any. A namespace may have several paths.
 func matches(node *engine.Node, records []*apply.Record, netns string, inode uint64, ifname, pod string) bool {
 	for _, r := range records {
 		if pod != "" && r.Pod != pod {
 			continue
 		}
-		if netns == "" {
-			return true
-		}
 		now, err := node.Refind(r)
-		here := r.Interface.NetNSPath == netns || err == nil && r.Interface.NetNSInode == inode
-		if here && (r.ID.IfName == ifname || r.Interface.PodName == ifname || err == nil && now.Name() == ifname) {
+		here := netns == "" || r.Interface.NetNSPath == netns || err == nil && r.Interface.NetNSInode == inode
+		if here && (ifname == "" || r.ID.IfName == ifname || r.Interface.PodName == ifname || err == nil && now.Name() == ifname) {
 			return true
 		}
 	}

@@ -286,13 +286,16 @@ func TestPrivilegedAttachErrors(t *testing.T) {
 	c.fails(t, []string{`network "cluster"`, "podweir set"}, append(ns, "attach", "--egress", "1M")...)
 	// A second attachment of the pod's whose interface is gone costs the first nothing.
 	c.pod.Run(t, "ip", "link", "add", "net1", "type", "veth", "peer", "name", "net1b", "netns", c.node.Name)
-	gone := attach.ID{Network: "a", ContainerID: "c2", IfName: "net1"}
+	gone := attach.ID{Network: "a", ContainerID: "c1", IfName: "net1"}
 	must.OK(t, c.node.Do(func() error { return ensureAs(t, c, gone, "default/web") }))
 	c.pod.Run(t, "ip", "link", "del", "net1")
 	out, err := c.do(t, "set", "--pod", "default/web", "--egress", "4M")
 	must.Fail(t, "set beside one that is gone", err, "no such device")
 	must.Have(t, "set beside one that is gone", out, "eth0 egress: 4 Mbit/s")
-	c.must(t, "detach", "--container", "c2")
+	c.broken(t, []string{"podweir detach --container c1 --ifname net1"}, "status")
+	c.fails(t, []string{"nothing is attached", "c1", "net9"}, "detach", "--container", "c1", "--ifname", "net9")
+	c.must(t, "detach", "--container", "c1", "--ifname", "net1")
+	c.well(t, []string{"limited as it should be", "4 Mbit/s", "!net1"}, "status")
 	// Detached by the name that it was attached by, an altname.
 	c.pod.Run(t, "ip", "link", "add", "net2", "type", "veth", "peer", "name", "net2b", "netns", c.node.Name)
 	c.pod.Run(t, "ip", "link", "property", "add", "dev", "net2", "altname", "ens5")

@@ -282,7 +282,7 @@ func TestPrivilegedGoneIsGone(t *testing.T) {
 				t.Cleanup(func() { _ = unix.Unmount(other, unix.MNT_DETACH) })
 				n.unmount(t)
 			},
-			status: "the network namespace that is now at", gc: "-2; if the pod has ended, podweir detach --container c1", stays: true,
+			status: "the network namespace that is now at", gc: "-2; if the pod has ended, or goes on without eth0, podweir detach --container c1 --ifname eth0", stays: true,
 		},
 		{
 			name: "an ADD was killed before the record",
