@@ -70,7 +70,11 @@ static __always_inline __u32 sketch_update(const struct pw_config *cfg, struct p
 {
 	/* Under elephants only the lower half of the columns. The hash is cut, because to the verifier the number of columns has
 	 * to be a constant. */
-	id &= ~((cfg->policy & PW_POLICY_ELEPHANTS) * (PW_ROWS_UPPER / PW_POLICY_ELEPHANTS));
+	/* Only the lower half of the columns: the hash is cut, because to the verifier the number of columns has to be a
+	 * constant. */
+	if (cfg->policy == PW_POLICY_ELEPHANTS)
+		id &= ~PW_ROWS_UPPER;
+	pw_forget();
 	return sketch_rows(state, 0, PW_SKETCH_COLS, cfg->half_life_shift & 31, id, tick, cost,
 			   charge);
 }
