@@ -28,6 +28,8 @@ import (
 // dir is where the interface's pins are, redirectIndex the ifindex of the ifb, 0 if
 // there is none.
 func (n *Slab) Configure(dir string, p *shaping.Params, subnets []netip.Prefix, redirectIndex int) error {
+	// Programs of another slot may limit it, which was left or is of another layout.
+	limited := p.Program == shaping.ProgramPolice && (hasLink(slotPin, dir, p.Direction) || hasLink(formerPin, dir, p.Direction))
 	s, fresh, err := n.take(dir, p.Direction)
 	if err != nil {
 		return err
@@ -39,11 +41,8 @@ func (n *Slab) Configure(dir string, p *shaping.Params, subnets []netip.Prefix, 
 	}
 	s.describe(p)
 	before, now := *s.config(), Config(&p.Datapath, redirectIndex)
-	if fresh && p.Program == shaping.ProgramPolice {
-		if _, replaces, err := slotNumber(formerPin, dir, p.Direction); err == nil && replaces {
-			// What a policer lets through at once, those before it have used.
-			s.State.TotalTat = monotonic()<<meterShift + now.TotalBurst
-		}
+	if fresh && limited { // what a policer lets through at once, those before it have used
+		s.State.TotalTat = monotonic()<<meterShift + now.TotalBurst
 	}
 	s.configure(&now)
 	s.rescale(&before, &now)

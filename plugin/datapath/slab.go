@@ -215,6 +215,11 @@ func slotNumber(link, dir string, d terms.Direction) (number uint32, linked bool
 	return uint32(n), true, nil
 }
 
+func hasLink(link, dir string, d terms.Direction) bool {
+	_, linked, err := slotNumber(link, dir, d)
+	return err == nil && linked
+}
+
 // link leaves the number of the slot for find.
 func (s slot) link(dir string, d terms.Direction) error {
 	if err := os.Symlink(strconv.FormatUint(uint64(s.number), 10), pinPath(dir, d, slotPin)); err != nil {

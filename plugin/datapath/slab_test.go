@@ -210,6 +210,23 @@ func TestCollectKeepsTheSlotThatWasLeft(t *testing.T) {
 	must.Be(t, "a slot that was left", true, must.Get(n.HasLeft(dir, terms.Egress))(t))
 }
 
+// A policer begins with what it lets through at once, unless programs limited the direction before: of a slot that was
+// left, or of another layout of the maps, of which the link is there.
+func TestPolicerInPlaceOfAnother(t *testing.T) {
+	for link, want := range map[string]bool{"": true, slotPin: false, formerPin: false} {
+		n := inMemory(t, 8)
+		dir := n.interfaceDir(t, "a")
+		if link != "" {
+			must.OK(t, os.Symlink("70000", pinPath(dir, terms.Egress, link)))
+		}
+		must.OK(t, n.Configure(dir, &shaping.Params{Direction: terms.Egress, Program: shaping.ProgramPolice}, nil, 0))
+		s, found, err := n.find(dir, terms.Egress)
+		must.OK(t, err)
+		must.Be(t, "a slot", true, found)
+		must.Be(t, fmt.Sprintf("credit beside link %q", link), want, s.State.TotalTat == 0)
+	}
+}
+
 // The slab grows by chunks that every process sees, and slots keep apart what they
 // know.
 func TestPrivilegedSlabGrows(t *testing.T) {
