@@ -72,7 +72,7 @@ func (w *way) carries() string {
 	packet, began := make([]byte, packetBytes), time.Now()
 	w.floods++
 	packet[0] = w.floods
-	_ = w.from.SetWriteDeadline(began.Add(window)) // a queue on the sender's side keeps its socket full for a second
+	_ = w.from.SetWriteDeadline(began.Add(3 * window)) // a queue on the sender's side keeps its socket full for a second
 	for range packets {
 		_, _ = w.from.Write(packet) // what a queue refuses is lost
 	}
