@@ -123,7 +123,7 @@ func TestPrivilegedNetfilterIngress(t *testing.T) {
 // No kernel that the tests run on has tunnels of other kinds than vxlan.
 func TestTunnelsAreNotLimited(t *testing.T) {
 	for kind, want := range map[terms.DeviceKind]string{
-		"wireguard": "wireguard tunnel, which podweir limits by the interface in the pod that carries it", "bridge": "bridge device",
+		"wireguard": "wireguard tunnel, which podweir limits only by an interface in the pod that carries it", "bridge": "bridge device",
 	} {
 		one := hostif.Interface{Kind: kind, PeerNetNSID: 1}
 		must.Be(t, string(kind)+": what it is", want, one.NotLimited())

@@ -237,7 +237,7 @@ func (i *Interface) Shares(other *Interface) bool {
 // NotLimited names a device that does not lead out, with what limits the traffic of one that is a tunnel.
 func (i *Interface) NotLimited() string {
 	if slices.Contains([]terms.DeviceKind{"wireguard", "gre", "ip6gre", "ipip", "ip6tnl", "sit", "geneve", "vti", "xfrm"}, i.Kind) {
-		return string(i.Kind) + " tunnel, which podweir limits by the interface in the pod that carries it"
+		return string(i.Kind) + " tunnel, which podweir limits only by an interface in the pod that carries it"
 	}
 	return string(i.Kind) + " device"
 }
