@@ -35,10 +35,10 @@ func beside(t *testing.T, bitsPerSec uint64) {
 	}
 }
 
-// newRig makes a rig that goes with the test.
 // waited is the error of [Offer.Wait].
 func waited(_ *lab.Bulk, _ *lab.FloodResult, err error) error { return err }
 
+// newRig makes a rig that goes with the test.
 func newRig(t *testing.T) *Rig {
 	t.Helper()
 	testutil.RequireRoot(t)

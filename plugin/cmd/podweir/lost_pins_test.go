@@ -129,7 +129,7 @@ func (l *lossy) pinned(t *testing.T) (all []string) {
 	return all
 }
 
-// green says whether each command finds the pod in order; if they differ, which does.
+// green is "" if CHECK and status find the pod in order, else what they say.
 func (l *lossy) green(t *testing.T) (says string) {
 	t.Helper()
 	if err := l.verb(t, "CHECK"); err != nil {
