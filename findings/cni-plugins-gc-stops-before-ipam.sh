@@ -6,8 +6,8 @@
 #
 # One would guess: GC gives back addresses that no pod has any more. CNI 1.1 was made for that, host-local has the verb
 #   since 1.10.0, and section 2 of the specification says that plugins MUST forward GC to the plugin for addresses.
-# Seen: no plugin of the project that calls host-local passes GC on. The verb is not set in their tables of functions
-#   ("FIXME GC"), and for a function that is missing the library answers 0 (checkVersionAndCall in pkg/skel of cni).
+# Seen: no plugin of the project that calls host-local passes GC on. Their tables of functions have no entry for the verb,
+#   and for a function that is missing the library answers 0 (checkVersionAndCall in pkg/skel of cni).
 #   STATUS is passed on, but host-local has none: it is 0 while no address is left and each ADD fails, where the
 #   specification asks for an error. A direct call of host-local gives addresses back, and so do the
 #   DELs that libcni sends first, but only for attachments whose ADD came to its end.

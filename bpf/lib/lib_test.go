@@ -181,8 +181,9 @@ func TestElephantsSketchesShareNoCell(t *testing.T) {
 	for i := range 2000 {
 		flow := flowOf(i)
 		id := one.hash(&flow)
-		one.sketch(id, 7, 1000)
-		other.recent(id, 7, 1000)
+		if est, recent := one.sketch(id, 7, 1000), other.recent(id, 7, 1000); est < 1000 || recent < 1000 {
+			t.Fatalf("flow %d has %d and %d in the sketches that it is in, want at least 1000", i, est, recent)
+		}
 	}
 	for i := range 2000 {
 		flow := flowOf(i)
