@@ -19,11 +19,21 @@ import (
 )
 
 // Whether podweir holds a direction is judged by what the queue or the program counts that
-// limits it: of packets that are sent one after the other, all or none. How much a limit lets
-// through is for e2e/traffic and the rows of e2e/matrix.
+// limits it: of packets that are sent one after the other, all or none. What counts has to hold
+// back as well: of a flood no more may arrive than the limit lets through.
 const (
 	countedPackets = 40
 	countedBytes   = 100
+	// floodTime is long beside the queues' bucket. A policer's credit is longer, and of a wrong rate.
+	floodTime    = 50 * time.Millisecond
+	floodPayload = 1400
+	floodFrame   = 14 + 20 + 8 + floodPayload
+	// A queue lets through so much of the limit at once: 8 ms and a packet.
+	bucket = 10 * time.Millisecond
+	// A policer admits heavy flows up to its credit and the horizon, and light ones up to as much more.
+	credit = 250*time.Millisecond + 50*time.Millisecond + 50*time.Millisecond
+	// settled is when nothing of a flood is under way any more: at the limit a packet comes every 0.6 ms.
+	settled = 100 * time.Millisecond
 )
 
 func (tr *traffic) of(d terms.Direction) *direction {
@@ -36,7 +46,24 @@ func (tr *traffic) of(d terms.Direction) *direction {
 // holds says whether podweir holds a direction of the pod.
 func (k *kase) holds(t *testing.T, d terms.Direction) bool {
 	t.Helper()
-	return k.traffic.of(d).counted(t, func() uint64 { return k.held(t, d) })
+	dir := k.traffic.of(d)
+	if !dir.counted(t, func() uint64 { return k.held(t, d) }) {
+		return false
+	}
+	place, atOnce := k.mode.egress, bucket
+	if d == terms.Ingress {
+		place = k.mode.ingress
+	}
+	if strings.HasSuffix(place, "policing") {
+		atOnce = credit
+	}
+	got, took := dir.flood(t)
+	most := float64(bitRate)/8*(took+atOnce).Seconds() + floodFrame
+	t.Logf("%d bytes of a flood to %s arrived in %v, at most %.0f may", got, dir.to, took, most)
+	if float64(got) > most {
+		t.Errorf("%d bytes of a flood to %s arrived in %v, want at most %.0f", got, dir.to, took, most)
+	}
+	return true
 }
 
 // status is what podweir status shows of the pod.
@@ -132,6 +159,25 @@ func (d *direction) counted(t *testing.T, counter func() uint64) bool {
 		t.Errorf("%d of %d packets to %s were counted, want all or none", seen, countedPackets, d.to)
 	}
 	return seen >= countedPackets
+}
+
+// flood sends as fast as it can, in a flow of its own, and returns what arrived until then. A busy
+// machine makes that less for the time it took, never more.
+func (d *direction) flood(t *testing.T) (bytes int, took time.Duration) {
+	t.Helper()
+	d.floods++
+	payload := make([]byte, floodPayload)
+	payload[0] = d.floods // what is left of an earlier one is none of it
+	start := time.Now()
+	for time.Since(start) < floodTime {
+		for range 8 {
+			must.OK(t, d.flooder.send(d.to, allowedPort, payload))
+		}
+		bytes += floodFrame * d.allowed.arrived(d.floods)
+	}
+	took = time.Since(start)
+	d.allowed.drain(settled)
+	return bytes, took
 }
 
 // tbfLines finds a TBF's device and its packets in what tc(8) shows.

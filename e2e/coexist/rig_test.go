@@ -86,14 +86,14 @@ func (r *rig) newPod(t *testing.T, hostName string) *pod {
 
 type conf map[string]any
 
-// bitRate is the cap of all pods, in bits per second, as text.
-const bitRate = "20M"
+// bitRate is the cap of all pods, in bits per second.
+const bitRate = 20_000_000
 
 // with is a configuration that fails closed.
 func (p *pod) with(m *mode) conf {
 	c := conf{
 		"cniVersion": "1.1.0", "name": "net", "type": "podweir-cni", "onError": "closed",
-		"egressRate": bitRate, "ingressRate": bitRate,
+		"egressRate": fmt.Sprint(bitRate), "ingressRate": fmt.Sprint(bitRate),
 		// As the agent and `podweir install` write it beside each of these neighbours.
 		"hostHook": "tcx",
 		"prevResult": json.RawMessage(fmt.Sprintf(`{"cniVersion":"1.1.0","interfaces":[{"name":%q},{"name":"eth0","sandbox":%q}],`+

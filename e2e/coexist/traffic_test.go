@@ -73,6 +73,18 @@ func (s socket) drain(wait time.Duration) int {
 	}
 }
 
+// arrived returns how many datagrams have come that begin with a byte, and discards all.
+func (s socket) arrived(first byte) (n int) {
+	for buf := make([]byte, 1); ; {
+		if _, _, err := unix.Recvfrom(int(s), buf, unix.MSG_DONTWAIT); err != nil {
+			return n
+		}
+		if buf[0] == first {
+			n++
+		}
+	}
+}
+
 func (s socket) readable(wait time.Duration) bool {
 	fds := []unix.PollFd{{Fd: int32(s), Events: unix.POLLIN}}
 	for {
@@ -86,8 +98,9 @@ func (s socket) readable(wait time.Duration) bool {
 // direction is the traffic of a pod in one direction.
 type direction struct {
 	to              string
-	sender          socket
+	sender, flooder socket
 	allowed, denied socket
+	floods          byte
 	// leaked counts denied packets that arrived while they were to be dropped.
 	leaked int
 }
@@ -102,7 +115,10 @@ func newTraffic(t *testing.T, p *pod) *traffic {
 	at := func(ns *testutil.NetNS, addr string) (allowed, denied, sender socket) {
 		return newSocket(t, ns, addr, allowedPort), newSocket(t, ns, addr, deniedPort), newSocket(t, ns, addr, 0)
 	}
-	out := &traffic{egress: &direction{to: clientAddr}, ingress: &direction{to: p.addr}}
+	out := &traffic{
+		egress:  &direction{to: clientAddr, flooder: newSocket(t, p.ns, p.addr, 0)},
+		ingress: &direction{to: p.addr, flooder: newSocket(t, p.rig.client, clientAddr, 0)},
+	}
 	out.egress.allowed, out.egress.denied, out.ingress.sender = at(p.rig.client, clientAddr)
 	out.ingress.allowed, out.ingress.denied, out.egress.sender = at(p.ns, p.addr)
 	for _, d := range out.both() {
