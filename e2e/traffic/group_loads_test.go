@@ -120,12 +120,10 @@ func (l *groupLoad) run(t *testing.T, d Direction) {
 	g.divide(t)
 	processors := must.Get(lab.WatchProcessors())(t)
 	dropped, start := g.dropped(t, d), wiremeter.Now()
-	var pod, free *lab.Latencies
-	var asks sync.WaitGroup
-	asks.Go(func() { pod, free = g.request(t, d, 4*time.Second) })
+	requests := g.request(t, d, 4*time.Second)
 	l.put(t, g, d)
 	end := wiremeter.Now()
-	asks.Wait()
+	pod, free := requests()
 	g.within(t, d, start, end, l.most, processors)
 	t.Logf("the last second %.4f; %d packets dropped behind the queues; requests: p99 %v, without a limit %v",
 		g.sum(t, d, end-time.Second+200*time.Millisecond, end).BitsPerSec()/float64(l.limit), g.dropped(t, d)-dropped,

@@ -126,23 +126,21 @@ func threadTime() time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// request sends small requests to a pod of the group, or from it, and to an unlimited one.
-func (g *groupOf) request(t *testing.T, d Direction, last time.Duration) (pod, free *lab.Latencies) {
+// request sends small requests to a pod of the group, or from it, and to an unlimited one; what
+// it returns waits for their end.
+func (g *groupOf) request(t *testing.T, d Direction, last time.Duration) (wait func() (pod, free *lab.Latencies)) {
 	t.Helper()
-	var got [2]*lab.Latencies
 	var runs [2]*lab.RequestsRun
 	for i, p := range []*Target{g.pods[0], g.rig.Free} {
 		from, to := p.Ends(d)
 		run := must.Get(g.rig.Lab.StartEcho(t.Context(), lab.EchoLoad{From: from, To: to, PerSecond: 200, Duration: last, Timeout: 5 * time.Second}))(t)
 		runs[i] = run
 	}
-	for i, run := range runs {
-		var err error
-		if got[i], err = run.Wait(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+	return func() (pod, free *lab.Latencies) {
+		t.Helper()
+		pod = must.Get(runs[0].Wait(t.Context()))(t)
+		return pod, must.Get(runs[1].Wait(t.Context()))(t)
 	}
-	return got[0], got[1]
 }
 
 // holds sees that nobody takes a share for a difference, while it changes.
@@ -209,7 +207,7 @@ func TestPrivilegedGroupHasItsLimitTogether(t *testing.T) {
 			joined := wiremeter.Now()
 			others := g.bulk(t, d, g.pods[1:])
 			begun := wiremeter.Now()
-			pod, free := g.request(t, d, 2*time.Second)
+			pod, free := g.request(t, d, 2*time.Second)()
 			ended := wiremeter.Now()
 			g.holds(t)
 			for _, run := range others {
@@ -267,7 +265,7 @@ func TestPrivilegedGroupBesideLimitsOfEach(t *testing.T) {
 				g.bulk(t, d, g.pods[1:])
 				until(t, time.Second)
 				from = wiremeter.Now()
-				pod, free := g.request(t, d, 2*time.Second)
+				pod, free := g.request(t, d, 2*time.Second)()
 				all := g.sum(t, d, from, wiremeter.Now()).BitsPerSec() / groupLimit
 				t.Logf("one of eight uses %.3f of 200 Mbit/s, all use %.3f; requests: p99 %v, without a limit %v", one, all, pod.Quantile(0.99), free.Quantile(0.99))
 				if one < c.least || one > c.most {

@@ -119,7 +119,8 @@ func TestPrivilegedConcurrentADD(t *testing.T) {
 	answers := make([]answer, different)
 	var wg sync.WaitGroup
 	for i, p := range pods {
-		wg.Go(func() { answers[i] = p.call(t, "ADD", p.conf(both(nil))) })
+		c := p.conf(both(nil)).json(t)
+		wg.Go(func() { answers[i] = p.callRaw("ADD", c) })
 	}
 	wg.Wait()
 	for i, p := range pods {
@@ -132,7 +133,8 @@ func TestPrivilegedConcurrentADD(t *testing.T) {
 	must.Be(t, "slots taken", 2*different, n.slots(t))
 	must.Match(t, "the node's programs", treesHere(t).programs(), slices.Sorted(maps.Keys(n.programs(t))))
 	for i, p := range pods {
-		wg.Go(func() { answers[i] = p.call(t, "DEL", p.conf(nil)) })
+		c := p.conf(nil).json(t)
+		wg.Go(func() { answers[i] = p.callRaw("DEL", c) })
 	}
 	wg.Wait()
 	for i, p := range pods {

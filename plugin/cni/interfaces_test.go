@@ -263,7 +263,8 @@ func TestPrivilegedInterfacesShareTheLimit(t *testing.T) {
 		var wg sync.WaitGroup
 		var both [2]arrival
 		for i, e := range ends {
-			wg.Go(func() { both[i] = offer(t, e[0].(*testutil.NetNS), e[1].(*testutil.NetNS), e[2].(string)) })
+			arrives := offering(t, e[0].(*testutil.NetNS), e[1].(*testutil.NetNS), e[2].(string))
+			wg.Go(func() { both[i] = arrives() })
 		}
 		wg.Wait()
 		within := max(both[0].within, both[1].within)

@@ -5,6 +5,7 @@ package queue_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -512,10 +513,14 @@ func TestPrivilegedLightPacketsDoNotWaitForWhatAShareOwes(t *testing.T) {
 	must.OK(t, from.SetReadDeadline(time.Now().Add(10*time.Second)))
 	must.Be(t, "bytes that came first", heavy, next())
 	must.OK(t, d.Do(func() error {
-		to := must.Get(unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0))(t)
-		defer func() { must.OK(t, unix.Close(to)) }()
-		must.OK(t, unix.SetsockoptInt(to, unix.SOL_SOCKET, unix.SO_PRIORITY, int(handle(0x21, 1))))
-		return unix.Sendto(to, make([]byte, light), 0, &unix.SockaddrInet4{Port: 9, Addr: [4]byte{10, 9, 0, 2}})
+		to, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+		if err != nil {
+			return err
+		}
+		return errors.Join(
+			unix.SetsockoptInt(to, unix.SOL_SOCKET, unix.SO_PRIORITY, int(handle(0x21, 1))),
+			unix.Sendto(to, make([]byte, light), 0, &unix.SockaddrInet4{Port: 9, Addr: [4]byte{10, 9, 0, 2}}),
+			unix.Close(to))
 	}))
 	// A second heavy one may have left before it, if something small of the kernel's was sent first.
 	must.OK(t, from.SetReadDeadline(time.Now().Add(8*time.Second)))
