@@ -23,83 +23,79 @@ func (f *Facts) strangers(c *judge.Chain) []judge.Program {
 }
 
 func checkAhead(f *Facts) Finding {
-	return f.withAttachments(func(list []Attachment) Finding {
-		var bad, ends, pods []string
-		n := 0
-		for _, a := range list {
-			if !a.Redirected {
-				continue
-			}
-			n++
-			for _, p := range a.Ahead {
-				what := a.name() + ": " + p.String()
-				if p.Answer != judge.AnswerUnknown {
-					what += " " + p.Answer.String()
-					ends = append(ends, what)
-				}
-				bad, pods = append(bad, what), append(pods, a.Pod)
-			}
+	var bad, ends, pods []string
+	n := 0
+	for _, a := range f.Attached {
+		if !a.Redirected {
+			continue
 		}
-		switch {
-		case len(ends) > 0:
-			return fails(shorten(ends)+", before the redirect to the ifb", "no program, or programs that answer TCX_NEXT (-1)",
-				"podweir repair polices ahead of it (Linux 6.6 or newer); to have the queue back, have its owner let packets on (-1), or take it off: bpftool prog show id NUMBER, or in the pod's namespace tc filter show dev eth0 ingress, shows it", bad...).of(pods)
-		case len(bad) > 0:
-			return breaks(shorten(bad)+" before the redirect to the ifb", "no program, or programs that answer TCX_NEXT (-1)",
-				"podweir status shows whether packets go past podweir (PAST); then ask its owner", bad...).of(pods)
-		case n == 0:
-			return holds("no limit waits on an ifb")
+		n++
+		for _, p := range a.Ahead {
+			what := a.name() + ": " + p.String()
+			if p.Answer != judge.AnswerUnknown {
+				what += " " + p.Answer.String()
+				ends = append(ends, what)
+			}
+			bad, pods = append(bad, what), append(pods, a.Pod)
 		}
-		return holds(fmt.Sprintf("no program runs before %d redirects", n))
-	})
+	}
+	switch {
+	case len(ends) > 0:
+		return fails(shorten(ends)+", before the redirect to the ifb", "no program, or programs that answer TCX_NEXT (-1)",
+			"podweir repair polices ahead of it (Linux 6.6 or newer); to have the queue back, have its owner let packets on (-1), or take it off: bpftool prog show id NUMBER, or in the pod's namespace tc filter show dev eth0 ingress, shows it", bad...).of(pods)
+	case len(bad) > 0:
+		return breaks(shorten(bad)+" before the redirect to the ifb", "no program, or programs that answer TCX_NEXT (-1)",
+			"podweir status shows whether packets go past podweir (PAST); then ask its owner", bad...).of(pods)
+	case n == 0:
+		return holds("no limit waits on an ifb")
+	}
+	return holds(fmt.Sprintf("no program runs before %d redirects", n))
 }
 
 func checkOrder(f *Facts) Finding {
-	return f.withAttachments(func(list []Attachment) Finding {
-		devices := map[string]*Device{}
-		for i := range f.Devices {
-			devices[f.Devices[i].Name] = &f.Devices[i]
+	devices := map[string]*Device{}
+	for i := range f.Devices {
+		devices[f.Devices[i].Name] = &f.Devices[i]
+	}
+	var starved, behind, blind, pods []string
+	looked := 0
+	for _, a := range f.Attached {
+		if a.Program == 0 {
+			continue
 		}
-		var starved, behind, blind, pods []string
-		looked := 0
-		for _, a := range list {
-			if a.Program == 0 {
-				continue
-			}
-			looked++
-			where := a.name()
-			d := devices[a.Device]
-			if d == nil {
-				blind = append(blind, where+": device "+a.Device+" was not seen")
-				continue
-			}
-			hook := &d.In
-			if a.Hook == terms.HookEgress {
-				hook = &d.Out
-			}
-			switch r := hook.Stand(a.Program, f.Profile); r.Standing {
-			case judge.Starved, judge.Missing:
-				starved, pods = append(starved, where+": "+r.String()), append(pods, a.Pod)
-			case judge.Behind:
-				behind, pods = append(behind, where+": "+r.String()), append(pods, a.Pod)
-			case judge.NotKnown:
-				blind = append(blind, where+": "+hook.Unread)
-			case judge.First:
-			}
+		looked++
+		where := a.name()
+		d := devices[a.Device]
+		if d == nil {
+			blind = append(blind, where+": device "+a.Device+" was not seen")
+			continue
 		}
-		const expected, fix = "podweir first on every hook", "podweir repair: podweir goes back to the head"
-		switch {
-		case len(starved) > 0:
-			return breaks(shorten(starved), expected, fix, slices.Concat(starved, behind)...).of(pods)
-		case len(blind) > 0 || f.DevicesErr != nil && looked > 0:
-			return unknown(shorten(blind))
-		case len(behind) > 0:
-			return warns(shorten(behind), expected, fix, behind...).of(pods)
-		case looked == 0:
-			return holds("podweir is on no shared host-side hook")
+		hook := &d.In
+		if a.Hook == terms.HookEgress {
+			hook = &d.Out
 		}
-		return holds(fmt.Sprintf("first on %d hooks", looked))
-	})
+		switch r := hook.Stand(a.Program, f.Profile); r.Standing {
+		case judge.Starved, judge.Missing:
+			starved, pods = append(starved, where+": "+r.String()), append(pods, a.Pod)
+		case judge.Behind:
+			behind, pods = append(behind, where+": "+r.String()), append(pods, a.Pod)
+		case judge.NotKnown:
+			blind = append(blind, where+": "+hook.Unread)
+		case judge.First:
+		}
+	}
+	const expected, fix = "podweir first on every hook", "podweir repair: podweir goes back to the head"
+	switch {
+	case len(starved) > 0:
+		return breaks(shorten(starved), expected, fix, slices.Concat(starved, behind)...).of(pods)
+	case len(blind) > 0 || f.DevicesErr != nil && looked > 0:
+		return unknown(shorten(blind))
+	case len(behind) > 0:
+		return warns(shorten(behind), expected, fix, behind...).of(pods)
+	case looked == 0:
+		return holds("podweir is on no shared host-side hook")
+	}
+	return holds(fmt.Sprintf("first on %d hooks", looked))
 }
 
 // showing is the command that shows a program of others: bpftool shows no filter that is
@@ -112,39 +108,37 @@ func showing(device string, hook terms.Hook, p *judge.Program) string {
 }
 
 func checkStrangers(f *Facts) Finding {
-	return f.podDevices(func(devices []Device) Finding {
-		var bad, blind []string
-		show := ""
-		for _, d := range devices {
-			for _, h := range []judge.Chain{d.In, d.Out} {
-				if h.Unread != "" {
-					blind = append(blind, d.Name+": "+h.Unread)
+	var bad, blind []string
+	show := ""
+	for _, d := range f.Devices {
+		for _, h := range []judge.Chain{d.In, d.Out} {
+			if h.Unread != "" {
+				blind = append(blind, d.Name+": "+h.Unread)
+			}
+			others := f.strangers(&h)
+			if d.XDP != nil && h.Hook == d.XDP.Hook {
+				others = append(others, *d.XDP)
+			}
+			for _, p := range others {
+				if p.Answer == judge.AnswerNext {
+					continue
 				}
-				others := f.strangers(&h)
-				if d.XDP != nil && h.Hook == d.XDP.Hook {
-					others = append(others, *d.XDP)
+				what := fmt.Sprintf("%s %v: %v", d.Name, h.Hook, p)
+				if p.Answer != judge.AnswerUnknown {
+					what += " " + p.Answer.String()
 				}
-				for _, p := range others {
-					if p.Answer == judge.AnswerNext {
-						continue
-					}
-					what := fmt.Sprintf("%s %v: %v", d.Name, h.Hook, p)
-					if p.Answer != judge.AnswerUnknown {
-						what += " " + p.Answer.String()
-					}
-					bad = append(bad, what)
-					show = cmp.Or(show, showing(d.Name, h.Hook, &p))
-				}
+				bad = append(bad, what)
+				show = cmp.Or(show, showing(d.Name, h.Hook, &p))
 			}
 		}
-		switch {
-		case len(bad) > 0:
-			return breaks(shorten(bad), "programs of "+f.Profile.Title+" and podweir", "on the node: "+show, bad...)
-		case len(blind) > 0:
-			return unknown(shorten(blind))
-		}
-		return holds(fmt.Sprintf("none on %d devices", len(devices)))
-	})
+	}
+	switch {
+	case len(bad) > 0:
+		return breaks(shorten(bad), "programs of "+f.Profile.Title+" and podweir", "on the node: "+show, bad...)
+	case len(blind) > 0:
+		return unknown(shorten(blind))
+	}
+	return holds(fmt.Sprintf("none on %d devices", len(f.Devices)))
 }
 
 func checkVerdicts(f *Facts) Finding {
@@ -213,28 +207,26 @@ func (f *Facts) unwelcome() func(Qdisc) bool {
 }
 
 func checkRootQdiscs(f *Facts) Finding {
-	return f.podDevices(func(devices []Device) Finding {
-		unwelcome, others := f.unwelcome(), f.Node.OtherShapers()
-		var bad, pods []string
-		n := 0
-		for _, d := range devices {
-			for _, q := range d.Qdiscs {
-				switch {
-				case unwelcome(q):
-					bad, pods = append(bad, d.Name+" has "+q.Kind), append(pods, f.podAt(d.Name))
-				case ofOthers(q):
-					n++
-				}
+	unwelcome, others := f.unwelcome(), f.Node.OtherShapers()
+	var bad, pods []string
+	n := 0
+	for _, d := range f.Devices {
+		for _, q := range d.Qdiscs {
+			switch {
+			case unwelcome(q):
+				bad, pods = append(bad, d.Name+" has "+q.Kind), append(pods, f.podAt(d.Name))
+			case ofOthers(q):
+				n++
 			}
 		}
-		switch {
-		case len(bad) > 0:
-			return breaks(shorten(bad), "podweir's queue, or none", rootQdiscFix(others.By, pods[0]), bad...).of(pods)
-		case n > 0:
-			return holds(fmt.Sprintf("%d of %s's, which hold back nothing of podweir's, on %d devices", n, others.By.Title(), len(devices)))
-		}
-		return holds(fmt.Sprintf("none on %d devices", len(devices)))
-	})
+	}
+	switch {
+	case len(bad) > 0:
+		return breaks(shorten(bad), "podweir's queue, or none", rootQdiscFix(others.By, pods[0]), bad...).of(pods)
+	case n > 0:
+		return holds(fmt.Sprintf("%d of %s's, which hold back nothing of podweir's, on %d devices", n, others.By.Title(), len(f.Devices)))
+	}
+	return holds(fmt.Sprintf("none on %d devices", len(f.Devices)))
 }
 
 // rootQdiscFix says what to do about a foreign queue. Felix would put its own back at

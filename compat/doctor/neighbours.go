@@ -39,38 +39,51 @@ func orUnknown(s string) string {
 	return s
 }
 
-// withAttachments runs the check where podweir's attachments are known.
-func (f *Facts) withAttachments(further func([]Attachment) Finding) Finding {
-	switch {
-	case f.AttachedErr != nil:
-		return unknown(f.AttachedErr.Error())
-	case len(f.Attached) == 0:
-		return skip("no pod of this node has a limit")
+// ofLimits has a check run where podweir's attachments are known, and there are any.
+func ofLimits(check func(*Facts) Finding) func(*Facts) Finding {
+	return func(f *Facts) Finding {
+		switch {
+		case f.AttachedErr != nil:
+			return unknown(f.AttachedErr.Error())
+		case len(f.Attached) == 0:
+			return skip("no pod of this node has a limit")
+		}
+		return check(f)
 	}
-	return further(f.Attached)
+}
+
+// ofDevices has a check run where the devices of pods are known, and there are any.
+func ofDevices(check func(*Facts) Finding) func(*Facts) Finding {
+	return func(f *Facts) Finding {
+		switch {
+		case f.DevicesErr != nil:
+			return unknown(f.DevicesErr.Error())
+		case len(f.Devices) == 0:
+			return skip("no pod has a device on this node")
+		}
+		return check(f)
+	}
 }
 
 func checkBypassed(f *Facts) Finding {
-	return f.withAttachments(func(list []Attachment) Finding {
-		if f.Profile.Bypass == profiles.No {
-			return holds(f.Profile.BypassWhy)
+	if f.Profile.Bypass == profiles.No {
+		return holds(f.Profile.BypassWhy)
+	}
+	var bad []string
+	for _, a := range f.Attached {
+		onHost := a.Place == terms.PlaceHost && a.Mode.Is == terms.ModeQdisc || a.Mode.Is.HostSide()
+		if a.Direction.Is == terms.Ingress && onHost && !a.Observed() {
+			bad = append(bad, a.Pod+" ("+a.Device+", "+a.Mode.String()+")")
 		}
-		var bad []string
-		for _, a := range list {
-			onHost := a.Place == terms.PlaceHost && a.Mode.Is == terms.ModeQdisc || a.Mode.Is.HostSide()
-			if a.Direction.Is == terms.Ingress && onHost && !a.Observed() {
-				bad = append(bad, a.Pod+" ("+a.Device+", "+a.Mode.String()+")")
-			}
-		}
-		if len(bad) == 0 {
-			return holds("every ingress limit is on the pod side")
-		}
-		const expected, fix = "ingress on the pod side (ifb)", "set ingressMode and ingressPlace to auto, and recreate the pods"
-		if f.Profile.Bypass == profiles.Unknown {
-			return warns("on the host side, where packets may pass by: "+shorten(bad), expected, fix, bad...)
-		}
-		return breaks("on the host side, which packets pass by: "+shorten(bad), expected, fix, bad...)
-	})
+	}
+	if len(bad) == 0 {
+		return holds("every ingress limit is on the pod side")
+	}
+	const expected, fix = "ingress on the pod side (ifb)", "set ingressMode and ingressPlace to auto, and recreate the pods"
+	if f.Profile.Bypass == profiles.Unknown {
+		return warns("on the host side, where packets may pass by: "+shorten(bad), expected, fix, bad...)
+	}
+	return breaks("on the host side, which packets pass by: "+shorten(bad), expected, fix, bad...)
 }
 
 // withoutFQ says on what Cilium's bandwidth manager relies in vain: it gives packets their
@@ -132,17 +145,6 @@ func checkNPABandwidth(f *Facts) Finding {
 		return warns("bandwidth is in "+original.File+", and podweir's file replaces it: once podweir is uninstalled, pods with an egress limit do not start", expected, fix, original.File)
 	}
 	return holds("bandwidth is not in the chain")
-}
-
-// podDevices are the devices that a check of theirs is about.
-func (f *Facts) podDevices(further func([]Device) Finding) Finding {
-	switch {
-	case f.DevicesErr != nil:
-		return unknown(f.DevicesErr.Error())
-	case len(f.Devices) == 0:
-		return skip("no pod has a device on this node")
-	}
-	return further(f.Devices)
 }
 
 // shorten lists the first few of many findings, in the same order at each look.

@@ -23,148 +23,138 @@ func checkPastQueue(f *Facts) Finding {
 
 // counted is broken by every packet of a kind, and then names a remedy.
 func (f *Facts) counted(remedy string, packets func(a *Attachment) uint64) Finding {
-	return f.withAttachments(func(list []Attachment) Finding {
-		var bad, pods, unread []string
-		for i := range list {
-			a := &list[i]
-			if n := packets(a); n > 0 {
-				bad, pods = append(bad, fmt.Sprintf("%s: %d packets", a.name(), n)), append(pods, a.Pod)
-			}
-			if a.Uncounted != "" {
-				unread = append(unread, a.name()+": "+a.Uncounted)
-			}
+	var bad, pods, unread []string
+	for i := range f.Attached {
+		a := &f.Attached[i]
+		if n := packets(a); n > 0 {
+			bad, pods = append(bad, fmt.Sprintf("%s: %d packets", a.name(), n)), append(pods, a.Pod)
 		}
-		switch {
-		case len(bad) > 0:
-			return breaks(shorten(bad), "none", remedy, bad...).of(pods)
-		case len(unread) > 0:
-			return unknown("counters cannot be read: " + shorten(unread))
+		if a.Uncounted != "" {
+			unread = append(unread, a.name()+": "+a.Uncounted)
 		}
-		return holds("none")
-	})
+	}
+	switch {
+	case len(bad) > 0:
+		return breaks(shorten(bad), "none", remedy, bad...).of(pods)
+	case len(unread) > 0:
+		return unknown("counters cannot be read: " + shorten(unread))
+	}
+	return holds("none")
 }
 
 func checkCeilings(f *Facts) Finding {
-	return f.withAttachments(func(list []Attachment) Finding {
-		var bad, pods []string
-		for _, a := range list {
-			if a.NoCeiling != "" && a.Failure == "" && !a.Gone {
-				bad, pods = append(bad, a.Pod+": "+a.NoCeiling), append(pods, a.Pod)
-			}
+	var bad, pods []string
+	for _, a := range f.Attached {
+		if a.NoCeiling != "" && a.Failure == "" && !a.Gone {
+			bad, pods = append(bad, a.Pod+": "+a.NoCeiling), append(pods, a.Pod)
 		}
-		if len(bad) > 0 {
-			return breaks("without a ceiling: "+shorten(bad), "a ceiling", "drop CAP_NET_RAW from pods that are not trusted; Linux 6.6 or newer where another program is on the hook", bad...).of(pods)
-		}
-		return holds("every egress limit that needs a ceiling has one")
-	})
+	}
+	if len(bad) > 0 {
+		return breaks("without a ceiling: "+shorten(bad), "a ceiling", "drop CAP_NET_RAW from pods that are not trusted; Linux 6.6 or newer where another program is on the hook", bad...).of(pods)
+	}
+	return holds("every egress limit that needs a ceiling has one")
 }
 
 // checkGroups looks at the limits that pods of a namespace have together.
 func checkGroups(f *Facts) Finding {
-	return f.withAttachments(func(list []Attachment) Finding {
-		var bad, pods []string
-		groups, undivided := map[string]*terms.Limit{}, map[string]terms.Limit{}
-		shares := map[string]int{}
-		for i := range list {
-			a := &list[i]
-			namespace, _, _ := strings.Cut(a.Pod, "/")
-			group := fmt.Sprintf("%s of namespace %s", a.Direction, namespace)
-			switch {
-			case a.Group == 0 || a.Failure != "" || a.Gone || a.Observed():
-				continue
-			case a.Share == 0:
-				why := cmp.Or(a.NoShare, "its queue is not whole")
-				bad, pods = append(bad, a.name()+": it has no share of the limit of its namespace, only its own limit: "+why), append(pods, a.Pod)
-			case a.NoGroupCeiling != "":
-				bad, pods = append(bad, a.name()+": nothing holds the limit while no agent divides it: "+a.NoGroupCeiling), append(pods, a.Pod)
-			}
-			if g := groups[group]; g == nil || a.Group < g.Group { // of different ones the lowest holds
-				groups[group] = &a.Limit
-			}
-			if a.Share != 0 {
-				shares[group]++
-			}
-			if !a.Divided && a.NoShare == "" {
-				sum := undivided[group]
-				sum.Share += a.Share
-				undivided[group] = sum
-			}
-		}
-		for _, group := range slices.Sorted(maps.Keys(undivided)) {
-			bad = append(bad, fmt.Sprintf("no agent divides %s; the shares of its pods amount to %v", group, undivided[group].Share))
-		}
+	var bad, pods []string
+	groups, undivided := map[string]*terms.Limit{}, map[string]terms.Limit{}
+	shares := map[string]int{}
+	for i := range f.Attached {
+		a := &f.Attached[i]
+		namespace, _, _ := strings.Cut(a.Pod, "/")
+		group := fmt.Sprintf("%s of namespace %s", a.Direction, namespace)
 		switch {
-		case len(bad) > 0:
-			return breaks(shorten(bad), "each divided among all pods of the namespace", "podweir explain PW614", bad...).of(pods)
-		case len(groups) > 0:
-			text := []string{fmt.Sprintf("%d limits, divided among all pods of their namespaces", len(groups))}
-			for _, group := range slices.Sorted(maps.Keys(groups)) {
-				if coarse := terms.CoarseEach(groups[group].Group, shares[group]); coarse != "" {
-					text = append(text, group+": "+coarse)
-				}
-			}
-			return holds(strings.Join(text, "; "))
+		case a.Group == 0 || a.Failure != "" || a.Gone || a.Observed():
+			continue
+		case a.Share == 0:
+			why := cmp.Or(a.NoShare, "its queue is not whole")
+			bad, pods = append(bad, a.name()+": it has no share of the limit of its namespace, only its own limit: "+why), append(pods, a.Pod)
+		case a.NoGroupCeiling != "":
+			bad, pods = append(bad, a.name()+": nothing holds the limit while no agent divides it: "+a.NoGroupCeiling), append(pods, a.Pod)
 		}
-		return holds("no namespace has a limit on this node")
-	})
+		if g := groups[group]; g == nil || a.Group < g.Group { // of different ones the lowest holds
+			groups[group] = &a.Limit
+		}
+		if a.Share != 0 {
+			shares[group]++
+		}
+		if !a.Divided && a.NoShare == "" {
+			sum := undivided[group]
+			sum.Share += a.Share
+			undivided[group] = sum
+		}
+	}
+	for _, group := range slices.Sorted(maps.Keys(undivided)) {
+		bad = append(bad, fmt.Sprintf("no agent divides %s; the shares of its pods amount to %v", group, undivided[group].Share))
+	}
+	switch {
+	case len(bad) > 0:
+		return breaks(shorten(bad), "each divided among all pods of the namespace", "podweir explain PW614", bad...).of(pods)
+	case len(groups) > 0:
+		text := []string{fmt.Sprintf("%d limits, divided among all pods of their namespaces", len(groups))}
+		for _, group := range slices.Sorted(maps.Keys(groups)) {
+			if coarse := terms.CoarseEach(groups[group].Group, shares[group]); coarse != "" {
+				text = append(text, group+": "+coarse)
+			}
+		}
+		return holds(strings.Join(text, "; "))
+	}
+	return holds("no namespace has a limit on this node")
 }
 
 func checkLeftOver(f *Facts) Finding {
-	return f.withAttachments(func(list []Attachment) Finding {
-		var bad, fixes []string
-		for _, a := range list {
-			fix := "podweir gc"
-			switch {
-			case a.Lost != "":
-				bad = append(bad, a.Pod+": no record of "+a.Lost)
-				fix = "start an agent, which takes it over, or recreate the pod; podweir gc would leave a running pod without a limit"
-			case a.Left != "":
-				bad = append(bad, a.Pod+" may be gone: "+a.Left)
-				fix = "if " + a.Pod + " has ended, or goes on without " + a.IfName + ": podweir detach --container " + a.ContainerID + " --ifname " + a.IfName
-			case a.Gone:
-				bad = append(bad, a.Pod+" ("+a.Device+") is gone")
-			default:
-				continue
-			}
-			if !slices.Contains(fixes, fix) {
-				fixes = append(fixes, fix)
-			}
+	var bad, fixes []string
+	for _, a := range f.Attached {
+		fix := "podweir gc"
+		switch {
+		case a.Lost != "":
+			bad = append(bad, a.Pod+": no record of "+a.Lost)
+			fix = "start an agent, which takes it over, or recreate the pod; podweir gc would leave a running pod without a limit"
+		case a.Left != "":
+			bad = append(bad, a.Pod+" may be gone: "+a.Left)
+			fix = "if " + a.Pod + " has ended, or goes on without " + a.IfName + ": podweir detach --container " + a.ContainerID + " --ifname " + a.IfName
+		case a.Gone:
+			bad = append(bad, a.Pod+" ("+a.Device+") is gone")
+		default:
+			continue
 		}
-		if len(bad) > 0 {
-			return breaks("left over: "+shorten(bad), "nothing", strings.Join(fixes, "; "), bad...)
+		if !slices.Contains(fixes, fix) {
+			fixes = append(fixes, fix)
 		}
-		return holds("none")
-	})
+	}
+	if len(bad) > 0 {
+		return breaks("left over: "+shorten(bad), "nothing", strings.Join(fixes, "; "), bad...)
+	}
+	return holds("none")
 }
 
 func checkFailures(f *Facts) Finding {
-	return f.withAttachments(func(list []Attachment) Finding {
-		var bad, reasons []string
-		for _, a := range list {
-			if a.Failure == "" {
-				continue
-			}
-			name := a.Pod
-			if pod := f.podOf(a.ContainerID); pod != "" {
-				name = pod
-			}
-			bad, reasons = append(bad, name+": "+a.Failure), append(reasons, a.Failure)
+	var bad, reasons []string
+	for _, a := range f.Attached {
+		if a.Failure == "" {
+			continue
 		}
-		if len(bad) > 0 {
-			return breaks("unshaped: "+shorten(bad), "no pod with a limit unshaped", f.adviceFor(reasons), bad...)
+		name := a.Pod
+		if pod := f.podOf(a.ContainerID); pod != "" {
+			name = pod
 		}
-		if f.Unwritable != nil {
-			fix := "mend the file system"
-			if f.agentRuns() {
-				fix += "; the agent limits running pods by itself"
-			}
-			return warns("pods that podweir-cni could not limit may be missing: "+f.Unwritable.Error(), "word of them", fix)
+		bad, reasons = append(bad, name+": "+a.Failure), append(reasons, a.Failure)
+	}
+	if len(bad) > 0 {
+		return breaks("unshaped: "+shorten(bad), "no pod with a limit unshaped", f.adviceFor(reasons), bad...)
+	}
+	if f.Unwritable != nil {
+		fix := "mend the file system"
+		if f.agentRuns() {
+			fix += "; the agent limits running pods by itself"
 		}
-		if n := observed(list); n > 0 {
-			return holds(fmt.Sprintf("%d limits, and %d that are observed only, as is wanted (enforce: observe)", len(list)-n, n))
-		}
-		return holds(fmt.Sprintf("%d limits", len(list)))
-	})
+		return warns("pods that podweir-cni could not limit may be missing: "+f.Unwritable.Error(), "word of them", fix)
+	}
+	if n := observed(f.Attached); n > 0 {
+		return holds(fmt.Sprintf("%d limits, and %d that are observed only, as is wanted (enforce: observe)", len(f.Attached)-n, n))
+	}
+	return holds(fmt.Sprintf("%d limits", len(f.Attached)))
 }
 
 func observed(list []Attachment) int {
@@ -192,55 +182,51 @@ func differences(drift []string, pods int) string {
 }
 
 func checkAttached(f *Facts) Finding {
-	return f.withAttachments(func(list []Attachment) Finding {
-		differ := slices.DeleteFunc(slices.Clone(list), func(a Attachment) bool { return len(a.Drift) == 0 || a.Gone })
-		var first, all, pods, unread []string
-		for _, a := range differ {
-			if a.Unread {
-				unread = append(unread, a.Drift...)
-			}
-			first = append(first, a.Pod+": "+differences(a.Drift, len(differ)))
-			all, pods = append(all, a.Pod+": "+strings.Join(a.Drift, ", ")), append(pods, a.Pod)
+	differ := slices.DeleteFunc(slices.Clone(f.Attached), func(a Attachment) bool { return len(a.Drift) == 0 || a.Gone })
+	var first, all, pods, unread []string
+	for _, a := range differ {
+		if a.Unread {
+			unread = append(unread, a.Drift...)
 		}
-		if len(all) > 0 {
-			var fixes []string
-			if len(unread) < len(all) {
-				fixes = append(fixes, "podweir repair")
-			}
-			if len(unread) > 0 {
-				fixes = append(fixes, f.adviceFor(unread))
-			}
-			return breaks(shorten(first), "no difference", strings.Join(fixes, "; "), all...).of(pods)
+		first = append(first, a.Pod+": "+differences(a.Drift, len(differ)))
+		all, pods = append(all, a.Pod+": "+strings.Join(a.Drift, ", ")), append(pods, a.Pod)
+	}
+	if len(all) > 0 {
+		var fixes []string
+		if len(unread) < len(all) {
+			fixes = append(fixes, "podweir repair")
 		}
-		seen := []string{fmt.Sprintf("%d limits", len(list))}
-		for i := range list {
-			if a := &list[i]; len(a.Kept) > 0 {
-				seen = append(seen, fmt.Sprintf("%s keeps %s, which podweir did not set", a.Pod, strings.Join(a.Kept, " ")))
-			}
+		if len(unread) > 0 {
+			fixes = append(fixes, f.adviceFor(unread))
 		}
-		return holds(strings.Join(seen, "; "))
-	})
+		return breaks(shorten(first), "no difference", strings.Join(fixes, "; "), all...).of(pods)
+	}
+	seen := []string{fmt.Sprintf("%d limits", len(f.Attached))}
+	for i := range f.Attached {
+		if a := &f.Attached[i]; len(a.Kept) > 0 {
+			seen = append(seen, fmt.Sprintf("%s keeps %s, which podweir did not set", a.Pod, strings.Join(a.Kept, " ")))
+		}
+	}
+	return holds(strings.Join(seen, "; "))
 }
 
 func checkPolicing(f *Facts) Finding {
-	return f.withAttachments(func(list []Attachment) Finding {
-		var bad, pods []string
-		requested := 0
-		for _, a := range list {
-			switch {
-			case a.Failure != "" || a.Queue.Is != terms.QueueNone || a.Observed():
-			case a.Policed == "":
-				requested++
-			default:
-				bad, pods = append(bad, a.name()+": "+a.Policed), append(pods, a.Pod)
-			}
-		}
+	var bad, pods []string
+	requested := 0
+	for _, a := range f.Attached {
 		switch {
-		case len(bad) > 0:
-			return breaks(shorten(bad), "a queue", "take away what stands in its place, then podweir repair; what the kernel lacks PW106 names", bad...).of(pods)
-		case requested > 0:
-			return holds(fmt.Sprintf("every limit that is to have one; %d are policed, as their configuration wants", requested))
+		case a.Failure != "" || a.Queue.Is != terms.QueueNone || a.Observed():
+		case a.Policed == "":
+			requested++
+		default:
+			bad, pods = append(bad, a.name()+": "+a.Policed), append(pods, a.Pod)
 		}
-		return holds("every limit has a queue")
-	})
+	}
+	switch {
+	case len(bad) > 0:
+		return breaks(shorten(bad), "a queue", "take away what stands in its place, then podweir repair; what the kernel lacks PW106 names", bad...).of(pods)
+	case requested > 0:
+		return holds(fmt.Sprintf("every limit that is to have one; %d are policed, as their configuration wants", requested))
+	}
+	return holds("every limit has a queue")
 }

@@ -371,24 +371,22 @@ func checkOneInterface(f *Facts) Finding {
 	if f.sharesLimit() {
 		return holds("a pod's interfaces share its limit")
 	}
-	return f.podDevices(func(devices []Device) Finding {
-		names := map[int][]string{}
-		for _, d := range devices {
-			if d.Pod != 0 {
-				names[d.Pod] = append(names[d.Pod], d.Name)
-			}
+	names := map[int][]string{}
+	for _, d := range f.Devices {
+		if d.Pod != 0 {
+			names[d.Pod] = append(names[d.Pod], d.Name)
 		}
-		var bad []string
-		for _, d := range devices {
-			limited := func(name string) bool { return f.podAt(name) != name }
-			if list := names[d.Pod]; len(list) > 1 && list[0] == d.Name && slices.ContainsFunc(list, limited) {
-				bad = append(bad, fmt.Sprintf("%d interfaces of one pod: %v", len(list), list))
-			}
+	}
+	var bad []string
+	for _, d := range f.Devices {
+		limited := func(name string) bool { return f.podAt(name) != name }
+		if list := names[d.Pod]; len(list) > 1 && list[0] == d.Name && slices.ContainsFunc(list, limited) {
+			bad = append(bad, fmt.Sprintf("%d interfaces of one pod: %v", len(list), list))
 		}
-		if len(bad) > 0 {
-			return breaks(shorten(bad), "one interface, or interfaces=shared",
-				"mind that each has the limit for itself, or set interfaces=shared (chart: defaults.interfaces)", bad...)
-		}
-		return holds(fmt.Sprintf("%d pods, one interface each", len(names)))
-	})
+	}
+	if len(bad) > 0 {
+		return breaks(shorten(bad), "one interface, or interfaces=shared",
+			"mind that each has the limit for itself, or set interfaces=shared (chart: defaults.interfaces)", bad...)
+	}
+	return holds(fmt.Sprintf("%d pods, one interface each", len(names)))
 }
