@@ -6,15 +6,14 @@ package doctor
 import (
 	"slices"
 	"strings"
+
+	"github.com/podweir/podweir/plugin/terms"
 )
 
-// advice says what to do about a recorded failure, by a part of its text: the
+// advice says what to do about a failure, by a part of its text: the
 // table of docs/reference/errors.md.
 var advice = []struct{ part, do string }{
-	{takeOff[0], "take that device off the pod, and CAP_NET_ADMIN from a pod that made it"},
-	{takeOff[1], "recreate the pod, or take the limits off (podweir detach) and attach them again"},
-	{takeOff[2], "podweir repair"},
-	{takeOff[3], "recreate the pod"},
+	{unknownRecord, "recreate the pod"},
 	{"not on a BPF file system", "mount -t bpf bpf /sys/fs/bpf"},
 	{"read-only file system", "mount -o remount,rw /sys/fs/bpf"},
 	{"root qdisc is not podweir's", "decide who shapes the device: replaceQdisc: true gives it to podweir (PW505)"},
@@ -33,32 +32,34 @@ var advice = []struct{ part, do string }{
 	{"held by another process", "look at the process: another call for the same pod ran for 30 s"},
 }
 
-// takeOff are parts of failures of pods that are limited and have another device without a
-// limit, or a record that cannot be read: what to do is all there is to it.
-var takeOff = []string{"shares a device of the node with", "is another device now, which no limit covers", "another attachment let go of it", "unknown record"}
+// unknownRecord is part of the cause where a record cannot be read, of a pod that is limited:
+// what to do is all there is to it.
+const unknownRecord = "unknown record"
 
-// adviceFor is what to do about failures, each thing once, and what follows
-// then.
-func (f *Facts) adviceFor(failures []string) string {
+// cureFor is what to do about troubles, each thing once, and what follows then.
+func (f *Facts) cureFor(bad []terms.Trouble) string {
 	var out []string
-	enough := true
-	for _, failure := range failures {
-		enough = enough && slices.ContainsFunc(takeOff, func(part string) bool { return strings.Contains(failure, part) })
-		do := "mend what the reason names (docs/reference/errors.md)"
-		for _, a := range advice {
-			if strings.Contains(failure, a.part) {
-				do = a.do
-				break
+	then := ""
+	for i := range bad {
+		do := bad[i].Cure
+		if fault := bad[i].Fault; fault == terms.FaultUnshaped || fault == terms.FaultUnread {
+			do = "mend what the reason names (docs/reference/errors.md)"
+			cause := strings.Join(bad[i].Causes, "; ")
+			for _, a := range advice {
+				if strings.Contains(cause, a.part) {
+					do = a.do
+					break
+				}
+			}
+			if !strings.Contains(cause, unknownRecord) {
+				then = "; " + f.afterwards()
 			}
 		}
 		if !slices.Contains(out, do) {
 			out = append(out, do)
 		}
 	}
-	if enough {
-		return strings.Join(out, "; ")
-	}
-	return strings.Join(out, "; ") + "; " + f.afterwards()
+	return strings.Join(out, "; ") + then
 }
 
 // afterwards says how pods get their limit when what kept it from them is

@@ -6,7 +6,6 @@ package doctor
 import (
 	"slices"
 	"strings"
-	"time"
 )
 
 // Agent is what podweir's agent says of itself.
@@ -48,64 +47,24 @@ func checkAgent(f *Facts) Finding {
 	return holds("every part works")
 }
 
-// Overdue is a running pod with a limit whose network the agent cannot find.
-type Overdue struct {
-	// Pod is namespace/name.
-	Pod    string
-	Since  time.Time
-	Reason string
-}
+func none(*Facts) Finding { return holds("none") }
 
-func checkOverdue(f *Facts) Finding {
-	if f.OverdueErr != nil {
-		return unknown(f.OverdueErr.Error())
-	}
-	// An agent that cannot read counters looks for networks all the same.
-	if !f.Watched && (len(f.Overdue) == 0 || !f.agentRuns()) {
-		return f.unwatched()
-	}
-	if len(f.Overdue) == 0 {
-		return holds("none")
-	}
-	list := make([]string, len(f.Overdue))
-	for i, o := range f.Overdue {
-		list[i] = o.Pod + " since " + o.Since.UTC().Format(time.RFC3339) + ": " + o.Reason
-	}
-	namespace, name, _ := strings.Cut(f.Overdue[0].Pod, "/")
-	return breaks(shorten(list), "a limit on every pod that asks for one", "recreate the pod: kubectl delete pod -n "+namespace+" "+name, list...)
-}
-
-// Unenforced is a limit that the agent found not to hold.
-type Unenforced struct {
-	// Pod is namespace/name, or what else names it.
-	Pod string
-	// What is one line: the pod, the direction, since when, how much, and why.
-	What string
-	// Held says that the limit holds all the same, because something else keeps it.
-	Held bool
-}
-
-func checkUnenforced(f *Facts) Finding {
-	if f.UnenforcedErr != nil {
-		return unknown(f.UnenforcedErr.Error())
-	}
+// noneOverdue and noneExceeded are what the agent found of limits if it found nothing.
+func noneOverdue(f *Facts) Finding {
 	if !f.Watched {
 		return f.unwatched()
 	}
-	var bad, pods []string
-	held := true
-	for _, u := range f.Unenforced {
-		bad, pods = append(bad, u.What), append(pods, u.Pod)
-		held = held && u.Held
-	}
+	return holds("none")
+}
+
+func noneExceeded(f *Facts) Finding {
 	switch {
-	case len(bad) == 0:
-		return holds("none is exceeded")
-	case held:
-		return warns(shorten(bad), "limits that stay in place", "podweir status", bad...).of(pods)
-	default:
-		return breaks(shorten(bad), "no pod beyond its limit", "podweir status; podweir explain PW612", bad...).of(pods)
+	case !f.Watched:
+		return f.unwatched()
+	case f.UnenforcedErr != nil:
+		return unknown(f.UnenforcedErr.Error())
 	}
+	return holds("none is exceeded")
 }
 
 // unwatched is the finding where no agent looked within the last seconds: what one

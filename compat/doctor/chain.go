@@ -283,7 +283,7 @@ func (f *Facts) lowMaximum() (low string, pods []string) {
 	lowered := map[decider][]string{}
 	for i := range f.Attached {
 		a := &f.Attached[i]
-		if a.Failure != "" || a.Gone || a.Direction.Is == 0 || a.DecidedBy != "" && a.Asked == 0 {
+		if a.DecidedBy != "" && a.Asked == 0 {
 			continue
 		}
 		asking++

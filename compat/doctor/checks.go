@@ -51,17 +51,17 @@ var runs = map[string]func(*Facts) Finding{
 	"PW504": checkVerdicts,
 	"PW505": ofDevices(checkRootQdiscs),
 	"PW506": ofLimits(checkAhead),
-	"PW601": ofLimits(checkFailures),
-	"PW602": ofLimits(checkAttached),
+	"PW601": faults("unshaped: ", "no pod with a limit unshaped", allShaped, terms.FaultUnshaped, terms.FaultUncovered),
+	"PW602": faults("", "no difference", noneDiffers, terms.FaultDiffers, terms.FaultUnread),
 	"PW603": ofLimits(checkPolicing),
 	"PW604": ofDevices(checkOneInterface),
 	"PW605": checkUnattached,
 	"PW607": ofLimits(checkFailedOpen),
-	"PW608": ofLimits(checkLeftOver),
+	"PW608": faults("left over: ", "nothing", none, terms.FaultLost, terms.FaultLeft),
 	"PW609": ofLimits(checkCeilings),
-	"PW610": checkOverdue,
+	"PW610": faults("", "a limit on every pod that asks for one", noneOverdue, terms.FaultOverdue),
 	"PW611": ofLimits(checkPastQueue),
-	"PW612": checkUnenforced,
+	"PW612": faults("", "limits that hold, and stay in place", noneExceeded, terms.FaultExceeded, terms.FaultTaken, terms.FaultHeld),
 	"PW613": checkAgent,
 	"PW614": ofLimits(checkGroups),
 }
@@ -189,7 +189,7 @@ func join(outcomes []Outcome) {
 // not know, the device.
 func (f *Facts) podAt(device string) string {
 	for i := range f.Attached {
-		if a := &f.Attached[i]; a.Device == device && a.Failure == "" && !a.Gone {
+		if a := &f.Attached[i]; a.Device == device {
 			return a.Pod
 		}
 	}

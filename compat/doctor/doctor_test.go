@@ -186,16 +186,17 @@ func (n *node) facts(t *testing.T) *doctor.Facts {
 
 // kernel answers as it is told.
 type kernel struct {
-	features   map[string]bool
-	devices    []doctor.Device
-	attached   []doctor.Attachment
-	agent      *doctor.Agent
-	asking     []doctor.Sandbox
-	overdue    []doctor.Overdue
-	unenforced []doctor.Unenforced
+	features map[string]bool
+	devices  []doctor.Device
+	attached []doctor.Attachment
+	agent    *doctor.Agent
+	asking   []doctor.Sandbox
+	troubles []terms.Trouble
 	// unwatched says that no agent watches limits.
 	unwatched bool
-	verdicts  []terms.Verdict
+	// unenforced says why it is not known which limits an agent found not to hold.
+	unenforced error
+	verdicts   []terms.Verdict
 	// queues are the kinds on the node's own devices.
 	queues map[string][]string
 	// meanwhile, if there is any, happens before the attachments are read.
@@ -225,19 +226,14 @@ func (k *kernel) Asking(context.Context, []byte) ([]doctor.Sandbox, error) { ret
 
 func (k *kernel) Devices(context.Context) ([]doctor.Device, error) { return k.devices, k.err }
 
-func (k *kernel) Attachments(context.Context) ([]doctor.Attachment, error) {
+func (k *kernel) Limits(context.Context) (doctor.Limits, error) {
 	if k.meanwhile != nil {
 		k.meanwhile()
 	}
-	return k.attached, k.err
+	return doctor.Limits{Attached: k.attached, Troubles: k.troubles, Watched: !k.unwatched, UnenforcedErr: k.unenforced}, k.err
 }
 
-func (k *kernel) Unenforced(context.Context) (all []doctor.Unenforced, watched bool, err error) {
-	return k.unenforced, !k.unwatched, k.err
-}
 func (k *kernel) Agent(context.Context) (*doctor.Agent, error) { return k.agent, k.err }
-
-func (k *kernel) Overdue(context.Context) ([]doctor.Overdue, error) { return k.overdue, k.err }
 
 func (k *kernel) Queues(_ context.Context, devices []string) (map[string][]string, error) {
 	out := map[string][]string{}
@@ -293,7 +289,7 @@ func TestSightComesLast(t *testing.T) {
 	for _, pid := range []string{"2", "3"} {
 		delete(n.files, "proc/"+pid+"/comm")
 	}
-	n.kernel.attached[0].Failure = "no memory"
+	failing("no memory")(n)
 	var found []string
 	for _, o := range n.report(t).Checks {
 		if o.Status == doctor.Warn || o.Status == doctor.Fail {
@@ -358,8 +354,9 @@ func TestManyPodsFitAScreen(t *testing.T) {
 		a.Pod, a.ContainerID, a.Device = fmt.Sprintf("default/web-%03d", i), fmt.Sprintf("c%03d", i), fmt.Sprintf("eni%011d", i)
 		a.Program = 0
 		if i%22 == 0 {
-			a.Drift = []string{"egress build-queue: eth0: no root qdisc, want tbf 9a3f:0 at 10 Mbit/s"}
-			broken = append(broken, a.Pod)
+			wrong := terms.Trouble{Fault: terms.FaultDiffers, Pod: a.Pod, Container: a.ContainerID, Cure: "podweir repair"}
+			wrong.Causes = []string{"egress build-queue: eth0: no root qdisc, want tbf 9a3f:0 at 10 Mbit/s"}
+			n.kernel.troubles, broken = append(n.kernel.troubles, wrong), append(broken, a.Pod)
 		}
 		n.kernel.attached = append(n.kernel.attached, a)
 	}

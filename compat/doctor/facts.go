@@ -28,16 +28,10 @@ type Kernel interface {
 	// Devices are the host-side devices of pods, with all programs and
 	// qdiscs.
 	Devices(ctx context.Context) ([]Device, error)
-	// Attachments are what podweir made, with every difference to what should
-	// be.
-	Attachments(ctx context.Context) ([]Attachment, error)
+	// Limits are what podweir made, with all that is wrong with it.
+	Limits(ctx context.Context) (Limits, error)
 	// Agent asks podweir's agent whether it is ready; nil if none answers.
 	Agent(ctx context.Context) (*Agent, error)
-	// Overdue are the pods with a limit whose network the agent cannot find.
-	Overdue(ctx context.Context) ([]Overdue, error)
-	// Unenforced are the limits that the agent found not to hold, and whether an agent
-	// watches limits at all.
-	Unenforced(ctx context.Context) (all []Unenforced, watched bool, err error)
 	// Asking are the pods of the container runtime, with what they ask for by their
 	// annotations; none if nobody is asked. Entry is podweir's in the chain, nil if it is in
 	// none: it says which limits are left to others.
@@ -92,21 +86,10 @@ type Attachment struct {
 	// Changed is when its programs were last attached or detached, zero if that is not
 	// known.
 	Changed time.Time
-	// Drift are the differences to what should be, of this direction or of the
-	// whole interface: each names what it is about.
-	Drift []string
-	// Unread says that Drift is why the attachment cannot be compared, which a repair meets, too.
-	Unread bool
-	// Failure says why the pod is not shaped though it has a limit.
-	Failure string
 	// ContainerID is the runtime's, but where it was made by hand: then ByHandIn is the path of
 	// the pod's network namespace, and Addresses are those in it.
 	ContainerID, ByHandIn string
 	Addresses             []netip.Addr
-	// Gone says that the pod's interface is gone, or that it is not known: then Lost
-	// names what no record tells of, or Left what still exists of the interface IfName.
-	Gone               bool
-	Lost, Left, IfName string
 	// Redirected says that the direction waits on an ifb; Ahead are the programs
 	// of others on that hook, all of which run before the redirect, without those that let
 	// every packet on.
@@ -131,11 +114,22 @@ type Attachment struct {
 	Standard bool
 }
 
+// Limits are podweir's limits of the pods of a node.
+type Limits struct {
+	Attached []Attachment
+	// Troubles are what is wrong with them, and with pods that should have some.
+	Troubles []terms.Trouble
+	// Watched says that an agent watches whether limits hold, UnenforcedErr why it is not known what it found.
+	Watched       bool
+	UnenforcedErr error
+}
+
 func (a *Attachment) name() string { return a.Pod + " " + a.Direction.String() }
 
 // Facts are all that the checks look at.
 type Facts struct {
 	Options
+	Limits
 
 	Root fs.FS
 	Node *detect.Node
@@ -153,20 +147,13 @@ type Facts struct {
 	FeaturesErr error
 	Devices     []Device
 	DevicesErr  error
-	Attached    []Attachment
-	AttachedErr error
-	Agent       *Agent
-	AgentErr    error
-	Overdue     []Overdue
-	OverdueErr  error
-	// Unenforced are limits that the agent found not to hold, Watched says whether one
-	// watches limits now.
-	Unenforced    []Unenforced
-	Watched       bool
-	UnenforcedErr error
-	Verdicts      []terms.Verdict
-	VerdictsErr   error
-	PluginBinary  Binary
+	// AttachedErr says why Limits is not known.
+	AttachedErr  error
+	Agent        *Agent
+	AgentErr     error
+	Verdicts     []terms.Verdict
+	VerdictsErr  error
+	PluginBinary Binary
 	// ManagerQueues are the kinds of qdisc on the devices of Cilium's bandwidth manager, as
 	// far as they are known.
 	ManagerQueues map[string][]string
@@ -252,12 +239,10 @@ func Gather(ctx context.Context, root fs.FS, node *detect.Node, opts Options) *F
 	f.Features, f.FeaturesErr = k.Features(ctx)
 	began := time.Now()
 	f.Devices, f.DevicesErr = k.Devices(ctx)
-	f.Attached, f.AttachedErr = k.Attachments(ctx)
+	f.Limits, f.AttachedErr = k.Limits(ctx)
 	f.leaveOutYoung()
 	onlySettled(f.Attached, began)
 	f.Agent, f.AgentErr = k.Agent(ctx)
-	f.Overdue, f.OverdueErr = k.Overdue(ctx)
-	f.Unenforced, f.Watched, f.UnenforcedErr = k.Unenforced(ctx)
 	f.Verdicts, f.VerdictsErr = k.Verdicts(ctx)
 	// What cannot be read is taken for what it should be: Cilium's word counts then.
 	f.ManagerQueues, _ = k.Queues(ctx, node.Cilium.BandwidthDevices)

@@ -108,9 +108,21 @@ func cached(container, capability string) string {
 		`"cniArgs":[["K8S_POD_NAMESPACE","default"],["K8S_POD_NAME","early"]],"capabilityArgs":` + capability + `,"result":{}}`
 }
 
-// failing is a node where the one pod with a limit could not be shaped.
-func failing(reason string) func(*node) {
-	return func(n *node) { n.kernel.attached[0].Failure = reason }
+// troubled is a node where something is wrong with the limit of the one pod that has one.
+func troubled(f terms.Fault, cure string, causes ...string) func(*node) {
+	return func(n *node) {
+		n.kernel.troubles = append(n.kernel.troubles, terms.Trouble{Fault: f, Pod: "default/web", Container: "c1", Causes: causes, Cure: cure})
+	}
+}
+
+// failing is a node where that pod could not be shaped.
+func failing(reason string) func(*node) { return troubled(terms.FaultUnshaped, "status", reason) }
+
+// late is a pod whose network the agent cannot find.
+func late(n *node) {
+	n.kernel.troubles = []terms.Trouble{{
+		Fault: terms.FaultOverdue, Pod: "default/early", Since: time.Unix(1_800_000_000, 0), Causes: []string{"interface eth0: gone"}, Cure: "podweir explain PW610",
+	}}
 }
 
 // agentOn is a node with podweir's agent.
@@ -188,7 +200,7 @@ func machineFindings() []finding {
 		{name: "failed pod", code: "PW605", node: aws, change: with(set(results+"aws-cni-c1-eth0", cached("c1", limited)), failing("boom")), want: doctor.OK, seen: "could not shape 1 of them (PW601)"},
 		{name: "pod that the agent could not limit", code: "PW605", node: aws, change: func(n *node) {
 			n.files[results+"aws-cni-c2-eth0"] = cached("c2", limited)
-			n.kernel.attached = append(n.kernel.attached, doctor.Attachment{Pod: "default/early", Failure: "boom"})
+			n.kernel.troubles = []terms.Trouble{{Fault: terms.FaultUnshaped, Pod: "default/early", Causes: []string{"boom"}}}
 		}, want: doctor.OK, seen: "could not shape 1 of them (PW601)"},
 		{name: "of cri-dockerd, which has another cache", code: "PW605", node: aws, change: func(n *node) {
 			n.files["proc/7/comm"], n.files["proc/7/cmdline"] = "cri-dockerd\n", "/usr/bin/cri-dockerd\x00"
@@ -501,40 +513,25 @@ func hookFindings() []finding {
 		{name: "unshaped, by its pod", code: "PW601", node: aws, change: func(n *node) {
 			n.files[results+"aws-cni-c1-eth0"] = cached("c1", limited)
 			failing("boom")(n)
-			n.kernel.attached[0].Pod = "aws-cni/c1/eth0"
+			n.kernel.troubles[0].Pod = "aws-cni/c1/eth0"
 		}, want: doctor.Fail, seen: "unshaped: default/early: boom", fix: "then"},
-		{name: "overdue", code: "PW610", node: aws, change: func(n *node) {
-			n.kernel.overdue = []doctor.Overdue{{Pod: "default/early", Since: time.Unix(1_800_000_000, 0), Reason: "interface eth0: gone"}}
-		}, want: doctor.Fail, seen: "default/early since 2027-01-15T08:00:00Z: interface eth0: gone", fix: "kubectl delete pod -n default early"},
-		{name: "exceeded", code: "PW612", node: aws, change: func(n *node) {
-			n.kernel.unenforced = []doctor.Unenforced{
-				{What: "TAMPERED default/held", Held: true}, {What: "EXCEEDED default/greedy egress"},
-			}
-		}, want: doctor.Fail, seen: "EXCEEDED default/greedy egress", fix: "podweir explain PW612"},
-		{name: "tampered but held", code: "PW612", node: aws, change: func(n *node) {
-			n.kernel.unenforced = []doctor.Unenforced{{What: "TAMPERED default/held", Held: true}}
-		}, want: doctor.Warn, seen: "TAMPERED default/held", fix: "podweir status"},
+		{name: "another device without a limit", code: "PW601", node: aws, change: troubled(terms.FaultUncovered, "take that device off the pod", "more shares a device"), want: doctor.Fail, seen: "default/web: more shares", fix: "take that device off the pod"},
+		{name: "overdue", code: "PW610", node: aws, change: late, want: doctor.Fail, seen: "default/early since 2027-01-15T08:00:00Z: interface eth0: gone", fix: "podweir explain PW610"},
+		{name: "exceeded", code: "PW612", node: aws, change: with(troubled(terms.FaultHeld, "", "is taken away, and holds"), troubled(terms.FaultExceeded, "podweir explain PW612", "egress carried more")), want: doctor.Fail, seen: "default/web: egress carried more", fix: "podweir explain PW612"},
+		{name: "tampered", code: "PW612", node: aws, change: troubled(terms.FaultTaken, "podweir explain PW612", "is taken away"), want: doctor.Fail, seen: "is taken away", fix: "podweir explain PW612"},
+		{name: "tampered but held", code: "PW612", node: aws, change: troubled(terms.FaultHeld, "podweir explain PW612", "is taken away, and holds"), want: doctor.Warn, seen: "default/web: is taken away, and holds", fix: "podweir explain PW612"},
+		{name: "not known whether exceeded", code: "PW612", node: aws, change: func(n *node) { n.kernel.unenforced = errors.New("half a record") }, want: doctor.Unknown, seen: "half a record"},
 		{name: "not exceeded", code: "PW612", node: aws, change: func(*node) {}, want: doctor.OK, seen: "none is exceeded"},
 		{name: "not watched", code: "PW612", node: aws, change: func(n *node) { n.kernel.unwatched = true }, want: doctor.Skip, seen: "no agent watches"},
 		{name: "not watched by the agent", code: "PW612", node: aws, change: func(n *node) { n.kernel.unwatched = true; agentOn(n) }, want: doctor.Unknown, seen: "an agent runs"},
-		{name: "overdue for an agent that was killed", code: "PW610", node: aws, change: func(n *node) {
-			n.kernel.unwatched, n.kernel.overdue = true, []doctor.Overdue{{Pod: "default/early", Reason: "interface eth0: gone"}}
-		}, want: doctor.Skip, seen: "no agent watches"},
-		{name: "overdue for an agent that reads no counters", code: "PW610", node: aws, change: func(n *node) {
-			n.kernel.unwatched, n.kernel.overdue = true, []doctor.Overdue{{Pod: "default/early", Reason: "interface eth0: gone"}}
-			agentOn(n)
-		}, want: doctor.Fail, seen: "default/early", fix: "kubectl delete pod"},
+		{name: "overdue for an agent that was killed", code: "PW610", node: aws, change: func(n *node) { n.kernel.unwatched = true; late(n) }, want: doctor.Skip, seen: "no agent watches"},
+		{name: "overdue for an agent that reads no counters", code: "PW610", node: aws, change: func(n *node) { n.kernel.unwatched = true; late(n); agentOn(n) }, want: doctor.Fail, seen: "default/early", fix: "podweir explain PW610"},
 		{name: "not overdue", code: "PW610", node: aws, change: func(*node) {}, want: doctor.OK, seen: "none"},
-		{name: "a record that cannot be read, beside a difference", code: "PW602", node: aws, change: func(n *node) {
-			unread := n.kernel.attached[0]
-			n.kernel.attached[0].Drift = []string{"root qdisc is pfifo"}
-			unread.Pod, unread.Drift, unread.Unread = "net/c2", []string{"unknown record: version 99"}, true
-			n.kernel.attached = append(n.kernel.attached, unread)
-		}, want: doctor.Fail, seen: "version 99", fix: "podweir repair; recreate the pod"},
-		{name: "a hook that is held where there is no TCX", code: "PW602", node: aws, change: func(n *node) {
-			n.kernel.attached[0].Drift, n.kernel.attached[0].Unread = []string{"egress: hook is held by another party: clsact filter"}, true
-		}, want: doctor.Fail, seen: "is held", fix: "Linux 6.6, or have its owner"},
-		{name: "drifted", code: "PW602", node: aws, change: func(n *node) { n.kernel.attached[0].Drift = []string{"root qdisc is pfifo"} }, want: doctor.Fail, seen: "root qdisc is pfifo", fix: "podweir repair"},
+		{name: "a record that cannot be read, beside a difference", code: "PW602", node: aws, change: with(
+			troubled(terms.FaultDiffers, "podweir repair", "root qdisc is pfifo"), troubled(terms.FaultUnread, "podweir doctor", "its record cannot be read: unknown record: version 99"),
+		), want: doctor.Fail, seen: "version 99", fix: "podweir repair; recreate the pod"},
+		{name: "a hook that is held where there is no TCX", code: "PW602", node: aws, change: troubled(terms.FaultUnread, "podweir doctor", "egress: hook is held by another party: clsact filter"), want: doctor.Fail, seen: "is held", fix: "Linux 6.6, or have its owner"},
+		{name: "drifted", code: "PW602", node: aws, change: troubled(terms.FaultDiffers, "podweir repair", "root qdisc is pfifo"), want: doctor.Fail, seen: "root qdisc is pfifo", fix: "podweir repair"},
 		{name: "policed", code: "PW603", node: aws, change: func(n *node) {
 			n.kernel.attached[0].Queue, n.kernel.attached[0].Policed = terms.Name(terms.QueueNone), "root qdisc is not podweir's: pfifo on veth1; policing instead"
 		}, want: doctor.Warn, seen: "default/web ingress: root qdisc is not podweir's: pfifo", fix: "podweir repair"},
@@ -572,17 +569,9 @@ func hookFindings() []finding {
 			n.kernel.attached[0].NoGroupCeiling = "no hook is behind a queue on an ifb"
 		}, want: doctor.Warn, seen: "nothing holds the limit while no agent divides it: no hook", fix: "PW614"},
 		{name: "past the queue", code: "PW611", node: aws, change: func(n *node) { n.kernel.attached[0].PastQueue = 9 }, want: doctor.Warn, seen: "default/web ingress: 9 packets", fix: "podweir status"},
-		{name: "left over", code: "PW608", node: aws, change: func(n *node) {
-			n.kernel.attached[0].Gone, n.kernel.attached[0].Drift = true, []string{"gone"}
-		}, want: doctor.Warn, seen: "default/web (eni0123456789a)", fix: "podweir gc"},
-		{name: "no record of a pod that may run", code: "PW608", node: aws, change: func(n *node) {
-			n.kernel.attached[0].Lost = "tbf 1:0 on eth0"
-		}, want: doctor.Warn, seen: "default/web: no record of tbf 1:0 on eth0", fix: "start an agent, which takes it over, or recreate the pod"},
-		{name: "perhaps left over", code: "PW608", node: aws, change: func(n *node) {
-			a := &n.kernel.attached[0]
-			a.Gone, a.Left, a.ContainerID, a.IfName = true, "its host end exists", "c1", "net1"
-		}, want: doctor.Warn, seen: "default/web may be gone: its host end exists", fix: "podweir detach --container c1 --ifname net1"},
-		{name: "left over is no drift", code: "PW602", node: aws, change: func(n *node) { n.kernel.attached[0].Gone, n.kernel.attached[0].Drift = true, []string{"gone"} }, want: doctor.OK, seen: "1 limits"},
+		{name: "left over", code: "PW608", node: aws, change: troubled(terms.FaultLeft, "podweir gc", "the pod is gone"), want: doctor.Warn, seen: "left over: default/web: the pod is gone", fix: "podweir gc"},
+		{name: "no record of a pod that may run", code: "PW608", node: aws, change: troubled(terms.FaultLost, "start an agent", "no record of tbf 1:0 on eth0"), want: doctor.Warn, seen: "default/web: no record of tbf 1:0 on eth0", fix: "start an agent"},
+		{name: "left over is no drift", code: "PW602", node: aws, change: troubled(terms.FaultLeft, "podweir gc", "the pod is gone"), want: doctor.OK, seen: "1 limits"},
 		{name: "agent that is not ready", code: "PW613", node: aws, change: func(n *node) {
 			n.kernel.agent = &doctor.Agent{NotReady: []doctor.Part{{Name: "api", Reason: "the API server is not reached"}}}
 		}, want: doctor.Warn, seen: "api: the API server is not reached", fix: "by itself"},

@@ -39,13 +39,13 @@ func orUnknown(s string) string {
 	return s
 }
 
-// ofLimits has a check run where podweir's attachments are known, and there are any.
+// ofLimits has a check run where podweir's limits are known, and there are any.
 func ofLimits(check func(*Facts) Finding) func(*Facts) Finding {
 	return func(f *Facts) Finding {
 		switch {
 		case f.AttachedErr != nil:
 			return unknown(f.AttachedErr.Error())
-		case len(f.Attached) == 0:
+		case len(f.Attached)+len(f.Troubles) == 0:
 			return skip("no pod of this node has a limit")
 		}
 		return check(f)

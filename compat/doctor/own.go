@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/podweir/podweir/plugin/terms"
 )
@@ -45,7 +46,7 @@ func (f *Facts) counted(remedy string, packets func(a *Attachment) uint64) Findi
 func checkCeilings(f *Facts) Finding {
 	var bad, pods []string
 	for _, a := range f.Attached {
-		if a.NoCeiling != "" && a.Failure == "" && !a.Gone {
+		if a.NoCeiling != "" {
 			bad, pods = append(bad, a.Pod+": "+a.NoCeiling), append(pods, a.Pod)
 		}
 	}
@@ -65,7 +66,7 @@ func checkGroups(f *Facts) Finding {
 		namespace, _, _ := strings.Cut(a.Pod, "/")
 		group := fmt.Sprintf("%s of namespace %s", a.Direction, namespace)
 		switch {
-		case a.Group == 0 || a.Failure != "" || a.Gone || a.Observed():
+		case a.Group == 0 || a.Observed():
 			continue
 		case a.Share == 0:
 			why := cmp.Or(a.NoShare, "its queue is not whole")
@@ -103,68 +104,37 @@ func checkGroups(f *Facts) Finding {
 	return holds("no namespace has a limit on this node")
 }
 
-func checkLeftOver(f *Facts) Finding {
-	var bad, fixes []string
-	for _, a := range f.Attached {
-		fix := "podweir gc"
-		switch {
-		case a.Lost != "":
-			bad = append(bad, a.Pod+": no record of "+a.Lost)
-			fix = "start an agent, which takes it over, or recreate the pod; podweir gc would leave a running pod without a limit"
-		case a.Left != "":
-			bad = append(bad, a.Pod+" may be gone: "+a.Left)
-			fix = "if " + a.Pod + " has ended, or goes on without " + a.IfName + ": podweir detach --container " + a.ContainerID + " --ifname " + a.IfName
-		case a.Gone:
-			bad = append(bad, a.Pod+" ("+a.Device+") is gone")
-		default:
-			continue
+// faults is a check of limits with which some of these faults is, and says how many lines of them begin
+// and what should be; fine is the finding if there are none.
+func faults(begin, expected string, fine func(*Facts) Finding, of ...terms.Fault) func(*Facts) Finding {
+	return ofLimits(func(f *Facts) Finding {
+		var bad []terms.Trouble
+		held := true
+		for _, t := range f.Troubles {
+			if slices.Contains(of, t.Fault) {
+				bad, held = append(bad, t), held && t.Fault == terms.FaultHeld
+			}
 		}
-		if !slices.Contains(fixes, fix) {
-			fixes = append(fixes, fix)
+		// An agent that cannot read counters looks for networks all the same.
+		if len(bad) == 0 || bad[0].Fault == terms.FaultOverdue && !f.Watched && !f.agentRuns() {
+			return fine(f)
 		}
-	}
-	if len(bad) > 0 {
-		return breaks("left over: "+shorten(bad), "nothing", strings.Join(fixes, "; "), bad...)
-	}
-	return holds("none")
-}
-
-func checkFailures(f *Facts) Finding {
-	var bad, reasons []string
-	for _, a := range f.Attached {
-		if a.Failure == "" {
-			continue
+		var first, all, pods []string
+		for i := range bad {
+			name := cmp.Or(f.podOf(bad[i].Container), bad[i].Pod)
+			pods = append(pods, name)
+			if since := bad[i].Since; !since.IsZero() && bad[i].Fault != terms.FaultUnshaped { // its reason is enough
+				name += " since " + since.UTC().Format(time.RFC3339)
+			}
+			first = append(first, name+": "+differences(bad[i].Causes, len(bad)))
+			all = append(all, name+": "+strings.Join(bad[i].Causes, ", "))
 		}
-		name := a.Pod
-		if pod := f.podOf(a.ContainerID); pod != "" {
-			name = pod
+		found := breaks(begin+shorten(first), expected, f.cureFor(bad), all...).of(pods)
+		if held {
+			found.Status = Warn
 		}
-		bad, reasons = append(bad, name+": "+a.Failure), append(reasons, a.Failure)
-	}
-	if len(bad) > 0 {
-		return breaks("unshaped: "+shorten(bad), "no pod with a limit unshaped", f.adviceFor(reasons), bad...)
-	}
-	if f.Unwritable != nil {
-		fix := "mend the file system"
-		if f.agentRuns() {
-			fix += "; the agent limits running pods by itself"
-		}
-		return warns("pods that podweir-cni could not limit may be missing: "+f.Unwritable.Error(), "word of them", fix)
-	}
-	if n := observed(f.Attached); n > 0 {
-		return holds(fmt.Sprintf("%d limits, and %d that are observed only, as is wanted (enforce: observe)", len(f.Attached)-n, n))
-	}
-	return holds(fmt.Sprintf("%d limits", len(f.Attached)))
-}
-
-func observed(list []Attachment) int {
-	n := 0
-	for i := range list {
-		if list[i].Observed() {
-			n++
-		}
-	}
-	return n
+		return found
+	})
 }
 
 // differences are those of a pod that fit a screen: the first is what podweir would do,
@@ -181,26 +151,27 @@ func differences(drift []string, pods int) string {
 	return text
 }
 
-func checkAttached(f *Facts) Finding {
-	differ := slices.DeleteFunc(slices.Clone(f.Attached), func(a Attachment) bool { return len(a.Drift) == 0 || a.Gone })
-	var first, all, pods, unread []string
-	for _, a := range differ {
-		if a.Unread {
-			unread = append(unread, a.Drift...)
+func allShaped(f *Facts) Finding {
+	if f.Unwritable != nil {
+		fix := "mend the file system"
+		if f.agentRuns() {
+			fix += "; the agent limits running pods by itself"
 		}
-		first = append(first, a.Pod+": "+differences(a.Drift, len(differ)))
-		all, pods = append(all, a.Pod+": "+strings.Join(a.Drift, ", ")), append(pods, a.Pod)
+		return warns("pods that podweir-cni could not limit may be missing: "+f.Unwritable.Error(), "word of them", fix)
 	}
-	if len(all) > 0 {
-		var fixes []string
-		if len(unread) < len(all) {
-			fixes = append(fixes, "podweir repair")
+	n := 0
+	for i := range f.Attached {
+		if f.Attached[i].Observed() {
+			n++
 		}
-		if len(unread) > 0 {
-			fixes = append(fixes, f.adviceFor(unread))
-		}
-		return breaks(shorten(first), "no difference", strings.Join(fixes, "; "), all...).of(pods)
 	}
+	if n > 0 {
+		return holds(fmt.Sprintf("%d limits, and %d that are observed only, as is wanted (enforce: observe)", len(f.Attached)-n, n))
+	}
+	return holds(fmt.Sprintf("%d limits", len(f.Attached)))
+}
+
+func noneDiffers(f *Facts) Finding {
 	seen := []string{fmt.Sprintf("%d limits", len(f.Attached))}
 	for i := range f.Attached {
 		if a := &f.Attached[i]; len(a.Kept) > 0 {
@@ -215,7 +186,7 @@ func checkPolicing(f *Facts) Finding {
 	requested := 0
 	for _, a := range f.Attached {
 		switch {
-		case a.Failure != "" || a.Queue.Is != terms.QueueNone || a.Observed():
+		case a.Queue.Is != terms.QueueNone || a.Observed():
 		case a.Policed == "":
 			requested++
 		default:

@@ -253,13 +253,21 @@ func (f *Facts) heard(s *Sandbox) (known, failure bool, missing []terms.Misspelt
 	missing = slices.Clone(s.Misspelt)
 	for i := range f.Attached {
 		a := &f.Attached[i]
+		if a.ContainerID == s.ContainerID || a.ByHandIn != "" && s.In(a.ByHandIn, a.Addresses) {
+			known = true
+			missing = slices.DeleteFunc(missing, func(m terms.Misspelt) bool { return a.Young || a.Direction.Is == m.Direction })
+		}
+	}
+	for i := range f.Troubles {
+		t := &f.Troubles[i]
+		without := slices.Contains([]terms.Fault{terms.FaultUnshaped, terms.FaultUncovered, terms.FaultOverdue}, t.Fault)
 		// What the agent could not limit has the pod's name alone.
-		byHand := a.ByHandIn != "" && s.In(a.ByHandIn, a.Addresses)
-		if a.ContainerID != s.ContainerID && !byHand && (a.Failure == "" || a.Pod != s.Pod) {
+		if t.Container != s.ContainerID && (!without || t.Pod != s.Pod) {
 			continue
 		}
-		known, failure = true, failure || a.Failure != ""
-		missing = slices.DeleteFunc(missing, func(m terms.Misspelt) bool { return a.Young || a.Failure != "" || a.Direction.Is == m.Direction })
+		if known = true; without {
+			failure, missing = true, nil
+		}
 	}
 	return known, failure, missing
 }
@@ -322,9 +330,9 @@ func (f *Facts) askedFor(ctx context.Context, k Kernel) ([]Sandbox, error) {
 // Unheard are the pods that ask for a limit of podweir's, and that it has no record of:
 // asking are those of the runtime with what they ask for by annotations, known what podweir
 // has or could not limit. The agent may be nil. It is what PW605 finds.
-func Unheard(root fs.FS, node *detect.Node, asking []Sandbox, agent *Agent, known []Attachment) []Sandbox {
+func Unheard(root fs.FS, node *detect.Node, asking []Sandbox, agent *Agent, known Limits) []Sandbox {
 	cached, _ := readSandboxes(root, resultsDir(node)) // most nodes without it have the other
-	f := &Facts{Root: root, Node: node, Agent: agent, Attached: known, Sandboxes: addAsking(cached, asking)}
+	f := &Facts{Root: root, Node: node, Agent: agent, Limits: known, Sandboxes: addAsking(cached, asking)}
 	_, _, unheard := f.heardOf()
 	return unheard
 }

@@ -116,7 +116,7 @@ func checkOneShaper(f *Facts) Finding {
 		}
 		left = append(left, d.is)
 		for _, a := range f.Attached {
-			if a.Direction.Is == d.is && a.Failure == "" && !a.Gone && a.Standard {
+			if a.Direction.Is == d.is && a.Standard {
 				still = append(still, a.name())
 			}
 		}
@@ -166,7 +166,7 @@ func (f *Facts) besideFelix(others *detect.Others, two []terms.Direction) Findin
 	fix := ""
 	for _, a := range f.Attached {
 		at := slices.IndexFunc(f.Devices, func(d Device) bool { return d.Name == a.Device })
-		if a.Direction.Is != terms.Ingress || a.Failure != "" || at < 0 {
+		if a.Direction.Is != terms.Ingress || at < 0 {
 			continue
 		}
 		// Felix changes a queue of its own kind in place, and the queue keeps podweir's handle.
@@ -196,7 +196,7 @@ func (f *Facts) besideCNI(others *detect.Others, two []terms.Direction) Finding 
 	}
 	var held []string
 	for _, a := range f.Attached {
-		if a.Failure == "" && slices.Contains(two, a.Direction.Is) && slices.ContainsFunc(f.Sandboxes, func(s Sandbox) bool {
+		if slices.Contains(two, a.Direction.Is) && slices.ContainsFunc(f.Sandboxes, func(s Sandbox) bool {
 			return s.ContainerID == a.ContainerID && slices.Contains(s.Limited, a.Direction.Is)
 		}) {
 			held = append(held, a.Pod)

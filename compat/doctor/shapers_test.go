@@ -231,9 +231,10 @@ func besideFindings() []finding {
 	pfifo := map[string][]string{"eth0": {"mq", "pfifo_fast"}, "eth1": {"mq", "fq"}}
 	return append(besideFelixFindings(), []finding{
 		{name: "a cure in the agent's pod", code: "PW602", node: aws, change: func(n *node) {
-			n.kernel.attached[0].Drift, n.run = []string{"no root qdisc"}, "kubectl -n kube-system exec podweir-x -- podweir"
+			troubled(terms.FaultDiffers, "podweir repair", "no root qdisc")(n)
+			n.run = "kubectl -n kube-system exec podweir-x -- podweir"
 		}, want: doctor.Fail, seen: "no root qdisc", fix: "kubectl -n kube-system exec podweir-x -- podweir repair"},
-		{name: "a cure for the cluster", code: "PW608", node: aws, change: func(n *node) { n.kernel.attached[0].Gone, n.run = true, terms.ByKubectl }, want: doctor.Warn, seen: "default/web", fix: "kubectl podweir exec NODE -- podweir gc"},
+		{name: "a cure for the cluster", code: "PW608", node: aws, change: with(troubled(terms.FaultLeft, "podweir gc", "the pod is gone"), func(n *node) { n.run = terms.ByKubectl }), want: doctor.Warn, seen: "default/web", fix: "kubectl podweir exec NODE -- podweir gc"},
 		{name: "renamed, and drop-ins are read", code: "PW214", node: cilium, change: renamed, want: doctor.Fail, seen: "cilium_bak", fix: "podweir install, which takes the delivery drop-in"},
 		{name: "renamed, and drop-ins are not read", code: "PW214", node: cilium, change: func(n *node) { renamed(n); n.opts.Runtime = "containerd://1.7.2" }, want: doctor.Fail, seen: "cilium_bak", fix: "cni.configMap"},
 		{name: "manager without fq", code: "PW404", node: cilium, change: paced(`["eth0","eth1"]`, "", pfifo), want: doctor.Warn, seen: "Cilium's bandwidth manager is on, and eth0 (mq, pfifo_fast) has no fq", fix: "bandwidthManager.enabled=false"},

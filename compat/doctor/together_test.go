@@ -19,14 +19,12 @@ import (
 // One problem is one finding: what else it breaks is reported with it.
 func TestOneProblemIsOneFinding(t *testing.T) {
 	foreign := func(n *node) {
-		n.kernel.attached[0].Drift = []string{"ingress build-queue: root qdisc is not podweir's: pfifo"}
+		troubled(terms.FaultDiffers, "podweir repair", "ingress build-queue: root qdisc is not podweir's: pfifo")(n)
 		n.kernel.devices[0].Qdiscs = []doctor.Qdisc{{Kind: "pfifo", Root: true}}
 	}
-	tampered := func(held bool) func(n *node) {
-		return func(n *node) {
-			n.kernel.unenforced = []doctor.Unenforced{{Pod: "default/web", What: "TAMPERED default/web", Held: held}}
-			n.kernel.attached[0].Drift, n.kernel.attached[0].PastQueue = []string{"egress build-queue"}, 9
-		}
+	tampered := func(f terms.Fault) func(n *node) {
+		return with(troubled(f, "podweir explain PW612", "is taken away"), troubled(terms.FaultDiffers, "podweir repair", "egress build-queue"),
+			func(n *node) { n.kernel.attached[0].PastQueue = 9 })
 	}
 	withoutPolicy := func(n *node) {
 		n.files["proc/4/cmdline"] = "/controller\x00--enable-network-policy=false\x00"
@@ -45,10 +43,11 @@ func TestOneProblemIsOneFinding(t *testing.T) {
 		}, map[string][]string{"PW602": nil, "PW505": nil}},
 		"a queue that is gone": {aws, func(n *node) {
 			a := &n.kernel.attached[0]
-			a.Drift, a.Queue, a.Policed, a.NoCeiling, a.PastQueue = []string{"no root qdisc"}, terms.Name(terms.QueueNone), "policing instead", "the host side is gone", 3
+			troubled(terms.FaultDiffers, "podweir repair", "no root qdisc")(n)
+			a.Queue, a.Policed, a.NoCeiling, a.PastQueue = terms.Name(terms.QueueNone), "policing instead", "the host side is gone", 3
 		}, map[string][]string{"PW602": {"PW603", "PW609", "PW611"}}},
-		"a limit that is taken away":              {aws, tampered(false), map[string][]string{"PW612": {"PW611", "PW602"}}},
-		"a limit that is taken away and holds":    {aws, tampered(true), map[string][]string{"PW612": {"PW611"}, "PW602": nil}},
+		"a limit that is taken away":              {aws, tampered(terms.FaultTaken), map[string][]string{"PW612": {"PW611", "PW602"}}},
+		"a limit that is taken away and holds":    {aws, tampered(terms.FaultHeld), map[string][]string{"PW612": {"PW611"}, "PW602": nil}},
 		"packets past the queue, without a probe": {aws, func(n *node) { n.kernel.attached[0].PastQueue = 3 }, map[string][]string{"PW611": nil}},
 		"another program undoes podweir's file": {aws, func(n *node) {
 			n.fight = &conflist.Fight{File: "/" + own, Change: "removes or renames it"}
@@ -100,7 +99,7 @@ func TestOneProblemIsOneFinding(t *testing.T) {
 		}, map[string][]string{"PW403": {"PW505"}}},
 		"a program is ahead": {cilium, func(n *node) {
 			n.kernel.devices[0].In.Programs = []judge.Program{{ProgramID: 10, Name: "cil_from_contai"}, {ProgramID: 20, Name: "pw_police", Ours: true}}
-			n.kernel.attached[1].Drift = []string{"egress attach: not first"}
+			troubled(terms.FaultDiffers, "podweir repair", "egress attach: not first")(n)
 		}, map[string][]string{"PW501": {"PW602"}}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -254,8 +254,8 @@ func (a *Asked) Add(ctx context.Context, rep *status.Report) error {
 	for i := range a.asking {
 		if path := a.asking[i].NetNS; path != "" {
 			paths = append(paths, path)
-			one := status.RuntimePod{Pod: a.asking[i].Pod, NetNSPath: path}
-			if one.LeftTo = a.asking[i].LeftTo; one.LeftTo != "" {
+			one := status.RuntimePod{Pod: a.asking[i].Pod, NetNSPath: path, LeftTo: a.asking[i].LeftTo}
+			if one.LeftTo != "" {
 				one.Asks = a.asking[i].Asks
 			}
 			pods = append(pods, one)
@@ -308,8 +308,7 @@ func (a *Asked) Add(ctx context.Context, rep *status.Report) error {
 }
 
 // known is what a report has of pods, in the doctor's words.
-func known(rep *status.Report) []doctor.Attachment {
-	all := failures(rep)
+func known(rep *status.Report) (all doctor.Limits) {
 	for i := range rep.Attachments {
 		a := &rep.Attachments[i]
 		one := doctor.Attachment{Pod: a.Name(), ContainerID: a.ID.ContainerID, ByHandIn: byHandIn(a), Young: len(a.Directions) == 0}
@@ -318,11 +317,9 @@ func known(rep *status.Report) []doctor.Attachment {
 			if !one.Young {
 				one.Direction = a.Directions[j].Direction
 			}
-			all = append(all, one)
+			all.Attached = append(all.Attached, one)
 		}
 	}
-	for _, o := range rep.Overdue {
-		all = append(all, doctor.Attachment{Pod: o.Pod, Failure: o.Error})
-	}
+	all.Troubles = rep.Troubles(time.Now())
 	return all
 }

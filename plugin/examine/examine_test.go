@@ -13,10 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/podweir/podweir/compat/doctor"
-	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
-	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil/must"
@@ -55,10 +52,10 @@ func TestAttachments(t *testing.T) {
 
 // What an agent found is known while one watches.
 func TestUnenforcedIsOfAnAgentThatWatches(t *testing.T) {
-	n := Node{Paths: engine.Paths{Pins: filepath.Join(t.TempDir(), "pins"), Run: t.TempDir()}}
+	n := Node{Root: t.TempDir(), Paths: engine.Paths{Pins: filepath.Join(t.TempDir(), "pins"), Run: t.TempDir()}}
 	for _, want := range []bool{false, true} {
-		if all, watched, err := n.Unenforced(t.Context()); err != nil || len(all) != 0 || watched != want {
-			t.Errorf("unenforced = %v, watched %v, %v, want none, %v", all, watched, err, want)
+		if got, err := n.Limits(t.Context()); err != nil || len(got.Troubles) != 0 || got.Watched != want {
+			t.Errorf("limits = %+v, %v, want no trouble, watched %v", got, err, want)
 		}
 		must.OK(t, n.Paths.Mail().RecordReached(nil))
 	}
@@ -111,27 +108,14 @@ func TestAgentAnswers(t *testing.T) {
 	}
 }
 
-// What podweir-cni and the agent say of one pod in the same words is told once.
-func TestFailuresAreToldOnce(t *testing.T) {
-	t.Parallel()
-	got := failures(&status.Report{
-		Failures: []mailbox.Failure{{ID: attach.ID{ContainerID: "c1"}, Pod: "ns/both", Error: "no rate"}},
-		Unshaped: []mailbox.Unshaped{{Pod: "ns/both", Error: "no rate"}, {Pod: "ns/both", Error: "no sandbox"}, {Pod: "ns/agent", Error: "no rate"}},
-	})
-	want := []doctor.Attachment{
-		{Pod: "ns/both", ContainerID: "c1", Failure: "no rate"}, {Pod: "ns/both", Failure: "no sandbox"}, {Pod: "ns/agent", Failure: "no rate"},
-	}
-	must.Match(t, "failures", want, got)
-}
-
 // A doctor in a container without the node's BPF file system does not take the node for one on
 // which nothing is limited; without one on the node it reads the failures.
-func TestAttachmentsOutOfSight(t *testing.T) {
+func TestLimitsOutOfSight(t *testing.T) {
 	root := t.TempDir()
 	n := &Node{Root: root, Paths: engine.Paths{Pins: filepath.Join(t.TempDir(), "podweir"), Run: t.TempDir()}}
 	must.OK(t, os.MkdirAll(filepath.Join(root, "proc/1"), 0o700))
 	for mounts, want := range map[string]error{"bpf /sys/fs/bpf bpf rw 0 0\n": errOtherBPFFS, "tmpfs / tmpfs rw 0 0\n": nil} {
 		must.OK(t, os.WriteFile(filepath.Join(root, "proc/1/mounts"), []byte(mounts), 0o600))
-		must.Is(t, mounts, want, must.Err(n.Attachments(t.Context())))
+		must.Is(t, mounts, want, must.Err(n.Limits(t.Context())))
 	}
 }

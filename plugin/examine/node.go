@@ -126,46 +126,34 @@ func (n *Node) Programs(ctx context.Context) ([]string, error) {
 	return out, nil
 }
 
-// Attachments are what status shows.
-func (n *Node) Attachments(ctx context.Context) ([]doctor.Attachment, error) {
+// Limits are what status shows.
+func (n *Node) Limits(ctx context.Context) (found doctor.Limits, err error) {
 	node, err := n.open()
 	if err != nil {
-		return nil, err
+		return found, err
 	}
+	var rep *status.Report
 	if node == nil {
 		if mounted, _ := detect.BPFFS(detect.HostRoot(n.Root)); mounted == profiles.Yes {
-			return nil, errOtherBPFFS
+			return found, errOtherBPFFS
 		}
-		rep, err := status.Recorded(n.Paths)
-		if err != nil {
-			return nil, err
-		}
-		n.forgetEnded(ctx, rep)
-		return failures(rep), nil
+		rep, err = status.Recorded(n.Paths)
+	} else {
+		defer node.Close()
+		rep, err = status.Settled(ctx, node, n.Young)
 	}
-	defer node.Close()
-	rep, err := status.Settled(ctx, node, n.Young)
 	if err != nil {
-		return nil, err
+		return found, err
 	}
 	n.forgetEnded(ctx, rep)
-	var out []doctor.Attachment
 	for i := range rep.Attachments {
-		a := &rep.Attachments[i]
-		out = append(out, attachments(node, a, rep.Groups)...)
-		told := slices.ContainsFunc(rep.Unshaped, func(u mailbox.Unshaped) bool { return u.Pod == a.Pod })
-		if in := a.Inspection(); in != nil && in.Unheld != nil && !told {
-			out = append(out, doctor.Attachment{Pod: a.Name(), ContainerID: a.ID.ContainerID, Failure: in.Unheld.Error()})
-		}
+		found.Attached = append(found.Attached, attachments(node, &rep.Attachments[i], rep.Groups)...)
 	}
 	for _, id := range rep.Young {
-		out = append(out, doctor.Attachment{ContainerID: id.ContainerID, Young: true})
+		found.Attached = append(found.Attached, doctor.Attachment{ContainerID: id.ContainerID, Young: true})
 	}
-	for i := range rep.Lost {
-		l := &rep.Lost[i]
-		out = append(out, doctor.Attachment{Pod: l.Name(), Device: l.Interface.HostName, Gone: true, Lost: strings.Join(l.What, ", ")})
-	}
-	return append(out, failures(rep)...), nil
+	found.Troubles, found.Watched, found.UnenforcedErr = rep.Troubles(time.Now()), !rep.AgentLooked.IsZero(), rep.UnenforcedErr
+	return found, nil
 }
 
 // forgetEnded leaves out what an agent that has ended, too, recorded of pods that the runtime does not run any more:
@@ -182,21 +170,6 @@ func (n *Node) forgetEnded(ctx context.Context, rep *status.Report) {
 		return u.Reason != "" && !slices.ContainsFunc(pods, func(p cri.Pod) bool { return p.Name == u.Pod })
 	}
 	rep.Unshaped, rep.Overdue = slices.DeleteFunc(rep.Unshaped, ended), slices.DeleteFunc(rep.Overdue, ended)
-}
-
-// failures are the pods that run without a limit. What podweir-cni and the agent recorded of
-// one pod in the same words is one failure.
-func failures(rep *status.Report) []doctor.Attachment {
-	var out []doctor.Attachment
-	for _, f := range rep.Failures {
-		out = append(out, doctor.Attachment{Pod: cmp.Or(f.Pod, f.ID.String()), ContainerID: f.ID.ContainerID, Failure: f.Error})
-	}
-	for _, u := range rep.Unshaped {
-		if u.Reason != mailbox.ReasonHostNetwork && !slices.ContainsFunc(out, func(a doctor.Attachment) bool { return a.Pod == u.Pod && a.Failure == u.Error }) {
-			out = append(out, doctor.Attachment{Pod: u.Pod, Failure: u.Error})
-		}
-	}
-	return out
 }
 
 // byHandIn is the network namespace of an attachment that was made by hand, "" of others.
@@ -229,46 +202,10 @@ func addressesIn(path string) (all []netip.Addr) {
 	return all
 }
 
-// Overdue are the pods that the agent waits for.
-func (n *Node) Overdue(context.Context) ([]doctor.Overdue, error) {
-	rep, err := status.Recorded(n.Paths)
-	out := make([]doctor.Overdue, len(rep.Overdue))
-	for i, o := range rep.Overdue {
-		out[i] = doctor.Overdue{Pod: o.Pod, Since: o.Since, Reason: o.Error}
-	}
-	return out, err
-}
-
-// Unenforced are the limits that the agent found not to hold, and whether one watches.
-func (n *Node) Unenforced(context.Context) (out []doctor.Unenforced, watched bool, err error) {
-	if watched, err = n.Paths.Mail().Watched(); err != nil {
-		return nil, false, err
-	}
-	node, err := n.open()
-	if node == nil {
-		return nil, watched, err
-	}
-	defer node.Close()
-	all, err := node.Unenforced()
-	for i := range all {
-		out = append(out, doctor.Unenforced{Pod: status.UnenforcedPod(&all[i]), What: status.UnenforcedLine(&all[i]), Held: all[i].Held})
-	}
-	return out, watched, err
-}
-
 func attachments(node *engine.Node, a *status.Attachment, groups []mailbox.Group) []doctor.Attachment {
 	var out []doctor.Attachment
-	if other := cmp.Or(a.Interface.Uncovered(), a.Beside, a.Released); other != "" {
-		out = append(out, doctor.Attachment{Pod: a.Name(), ContainerID: a.ID.ContainerID, Failure: other})
-	}
-	if a.Error != "" && len(out) == 0 {
-		return []doctor.Attachment{{
-			Pod: a.Name(), ContainerID: a.ID.ContainerID, Device: a.Interface.HostName, Drift: []string{a.Error}, Unread: true,
-			Gone: a.Gone || a.Left != "", Left: a.Left, IfName: a.ID.IfName,
-		}}
-	}
 	record := a.Record()
-	for i, d := range a.Directions {
+	for _, d := range a.Directions {
 		one := doctor.Attachment{
 			Pod: a.Name(), ContainerID: a.ID.ContainerID, ByHandIn: byHandIn(a), Limit: d.Limit, Device: a.Interface.HostName,
 			FailedOpen: counted(d.Counters, "failed-open"), PastQueue: counted(d.Counters, "dropped-ceiling"), Standard: standard(record, d.Direction.Is),
@@ -278,10 +215,6 @@ func attachments(node *engine.Node, a *status.Attachment, groups []mailbox.Group
 		one.Divided = record != nil && slices.ContainsFunc(groups, func(g mailbox.Group) bool {
 			return g.Namespace == record.Namespace() && g.Direction == d.Direction
 		})
-		if i == 0 {
-			// The plan is of the whole interface.
-			one.Drift = a.Drift
-		}
 		if d.CountersErr != nil && len(a.Drift) == 0 { // a difference says why
 			one.Uncounted = d.CountersErr.Error()
 		}

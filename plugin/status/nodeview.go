@@ -59,33 +59,31 @@ func podName(pod string, id attach.ID) string {
 func (r *Report) View(now time.Time) *view.Status {
 	n := &view.Status{Schema: view.Schema, Time: now, Pods: []view.Pod{}}
 	for i := range r.Attachments {
-		p := attachmentView(&r.Attachments[i], r.held(r.Attachments[i].ID), now)
-		if r.former(&r.Attachments[i]) {
-			p.Pod += " (container " + short(r.Attachments[i].ID.ContainerID) + ")"
+		a := &r.Attachments[i]
+		p := view.Pod{Pod: r.nameOf(a), State: view.Limited, Notes: a.Notes}
+		for j := range a.Directions {
+			d := &a.Directions[j]
+			limit := view.Limit{
+				Interface: a.Interface.PodName, Limit: d.Limit, Attached: a.Attached, Passing: d.passing, Past: d.Past,
+				Counters: counters(d), Waits: d.BandWaits(), Reached: d.Reached,
+			}
+			if d.Qdisc != nil {
+				limit.Read = d.Qdisc.Read
+			}
+			p.Limits = append(p.Limits, limit)
+			if d.Observed() {
+				p.State = view.Observed
+			}
 		}
-		n.Add(p)
-	}
-	for i := range r.Unshaped { // before failures with the same cause: the agent's word is newer
-		n.Add(unshapedView(&r.Unshaped[i]))
-	}
-	for _, f := range r.Failures {
-		p := &view.Pod{Pod: r.name(f.Pod, f.ID), State: view.NotLimited, Since: f.Time, Cause: f.Error, Cure: cureOf(f.Reason)}
-		if p.Cure == cureUnshaped && r.AgentLooked.IsZero() {
-			p.Cure = cureAlone
+		n.Add(&p)
+		// The first one is the worst, and often why there are others.
+		if all := r.troubles(a, now); len(all) > 0 && (all[0].Fault != terms.FaultDiffers || !r.held(a.ID)) {
+			n.Add(troubled(&all[0]))
 		}
-		n.Add(p)
 	}
-	for _, o := range r.Overdue {
-		n.Add(&view.Pod{Pod: o.Pod, State: view.NotLimited, Since: o.Since, Cause: o.Error, Cure: cureOverdue})
-	}
-	for i := range r.Unenforced {
-		n.Add(unenforcedView(&r.Unenforced[i]))
-	}
-	for i := range r.Lost {
-		l := &r.Lost[i]
-		n.Add(&view.Pod{
-			Pod: l.Name(), State: view.Differs, Cause: "no record of " + strings.Join(l.What, ", "), Cure: cureLost,
-		})
+	recorded := r.recorded()
+	for i := range recorded {
+		n.Add(troubled(&recorded[i]))
 	}
 	for i := range r.Others {
 		o := r.Others[i]
@@ -112,11 +110,62 @@ func (r *Report) View(now time.Time) *view.Status {
 	return n
 }
 
-func unshapedView(u *mailbox.Unshaped) *view.Pod {
-	if u.Reason == mailbox.ReasonHostNetwork {
-		return &view.Pod{Pod: u.Pod, State: view.HostNetwork, Since: u.Since, Cause: u.Error, Cure: cureHost}
+// states are those of pods, by what is wrong with their limits.
+var states = map[terms.Fault]view.State{
+	terms.FaultUnshaped: view.NotLimited, terms.FaultUncovered: view.NotLimited, terms.FaultPast: view.NotLimited,
+	terms.FaultOverdue: view.NotLimited, terms.FaultTaken: view.NotLimited, terms.FaultExceeded: view.Exceeded,
+	terms.FaultDiffers: view.Differs, terms.FaultLost: view.Differs, terms.FaultUnread: view.Unknown, terms.FaultLeft: view.Unknown,
+	terms.FaultHeld: view.Tampered, terms.FaultHostNetwork: view.HostNetwork,
+}
+
+func troubled(t *terms.Trouble) *view.Pod {
+	return &view.Pod{Pod: t.Pod, State: states[t.Fault], Since: t.Since, Cause: strings.Join(t.Causes, "; "), Cure: t.Cure}
+}
+
+// Troubles are all that is wrong with limits, of which [Report.View] shows the worst of each
+// attachment: the doctor has a code for each.
+func (r *Report) Troubles(now time.Time) (all []terms.Trouble) {
+	for i := range r.Attachments {
+		all = append(all, r.troubles(&r.Attachments[i], now)...)
 	}
-	return &view.Pod{Pod: u.Pod, State: view.NotLimited, Since: u.Since, Cause: u.Error, Cure: cureOf(u.Reason)}
+	return append(all, r.recorded()...)
+}
+
+// recorded are those that podweir-cni and the agent recorded, and what nobody recorded.
+func (r *Report) recorded() (all []terms.Trouble) {
+	add := func(f terms.Fault, pod, container string, since time.Time, cause, cure string) {
+		all = append(all, terms.Trouble{Fault: f, Pod: pod, Container: container, Since: since, Causes: []string{cause}, Cure: cure})
+	}
+	for i := range r.Unshaped {
+		if u := &r.Unshaped[i]; u.Reason == mailbox.ReasonHostNetwork {
+			add(terms.FaultHostNetwork, u.Pod, "", u.Since, u.Error, cureHost)
+		} else {
+			add(terms.FaultUnshaped, u.Pod, "", u.Since, u.Error, cureOf(u.Reason))
+		}
+	}
+	for i := range r.Failures {
+		f := &r.Failures[i]
+		name, cure := r.name(f.Pod, f.ID), cureOf(f.Reason)
+		if cure == cureUnshaped && r.AgentLooked.IsZero() {
+			cure = cureAlone
+		}
+		// What the agent says of the pod in the same words is newer.
+		if !slices.ContainsFunc(r.Unshaped, func(u mailbox.Unshaped) bool { return u.Pod == name && u.Error == f.Error }) {
+			add(terms.FaultUnshaped, name, f.ID.ContainerID, f.Time, f.Error, cure)
+		}
+	}
+	for i := range r.Overdue {
+		add(terms.FaultOverdue, r.Overdue[i].Pod, "", r.Overdue[i].Since, r.Overdue[i].Error, cureOverdue)
+	}
+	for i := range r.Unenforced {
+		u := &r.Unenforced[i]
+		fault, cause := unenforced(u)
+		add(fault, podName(u.Pod, u.ID), u.ID.ContainerID, u.Since, cause, cureExceeded)
+	}
+	for i := range r.Lost {
+		add(terms.FaultLost, r.Lost[i].Name(), "", time.Time{}, "no record of "+strings.Join(r.Lost[i].What, ", "), cureLost)
+	}
+	return all
 }
 
 // cureOf returns the cure for a pod that could not be limited, by [mailbox.Failure.Reason] or
@@ -142,12 +191,15 @@ func (r *Report) name(pod string, id attach.ID) string {
 	return podName(pod, id)
 }
 
-// former says that an attachment is what is left of a pod whose name another one has: that one
-// is not gone.
-func (r *Report) former(a *Attachment) bool {
-	return (a.Gone || a.Left != "") && slices.ContainsFunc(r.Attachments, func(o Attachment) bool {
+// nameOf is the name of an attachment, with its container if it is what is left of a pod whose name another one has
+// by now: that one is not gone.
+func (r *Report) nameOf(a *Attachment) string {
+	if (a.Gone || a.Left != "") && slices.ContainsFunc(r.Attachments, func(o Attachment) bool {
 		return o.Name() == a.Name() && o.ID.ContainerID != a.ID.ContainerID && !o.Gone
-	})
+	}) {
+		return a.Name() + " (container " + short(a.ID.ContainerID) + ")"
+	}
+	return a.Name()
 }
 
 // short is as much of a container ID as tools show.
@@ -159,67 +211,64 @@ func (r *Report) held(id attach.ID) bool {
 	return slices.ContainsFunc(r.Unenforced, func(u mailbox.Unenforced) bool { return u.ID == id && u.Held })
 }
 
-func attachmentView(a *Attachment, held bool, now time.Time) *view.Pod {
-	p := &view.Pod{Pod: a.Name(), State: view.Limited, Notes: a.Notes}
-	for i := range a.Directions {
-		d := &a.Directions[i]
-		limit := view.Limit{
-			Interface: a.Interface.PodName, Limit: d.Limit, Attached: a.Attached, Passing: d.passing, Past: d.Past,
-			Counters: counters(d), Waits: d.BandWaits(), Reached: d.Reached,
-		}
-		if d.Qdisc != nil {
-			limit.Read = d.Qdisc.Read
-		}
-		p.Limits = append(p.Limits, limit)
-		if d.Observed() {
-			p.State = view.Observed
-		}
-	}
-	past := slices.IndexFunc(a.Directions, func(d Direction) bool { return d.Bypassed != "" })
-	starved, went, who, cure := a.starved, "", "", ""
-	for i := range a.Directions {
-		d := &a.Directions[i]
-		starved = cmp.Or(starved, d.Starved)
-		if d.PastBytes > 0 && now.Sub(d.PastLast).Abs() < pastNow && !d.Ceiling && !d.Observed() {
-			went = fmt.Sprintf("%s of %s: packets went past podweir in the minute until %s, %v since %s", d.Direction, a.Interface.PodName,
-				d.PastLast.UTC().Format(time.RFC3339), units.Bytes(d.PastBytes), d.PastSince.UTC().Format(time.RFC3339))
-			who, cure = view.Ahead(d.Ahead)
-		}
+// troubles are what is wrong with an attachment, the worst first.
+func (r *Report) troubles(a *Attachment, now time.Time) (all []terms.Trouble) {
+	name := r.nameOf(a)
+	add := func(f terms.Fault, cure string, causes ...string) {
+		all = append(all, terms.Trouble{Fault: f, Pod: name, Container: a.ID.ContainerID, Causes: causes, Cure: cure})
 	}
 	switch {
 	case a.Interface.NamesakeIndex != 0:
-		p.State, p.Cause, p.Cure = view.NotLimited, a.Interface.Uncovered(), cureNamesake
+		add(terms.FaultUncovered, cureNamesake, a.Interface.Uncovered())
 	case a.Beside != "":
-		p.State, p.Cause, p.Cure = view.NotLimited, a.Beside, cureBeside
+		add(terms.FaultUncovered, cureBeside, a.Beside)
 	case a.Released != "":
-		p.State, p.Cause, p.Cure = view.NotLimited, a.Released, "podweir repair"
+		add(terms.FaultUncovered, "podweir repair", a.Released)
 	case a.Gone:
-		p.State, p.Cause, p.Cure = view.Unknown, a.Error, cureGone
+		add(terms.FaultLeft, cureGone, a.Error)
 	case a.Left != "":
-		p.State, p.Cause, p.Cure = view.Unknown, a.Error, CureLeft(a.ID)
-	case a.Error != "" && starved == "" && len(a.Drift) == 0:
-		p.State, p.Cause, p.Cure = view.Unknown, "its record cannot be read: "+a.Error, cureUnknown
-		if a.Interface.PodName != "" {
-			p.Cause = a.Error
-		}
-	case past >= 0:
-		at := "at the host side"
-		p.State, p.Cure = view.NotLimited, cureBypassed
-		if a.Directions[past].Side.Is != terms.SideHost {
-			at, p.Cure = "in the pod", cureReadAhead
-		}
-		p.Cause = "packets go past the ingress limit " + at + " of " + a.Interface.PodName + ": " + a.Directions[past].Bypassed
-	case starved != "":
-		p.State, p.Cause, p.Cure = view.NotLimited, starved, cureStarved
-		if a.Interface.Unseen {
-			p.Cure = cureUnseen
-		}
-	case went != "":
-		p.State, p.Cause, p.Cure = view.NotLimited, went+who, cure
-	case len(a.Drift) > 0 && !held:
-		p.State, p.Cause, p.Cure = view.Differs, strings.Join(a.Drift, "; "), cureDiffers
+		add(terms.FaultLeft, CureLeft(a.ID), a.Error)
 	}
-	return p
+	told := len(all) > 0
+	starved, went, cure := a.starved, "", ""
+	for i := range a.Directions {
+		d := &a.Directions[i]
+		starved = cmp.Or(starved, d.Starved)
+		switch {
+		case d.Bypassed != "" && d.Side.Is == terms.SideHost:
+			add(terms.FaultPast, cureBypassed, "packets go past the ingress limit at the host side of "+a.Interface.PodName+": "+d.Bypassed)
+		case d.Bypassed != "":
+			add(terms.FaultPast, cureReadAhead, "packets go past the ingress limit in the pod of "+a.Interface.PodName+": "+d.Bypassed)
+		}
+		if d.PastBytes > 0 && now.Sub(d.PastLast).Abs() < pastNow && !d.Ceiling && !d.Observed() {
+			var who string
+			who, cure = view.Ahead(d.Ahead)
+			went = fmt.Sprintf("%s of %s: packets went past podweir in the minute until %s, %v since %s%s", d.Direction, a.Interface.PodName,
+				d.PastLast.UTC().Format(time.RFC3339), units.Bytes(d.PastBytes), d.PastSince.UTC().Format(time.RFC3339), who)
+		}
+	}
+	if starved != "" {
+		fault := terms.FaultPast
+		// No step of a repair goes ahead of what takes the packets: the pod has no limit, if the agent does not say so.
+		if in := a.inspection; in != nil && in.Unheld != nil && !slices.ContainsFunc(r.Unshaped, func(u mailbox.Unshaped) bool { return u.Pod == a.Pod }) {
+			fault = terms.FaultUnshaped
+		}
+		if add(fault, cureStarved, starved); a.Interface.Unseen {
+			all[len(all)-1].Cure = cureUnseen
+		}
+	}
+	if went != "" {
+		add(terms.FaultPast, cure, went)
+	}
+	switch {
+	case len(a.Drift) > 0:
+		add(terms.FaultDiffers, cureDiffers, a.Drift...)
+	case a.Error != "" && !told && a.Interface.PodName == "":
+		add(terms.FaultUnread, cureUnknown, "its record cannot be read: "+a.Error)
+	case a.Error != "" && !told:
+		add(terms.FaultUnread, cureUnknown, a.Error)
+	}
+	return all
 }
 
 // pastNow is how old what the agent saw go past may be for a pod that is not limited now: it
@@ -279,32 +328,22 @@ func counters(d *Direction) view.Counters {
 	return c
 }
 
-// UnenforcedPod is what people know the pod by.
-func UnenforcedPod(u *mailbox.Unenforced) string { return podName(u.Pod, u.ID) }
-
-// UnenforcedLine is one line about a limit that the agent found not to hold.
-func UnenforcedLine(u *mailbox.Unenforced) string {
-	p := unenforcedView(u)
-	return fmt.Sprintf("%s %s since %s: %s", p.State, p.Pod, p.Since.UTC().Format(time.RFC3339), p.Cause)
-}
-
-func unenforcedView(u *mailbox.Unenforced) *view.Pod {
-	p := &view.Pod{Pod: podName(u.Pod, u.ID), State: view.NotLimited, Since: u.Since, Cure: cureExceeded}
-	p.Cause = fmt.Sprintf("%s of %s has a limit of %s", u.Direction, u.Interface, view.Rate(float64(u.Rate)))
+// unenforced is what is wrong with a limit that the agent found not to hold, and why.
+func unenforced(u *mailbox.Unenforced) (f terms.Fault, cause string) {
+	f, cause = terms.FaultTaken, fmt.Sprintf("%s of %s has a limit of %s", u.Direction, u.Interface, view.Rate(float64(u.Rate)))
 	switch {
 	case u.Carried > 0:
-		p.State = view.Exceeded
-		p.Cause += " and carried " + view.Rate(float64(u.Carried))
+		f = terms.FaultExceeded
+		cause += " and carried " + view.Rate(float64(u.Carried))
 	case u.Held:
-		p.State = view.Tampered
-		p.Cause = fmt.Sprintf("its %s limit of %s is taken away again and again, and holds", u.Direction, view.Rate(float64(u.Rate)))
+		f = terms.FaultHeld
+		cause = fmt.Sprintf("its %s limit of %s is taken away again and again, and holds", u.Direction, view.Rate(float64(u.Rate)))
 	default:
-		p.Cause += ", which is taken away again and again"
+		cause += ", which is taken away again and again"
 	}
-	cause := u.Of(&u.Limit)
+	likely := u.Of(&u.Limit)
 	if u.Cause == mailbox.CauseTaken { // that it is taken away is said already
-		cause = u.TakenBy.String()
+		likely = u.TakenBy.String()
 	}
-	p.Cause += "; likely cause: " + cause
-	return p
+	return f, cause + "; likely cause: " + likely
 }

@@ -42,6 +42,8 @@ type Report struct {
 	// Unenforced are the limits that the agent saw exceeded, or taken away again and
 	// again.
 	Unenforced []mailbox.Unenforced `json:"unenforced,omitempty"`
+	// UnenforcedErr says why these are not known; Unread has it, too.
+	UnenforcedErr error `json:"-"`
 	// Overdue are the running pods with a limit whose network the agent cannot find.
 	Overdue []mailbox.Unshaped `json:"overdue,omitempty"`
 	// AgentLooked is when the agent looked at the limits last, zero if none runs.
@@ -188,8 +190,8 @@ func Collect(node *engine.Node) (*Report, error) {
 			rep.Unread = append(rep.Unread, what+" is not known: "+err.Error())
 		}
 	}
-	rep.Unenforced, err = node.Unenforced()
-	unread("whether the agent saw a limit that does not hold", err)
+	rep.Unenforced, rep.UnenforcedErr = node.Unenforced()
+	unread("whether the agent saw a limit that does not hold", rep.UnenforcedErr)
 	reached, err := node.Paths.Mail().Reached()
 	unread("how long limits have been reached", err)
 	past, err := node.Paths.Mail().Past()

@@ -151,7 +151,7 @@ func TestAddReached(t *testing.T) {
 
 // Who takes a limit away is a value that travels with the record, whatever words the agent
 // tells its cause in.
-func TestUnenforcedLineNamesTheTaker(t *testing.T) {
+func TestUnenforcedNamesTheTaker(t *testing.T) {
 	for by, want := range map[mailbox.Taker]string{
 		mailbox.TakerPod:  "and holds; likely cause: a process in the pod that has CAP_NET_ADMIN, or software on the node",
 		mailbox.TakerNode: "and holds; likely cause: software on the node",
@@ -160,7 +160,7 @@ func TestUnenforcedLineNamesTheTaker(t *testing.T) {
 			Pod: "ns/web", Limit: terms.Limit{Direction: terms.Name(terms.Egress)}, Reason: mailbox.ReasonTampered, Held: true,
 			Likely: mailbox.Likely{Cause: mailbox.CauseTaken, TakenBy: by},
 		}
-		if got := UnenforcedLine(u); !strings.HasSuffix(got, want) {
+		if _, got := unenforced(u); !strings.HasSuffix(got, want) {
 			t.Errorf("taken by %q: %q, want %q at its end", by, got, want)
 		}
 	}
@@ -192,5 +192,56 @@ func TestWithoutUnread(t *testing.T) {
 			got = append(got, l.Name())
 		}
 		must.Match(t, name, c.want, got)
+	}
+}
+
+// What podweir-cni and the agent say of one pod in the same words is one trouble.
+func TestFailuresAreToldOnce(t *testing.T) {
+	t.Parallel()
+	r := &Report{
+		Failures: []mailbox.Failure{{Pod: "ns/both", Error: "no rate"}, {ID: attach.ID{ContainerID: "c1"}, Pod: "ns/plugin", Error: "no rate"}},
+		Unshaped: []mailbox.Unshaped{{Pod: "ns/both", Error: "no rate"}, {Pod: "ns/both", Error: "no sandbox"}, {Pod: "ns/host", Reason: mailbox.ReasonHostNetwork}},
+	}
+	var got []string
+	for _, x := range r.Troubles(time.Now()) {
+		got = append(got, fmt.Sprint(x.Fault, " ", x.Pod, " ", x.Container, " ", x.Causes))
+	}
+	must.Match(t, "troubles", []string{"1 ns/both  [no rate]", "1 ns/both  [no sandbox]", "2 ns/host  []", "1 ns/plugin c1 [no rate]"}, got)
+}
+
+// The doctor is told all that is wrong with an attachment, each thing by its cause. Status shows the first.
+func TestTroublesOfAnAttachment(t *testing.T) {
+	t.Parallel()
+	starved := []Direction{{Limit: terms.Limit{Direction: terms.Name(terms.Ingress)}, Starved: "u32 ends the chain"}}
+	differs := []string{"no root qdisc", "no ifb"}
+	unheld := &attach.Inspection{Unheld: errors.New("podweir cannot go ahead of it")}
+	for name, tc := range map[string]struct {
+		a     Attachment
+		want  []terms.Fault
+		state view.State
+	}{
+		"nothing":                      {Attachment{}, nil, view.Limited},
+		"another device has its name":  {Attachment{Gone: true, Error: "gone", Interface: attach.Interface{NamesakeIndex: 7}}, []terms.Fault{terms.FaultUncovered}, view.NotLimited},
+		"its pod is gone":              {Attachment{Gone: true, Error: "gone"}, []terms.Fault{terms.FaultLeft}, view.Unknown},
+		"its pod may be gone":          {Attachment{Left: "its host end", Error: "not known"}, []terms.Fault{terms.FaultLeft}, view.Unknown},
+		"it cannot be read":            {Attachment{Error: "version 99"}, []terms.Fault{terms.FaultUnread}, view.Unknown},
+		"nor is anything kept":         {Attachment{Error: "version 99", starved: "u32 ends the chain"}, []terms.Fault{terms.FaultPast, terms.FaultUnread}, view.NotLimited},
+		"it differs":                   {Attachment{Error: "gone", Drift: differs}, []terms.Fault{terms.FaultDiffers}, view.Differs},
+		"it is starved":                {Attachment{Directions: starved, Drift: differs}, []terms.Fault{terms.FaultPast, terms.FaultDiffers}, view.NotLimited},
+		"it is starved for good":       {Attachment{Directions: starved, inspection: unheld}, []terms.Fault{terms.FaultUnshaped}, view.NotLimited},
+		"and the agent has said so":    {Attachment{Directions: starved, inspection: unheld, Pod: "ns/told"}, []terms.Fault{terms.FaultPast, terms.FaultUnshaped}, view.NotLimited},
+		"it is past, and not whole":    {Attachment{Directions: []Direction{{Bypassed: "eBPF"}}, Drift: differs}, []terms.Fault{terms.FaultPast, terms.FaultDiffers}, view.NotLimited},
+		"a device beside, and differs": {Attachment{Beside: "net1", Drift: differs}, []terms.Fault{terms.FaultUncovered, terms.FaultDiffers}, view.NotLimited},
+	} {
+		r := &Report{Attachments: []Attachment{tc.a}}
+		if tc.a.Pod != "" {
+			r.Unshaped = []mailbox.Unshaped{{Pod: tc.a.Pod, Error: "it ends the chain"}}
+		}
+		var got []terms.Fault
+		for _, x := range r.Troubles(time.Now()) {
+			got = append(got, x.Fault)
+		}
+		must.Match(t, name, tc.want, got)
+		must.Be(t, name, tc.state, r.View(time.Now()).Pods[0].State)
 	}
 }

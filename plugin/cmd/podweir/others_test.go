@@ -230,7 +230,7 @@ func TestPrivilegedStatusOfDevicesWithoutAnEndOnTheHost(t *testing.T) {
 		"NOT LIMITED default/web cause more shares a device of the node with eth0, and no limit covers it cure take that device off the pod",
 		"default/web more egress - -",
 	}, "status")
-	must.Have(t, "doctor", findings(), "PW601", "fix take that device off the pod, and CAP_NET_ADMIN from a pod that made it !")
+	must.Have(t, "doctor", findings(), "PW601", "fix take that device off the pod, and CAP_NET_ADMIN from a pod that made it; a second network")
 	c.must(t, append(c.netns(), "attach", "--egress", "10M", "--ifname", "more")...)
 	c.must(t, "status")
 }
