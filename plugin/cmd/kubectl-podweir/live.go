@@ -22,32 +22,10 @@ import (
 // the last second to further readers.
 const minInterval = 2 * time.Second
 
-// looks returns a function that asks all agents and returns the rates since it was called
-// last. What it asked is kept in last.
-func looks(c *client, last **cluster.Nodes) func(context.Context) ([]view.PodRate, time.Time, error) {
-	return func(ctx context.Context) ([]view.PodRate, time.Time, error) {
-		now, err := c.look(ctx)
-		if err == nil {
-			err = ctx.Err() // each node is unknown then
-		}
-		if err != nil {
-			return nil, time.Time{}, err
-		}
-		before := *last
-		if before == nil {
-			before = now
-		}
-		*last = now
-		return cluster.Rates(before, now), time.Now(), nil
-	}
-}
-
 // lookAgain asks the agents [minInterval] after they were asked before.
 func (c *client) lookAgain(ctx context.Context) (*cluster.Nodes, error) {
-	select {
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-time.After(minInterval):
+	if err := show.Wait(ctx, minInterval); err != nil {
+		return nil, err
 	}
 	return c.look(ctx)
 }
@@ -69,19 +47,15 @@ func newTop(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var last *cluster.Nodes
-			l.Out, l.Format, l.Look = cmd.OutOrStdout(), o.output, looks(c, &last)
+			l.Out, l.Format, l.Look = cmd.OutOrStdout(), o.output, c.look
 			l.Table.Where = "the cluster"
 			if err := l.Run(cmd.Context()); err != nil {
 				return err
 			}
-			if last == nil {
+			if l.Last == nil {
 				return nil // it ended during the first look
 			}
-			if n := last.Unknown(); n > 0 {
-				return show.Exit(cluster.ExitUnknown, fmt.Sprintf("%d of %d nodes are unknown", n, last.Total()))
-			}
-			return nil
+			return show.Exit(l.Last.UnknownExit())
 		},
 	}
 	f := cmd.Flags()
@@ -131,21 +105,18 @@ func explain(cmd *cobra.Command, o *options, pod string) error {
 		return err
 	}
 	said := cluster.Explain(pod, before, now)
-	if err := o.print(cmd, said, func() string { return said.Text(time.Now()) }); err != nil {
-		return err
-	}
-	return show.Exit(said.Exit())
+	return o.end(cmd, said, said.Text(time.Now()), said.Exit)
 }
 
 func without(cmd *cobra.Command, o *options, pod string, seen *cluster.Nodes) error {
 	if u := seen.Unlimited(pod); u != nil {
-		text := func() string {
-			return terms.Paragraph("", fmt.Sprintf("%s on %s has no limit from podweir: %s.", u.Pod, u.Node, u.Cause), 0)
-		}
-		if err := o.print(cmd, u, text); err != nil || u.LeftToOthers {
-			return err
-		}
-		return show.Exit(cluster.ExitBroken, "the pod is not limited as it should be")
+		text := terms.Paragraph("", fmt.Sprintf("%s on %s has no limit from podweir: %s.", u.Pod, u.Node, u.Cause), 0)
+		return o.end(cmd, u, text, func() (int, string) {
+			if u.LeftToOthers {
+				return cluster.ExitOK, ""
+			}
+			return cluster.ExitBroken, "the pod is not limited as it should be"
+		})
 	}
 	switch n := seen.Unknown(); {
 	case n > 0:

@@ -7,6 +7,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -94,13 +95,15 @@ func (o *options) look(ctx context.Context) (*cluster.Nodes, error) {
 	return c.look(ctx)
 }
 
-// print writes what was found out, for a program or for people.
-func (o *options) print(cmd *cobra.Command, found any, text func() string) error {
+// end writes what was found out, for a program or for people, and returns the error of an exit status.
+func (o *options) end(cmd *cobra.Command, found any, text string, exit func() (status int, why string)) error {
+	var err error
 	if show.Machine(o.output) {
-		return show.Print(cmd.OutOrStdout(), found)
+		err = show.Print(cmd.OutOrStdout(), found)
+	} else {
+		_, err = io.WriteString(cmd.OutOrStdout(), text)
 	}
-	_, err := io.WriteString(cmd.OutOrStdout(), text())
-	return err
+	return cmp.Or(err, show.Exit(exit()))
 }
 
 func newStatus(o *options) *cobra.Command {
@@ -118,16 +121,11 @@ func newStatus(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			text := func() string {
-				if o.output == "wide" {
-					return nodes.Wide(time.Now(), broken)
-				}
-				return nodes.Status(time.Now(), broken)
+			text := nodes.Status(time.Now(), broken)
+			if o.output == "wide" {
+				text = nodes.Wide(time.Now(), broken)
 			}
-			if err := o.print(cmd, nodes, text); err != nil {
-				return err
-			}
-			return show.Exit(nodes.StatusExit())
+			return o.end(cmd, nodes, text, nodes.StatusExit)
 		},
 	}
 	cmd.Flags().BoolVar(&broken, "broken", false, "show only what is not as it should be")
@@ -152,10 +150,7 @@ func newDoctor(o *options) *cobra.Command {
 			format := doctor.Format{
 				Short: !verbose && o.output != "wide", Color: show.Color(cmd.OutOrStdout()), Explain: "kubectl podweir explain",
 			}
-			if err := o.print(cmd, nodes, func() string { return nodes.Doctor(time.Now(), format) }); err != nil {
-				return err
-			}
-			return show.Exit(nodes.DoctorExit())
+			return o.end(cmd, nodes, nodes.Doctor(time.Now(), format), nodes.DoctorExit)
 		},
 	}
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "list also what is in order, and what was skipped")
@@ -248,8 +243,5 @@ func plan(cmd *cobra.Command, o *options, namespace string) error {
 		return err
 	}
 	p := cluster.MakePlan(before, now, namespace)
-	if err := o.print(cmd, p, func() string { return p.Text(o.output == "wide") }); err != nil {
-		return err
-	}
-	return show.Exit(p.Exit())
+	return o.end(cmd, p, p.Text(o.output == "wide"), p.Exit)
 }

@@ -167,8 +167,6 @@ func TestTopOutlivesItsToken(t *testing.T) {
 	f := start(t, &fakeCluster{nodes: 2, pods: 1})
 	c, err := (&options{kubeconfig: f.kubeconfig(t), namespace: "kube-system", timeout: 10 * time.Second}).client()
 	must.OK(t, err)
-	var last *cluster.Nodes
-	look := looks(c, &last)
 	for _, step := range []struct {
 		age  time.Duration
 		want int
@@ -176,17 +174,13 @@ func TestTopOutlivesItsToken(t *testing.T) {
 		for name, made := range c.tokens {
 			c.tokens[name] = token{made.text, time.Now().Add(-step.age)}
 		}
-		rates, _, err := look(t.Context())
-		must.OK(t, err)
-		for _, r := range rates {
-			must.Be(t, fmt.Sprintf("with a token that is %v old: error of %s", step.age, r.Pod), "", r.Error)
+		for _, n := range must.Get(c.look(t.Context()))(t).Nodes {
+			must.Be(t, fmt.Sprintf("with a token that is %v old: error of %s", step.age, n.Name), "", n.Error)
 		}
 		must.Be(t, fmt.Sprintf("with a token that is %v old: tokens that were made", step.age), step.want, f.tokens)
 	}
 	f.tokens = 7 // agents take no token of an account that was there before
-	if rates, _, err := look(t.Context()); err != nil || !strings.HasPrefix(rates[0].Error, "its agent does not accept the token") {
-		t.Errorf("an account that was made anew: %+v, %v", rates, err)
-	}
+	must.Part(t, "an account that was made anew", "its agent does not accept the token", must.Get(c.look(t.Context()))(t).Nodes[0].Error)
 }
 
 func TestExplain(t *testing.T) {

@@ -72,7 +72,7 @@ func lookAt(ctx context.Context, o *options, pod string, here *detect.Node, pods
 	o.bypassed(ctx, rep, here)
 	seen := rep.View(time.Now()).Runnable(runBy())
 	seen.NameEnds(pods)
-	e := &explained{nodes: cluster.New([]cluster.Node{{Name: thisNode, Answer: &cluster.Answer{Status: seen}}}, 0)}
+	e := &explained{nodes: inACluster(thisNode, seen)}
 	var records []*apply.Record
 	for i := range rep.Attachments {
 		a := &rep.Attachments[i]
@@ -101,7 +101,7 @@ func runExplain(cmd *cobra.Command, o *options, pod string) error {
 	if len(before.nodes.Find(pod)) == 0 {
 		return fmt.Errorf("podweir has no limit for pod %s on this node; podweir status lists the pods that it sees", pod)
 	}
-	if err := wait(cmd.Context(), explainInterval); err != nil {
+	if err := show.Wait(cmd.Context(), explainInterval); err != nil {
 		return err
 	}
 	now, err := lookAt(cmd.Context(), o, pod, here, pods)
@@ -152,13 +152,4 @@ func elsewhere(before, now *explained) string {
 		b.WriteString(terms.Paragraph("  next     ", "nothing is counted as lost here just now: look at what is silent, if there is any, at the other end, at the node's uplink (tc -s qdisc, ethtool -S), and at iptables-legacy -vL", 0))
 	}
 	return b.String()
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }

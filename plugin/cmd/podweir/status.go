@@ -19,6 +19,7 @@ import (
 	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/plugin/agent/serve"
 	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/cmd/show"
 	"github.com/podweir/podweir/plugin/examine"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/status/view"
@@ -141,7 +142,7 @@ func looked(ctx context.Context, o *options) (*status.Report, *view.Status, erro
 	if o.machine() || len(rep.Attachments)+len(rep.Others) == 0 {
 		return rep, node.Runnable(runBy()), nil
 	}
-	if err := wait(ctx, statusInterval); err != nil {
+	if err := show.Wait(ctx, statusInterval); err != nil {
 		return nil, nil, err
 	}
 	before := node

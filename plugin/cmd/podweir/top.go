@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/plugin/cmd/settings"
 	"github.com/podweir/podweir/plugin/cmd/show"
+	"github.com/podweir/podweir/plugin/status/cluster"
 	"github.com/podweir/podweir/plugin/status/view"
 )
 
@@ -29,7 +29,17 @@ func newTop(o *options) *cobra.Command {
 			if live.Table.Interval < 100*time.Millisecond {
 				return fmt.Errorf("--interval %v is not accepted, want 100ms or more", live.Table.Interval)
 			}
-			live.Out, live.Format, live.Look = cmd.OutOrStdout(), o.output(), looks(o, o.detected(cmd.Context()), podsByAddress(cmd.Context(), o))
+			here, pods := o.detected(cmd.Context()), podsByAddress(cmd.Context(), o)
+			live.Out, live.Format = cmd.OutOrStdout(), o.output()
+			live.Look = func(ctx context.Context) (*cluster.Nodes, error) {
+				rep, err := collect(ctx, o, here)
+				if err != nil {
+					return nil, err
+				}
+				seen := rep.View(time.Now())
+				seen.NameEnds(pods)
+				return inACluster("", seen), nil
+			}
 			return live.Run(cmd.Context())
 		},
 	}
@@ -39,24 +49,9 @@ func newTop(o *options) *cobra.Command {
 	return cmd
 }
 
-// looks returns a function that looks at the node and returns the rates since it was
-// called last. pods are the names of pods by their addresses, and here is what is known of the node.
-func looks(o *options, here *detect.Node, pods view.PodsByAddress) func(context.Context) ([]view.PodRate, time.Time, error) {
-	var before *view.Status
-	return func(ctx context.Context) ([]view.PodRate, time.Time, error) {
-		rep, err := collect(ctx, o, here)
-		if err != nil {
-			return nil, time.Time{}, err
-		}
-		now := rep.View(time.Now())
-		now.NameEnds(pods)
-		if before == nil {
-			before = now
-		}
-		rates := view.Rates(before, now)
-		before = now
-		return rates, now.Time, nil
-	}
+// inACluster is a node as a cluster of one.
+func inACluster(name string, seen *view.Status) *cluster.Nodes {
+	return cluster.New([]cluster.Node{{Name: name, Answer: &cluster.Answer{Status: seen}}}, 0)
 }
 
 // podsByAddress are the addresses of the node's pods, as the runtime tells them. Pods that start

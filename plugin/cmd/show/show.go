@@ -7,6 +7,7 @@ package show
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/podweir/podweir/plugin/status/cluster"
 	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/terms"
 )
@@ -68,6 +70,17 @@ func Print(w io.Writer, v any) error {
 	return err
 }
 
+// End writes what a command found out, for a program or for people, and returns the error of an exit status.
+func End(w io.Writer, format string, found any, text string, exit func() (status int, why string)) error {
+	var err error
+	if Machine(format) {
+		err = Print(w, found)
+	} else {
+		_, err = io.WriteString(w, text)
+	}
+	return cmp.Or(err, Exit(exit()))
+}
+
 // Page writes a page of text for a terminal.
 func Page(w io.Writer, page string) error {
 	for line := range strings.Lines(page) {
@@ -98,9 +111,10 @@ type Live struct {
 	// Format of the output; Count is how many tables are written, 0 for no end.
 	Format string
 	Count  int
-	// Look returns the rates since the last look, and when that was; the first look is
-	// only the beginning.
-	Look func(ctx context.Context) ([]view.PodRate, time.Time, error)
+	// Look returns what is known now; the first look is only the beginning.
+	Look func(ctx context.Context) (*cluster.Nodes, error)
+	// Last is what was known at the last look, nil before the first.
+	Last *cluster.Nodes
 
 	// screen is the terminal, nil where the output is not one.
 	screen *os.File
@@ -112,36 +126,43 @@ func (l *Live) Run(ctx context.Context) error {
 		return fmt.Errorf("--count %d is not accepted, want a number of tables, or 0 for no end", l.Count)
 	}
 	defer l.open()()
-	if _, _, err := l.Look(ctx); err != nil {
-		return unlessEnded(ctx, err)
-	}
 	tick := time.NewTicker(l.Table.Interval)
 	defer tick.Stop()
-	for shown := 0; l.Count == 0 || shown < l.Count; {
+	for shown := 0; ; {
+		now, err := l.Look(ctx)
+		if ctx.Err() != nil {
+			return nil // Ctrl-C is how it ends: the look that was under way failed for that
+		}
+		if err != nil {
+			return err
+		}
+		before := l.Last
+		if l.Last = now; before != nil {
+			rates := cluster.Rates(before, now)
+			l.Table.Observe(rates, time.Now())
+			if err := l.draw(rates); err != nil {
+				return err
+			}
+			if shown++; shown == l.Count {
+				return nil
+			}
+		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		}
-		rates, at, err := l.Look(ctx)
-		if err != nil {
-			return unlessEnded(ctx, err)
-		}
-		l.Table.Observe(rates, at)
-		if err := l.draw(rates); err != nil {
-			return err
-		}
-		shown++
 	}
-	return nil
 }
 
-// unlessEnded is nil if the context ended: the look that was under way failed for that.
-func unlessEnded(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil //nolint:nilerr // Ctrl-C is how it ends
+// Wait waits, unless the context ends before.
+func Wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
 	}
-	return err
 }
 
 // draw shows the table, or what a program reads of it.

@@ -175,13 +175,8 @@ func (p *Planned) effect() int {
 	return strongest
 }
 
-// Exit is the exit status and why it is not 0: 2 if a node is unknown.
-func (p *Plan) Exit() (status int, why string) {
-	if n := p.nodes.Unknown(); n > 0 {
-		return ExitUnknown, fmt.Sprintf("%d of %d nodes are unknown", n, p.nodes.Total())
-	}
-	return ExitOK, ""
-}
+// Exit is that of the nodes.
+func (p *Plan) Exit() (status int, why string) { return p.nodes.UnknownExit() }
 
 // maxPlanned is up to how many directions with an effect are listed unless all are.
 const maxPlanned = 10

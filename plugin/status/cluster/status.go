@@ -136,7 +136,6 @@ const (
 // its pods, is unknown.
 func (c *Nodes) StatusExit() (status int, why string) {
 	pods := c.Pods(time.Time{})
-	unknown := c.group(noPods).count + c.Missing
 	var parts []string
 	if n := len(pods.Broken()); n > 0 {
 		status = ExitBroken
@@ -146,23 +145,26 @@ func (c *Nodes) StatusExit() (status int, why string) {
 		status = ExitBroken
 		parts = append(parts, fmt.Sprintf("%d of %d agents are not ready", n, c.Total()))
 	}
-	if unknown > 0 {
-		if status == ExitOK {
-			status = ExitUnknown
-		}
-		parts = append(parts, fmt.Sprintf("%d of %d nodes are unknown", unknown, c.Total()))
+	if unknown, why := c.UnknownExit(); unknown != ExitOK {
+		status = cmp.Or(status, unknown)
+		parts = append(parts, why)
 	}
 	if doubts := pods.Doubts(); len(doubts) > 0 {
-		if status == ExitOK {
-			status = ExitUnknown
-		}
-		parts = append(parts, doubts[0])
+		status, parts = cmp.Or(status, ExitUnknown), append(parts, doubts[0])
 	}
 	return status, strings.Join(parts, "; ")
 }
 
 // Unknown is how many nodes there are of whose pods nothing is known.
 func (c *Nodes) Unknown() int { return c.group(noPods).count + c.Missing }
+
+// UnknownExit is the exit status and why it is not 0: 2 if a node is unknown.
+func (c *Nodes) UnknownExit() (status int, why string) {
+	if n := c.Unknown(); n > 0 {
+		return ExitUnknown, fmt.Sprintf("%d of %d nodes are unknown", n, c.Total())
+	}
+	return ExitOK, ""
+}
 
 // get is the node of a name, nil if there is none.
 func (c *Nodes) get(name string) *Node {
