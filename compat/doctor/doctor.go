@@ -13,7 +13,6 @@ package doctor
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -273,8 +272,8 @@ var symbols = map[Status]string{OK: "✓", Warn: "!", Fail: "✗", Skip: "-", Un
 // colors are the SGR parameters of ECMA-48: green, yellow, red, magenta.
 var colors = map[Status]string{OK: "32", Warn: "33", Fail: "31", Unknown: "35"}
 
-// WriteTable writes a report for people.
-func (r *Report) WriteTable(w io.Writer, format Format) error {
+// Table is a report for people.
+func (r *Report) Table(format Format) string {
 	t := &table{format: format}
 	t.line("podweir %s on Linux %s, %s", r.Version, r.Kernel, r.Runtime)
 	profile := r.Profile
@@ -307,8 +306,7 @@ func (r *Report) WriteTable(w io.Writer, format Format) error {
 	} else {
 		t.line("\n%s", r.Summary())
 	}
-	_, err := io.WriteString(w, t.b.String())
-	return err
+	return t.b.String()
 }
 
 // rest is one line about the checks that the short form leaves out.

@@ -364,9 +364,7 @@ func TestManyPodsFitAScreen(t *testing.T) {
 		t.Fatalf("%d pods are broken, want 5", len(broken))
 	}
 	rep := n.report(t)
-	var b bytes.Buffer
-	must.OK(t, rep.WriteTable(&b, doctor.Format{Short: true}))
-	text := b.String()
+	text := rep.Table(doctor.Format{Short: true})
 	must.Have(t, "the report", text, broken...)
 	lines := strings.Split(text, "\n")
 	for _, l := range lines {
@@ -385,9 +383,7 @@ func TestOneReasonIsSaidOnce(t *testing.T) {
 	n.kernel.err = errors.New("out of sight")
 	rep := n.report(t)
 	for _, short := range []bool{false, true} {
-		var b bytes.Buffer
-		must.OK(t, rep.WriteTable(&b, doctor.Format{Short: short}))
-		if text := b.String(); strings.Count(text, "seen     out of sight") != 1 || !strings.Contains(text, "for the same reason unknown: PW") {
+		if text := rep.Table(doctor.Format{Short: short}); strings.Count(text, "seen     out of sight") != 1 || !strings.Contains(text, "for the same reason unknown: PW") {
 			t.Errorf("short %v: the table says more than once what is out of sight, or not which checks want it:\n%s", short, text)
 		}
 	}
@@ -403,22 +399,20 @@ func TestRenderers(t *testing.T) {
 	n.kernel.devices[0].Qdiscs = append(n.kernel.devices[0].Qdiscs, doctor.Qdisc{Kind: "sfq\n\x1b[31m", Root: true})
 	n.files["proc/sys/kernel/osrelease"] = ""
 	rep := n.report(t)
-	for name, write := range map[string]func(*bytes.Buffer) error{
-		"table.golden": func(b *bytes.Buffer) error { return rep.WriteTable(b, doctor.Format{}) },
-		"short.golden": func(b *bytes.Buffer) error { return rep.WriteTable(b, doctor.Format{Short: true}) },
-		"color.golden": func(b *bytes.Buffer) error { return rep.WriteTable(b, doctor.Format{Short: true, Color: true}) },
-		"json.golden":  func(b *bytes.Buffer) error { return writeJSON(b, rep) },
+	var asJSON bytes.Buffer
+	must.OK(t, writeJSON(&asJSON, rep))
+	for name, got := range map[string]string{
+		"table.golden": rep.Table(doctor.Format{}), "short.golden": rep.Table(doctor.Format{Short: true}),
+		"color.golden": rep.Table(doctor.Format{Short: true, Color: true}), "json.golden": asJSON.String(),
 	} {
 		t.Run(name, func(t *testing.T) {
-			var b bytes.Buffer
-			must.OK(t, write(&b))
 			golden := filepath.Join("testdata", name)
 			if *update {
-				must.OK(t, os.WriteFile(golden, b.Bytes(), 0o644))
+				must.OK(t, os.WriteFile(golden, []byte(got), 0o644))
 			}
 			want := must.Get(os.ReadFile(golden))(t)
-			must.Match(t, "", string(want), b.String())
-			if name != "color.golden" && strings.Contains(b.String(), "\x1b") {
+			must.Match(t, "", string(want), got)
+			if name != "color.golden" && strings.Contains(got, "\x1b") {
 				t.Error("a control character of foreign text is written")
 			}
 		})

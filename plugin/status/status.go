@@ -329,6 +329,24 @@ func of(node *engine.Node, queues *engine.Queues, id attach.ID) []Attachment {
 // differs says that something of it is not as it should be, or could not be looked at.
 func (a *Attachment) differs() bool { return a.Error != "" || a.Released != "" || len(a.Drift) > 0 }
 
+// Bypass marks the ingress limits at the host side of devices: packets go past them, for that reason. With the
+// container ID of a pod's sandbox it marks the pod's limit if it is in the pod: the runtime reads what comes ahead of it.
+func (r *Report) Bypass(containerID, why string) {
+	for i := range r.Attachments {
+		a := &r.Attachments[i]
+		for j := range a.Directions {
+			d := &a.Directions[j]
+			here := d.Side.Is == terms.SideHost
+			if containerID != "" {
+				here = !here && a.ID.ContainerID == containerID
+			}
+			if here && d.Direction.Is == terms.Ingress && !d.Observed() {
+				d.Bypassed, d.CapHolds = why, false
+			}
+		}
+	}
+}
+
 // Keep leaves only what is of the pods of which keep says yes, by their names.
 func (r *Report) Keep(keep func(pod string) bool) {
 	r.Failures = slices.DeleteFunc(r.Failures, func(f mailbox.Failure) bool { return !keep(r.name(f.Pod, f.ID)) })

@@ -7,11 +7,9 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"slices"
@@ -95,15 +93,9 @@ func (o *options) look(ctx context.Context) (*cluster.Nodes, error) {
 	return c.look(ctx)
 }
 
-// end writes what was found out, for a program or for people, and returns the error of an exit status.
+// end writes what was found out, and returns the error of an exit status.
 func (o *options) end(cmd *cobra.Command, found any, text string, exit func() (status int, why string)) error {
-	var err error
-	if show.Machine(o.output) {
-		err = show.Print(cmd.OutOrStdout(), found)
-	} else {
-		_, err = io.WriteString(cmd.OutOrStdout(), text)
-	}
-	return cmp.Or(err, show.Exit(exit()))
+	return show.End(cmd.OutOrStdout(), o.output, found, text, exit)
 }
 
 func newStatus(o *options) *cobra.Command {

@@ -33,7 +33,7 @@ func (a *agentParts) checks() []serve.Check {
 		{Name: "api", Err: a.apiProblem},
 		{Name: "pass", Err: a.firstPass},
 		{Name: "nri", Err: func() error {
-			if a.nri.isWanted() {
+			if a.nri.wanted.Load() {
 				return a.plugin.Err()
 			}
 			return nil

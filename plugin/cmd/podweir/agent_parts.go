@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -286,36 +287,26 @@ type onDemand struct {
 	f func(ctx context.Context) error
 	// changed has room for one.
 	changed chan struct{}
-
-	mu sync.Mutex
-	on bool
+	wanted  atomic.Bool
 }
 
 func (d *onDemand) want(on bool) {
-	d.mu.Lock()
-	d.on = on
-	d.mu.Unlock()
+	d.wanted.Store(on)
 	select {
 	case d.changed <- struct{}{}:
 	default:
 	}
 }
 
-func (d *onDemand) isWanted() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.on
-}
-
 func (d *onDemand) run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		inner, cancel := context.WithCancel(ctx)
 		var wg sync.WaitGroup
-		on := d.isWanted()
+		on := d.wanted.Load()
 		if on {
 			wg.Go(func() { _ = d.f(inner) }) // it logs, tries again, and returns nil
 		}
-		for ctx.Err() == nil && d.isWanted() == on {
+		for ctx.Err() == nil && d.wanted.Load() == on {
 			select {
 			case <-ctx.Done():
 			case <-d.changed:

@@ -82,16 +82,7 @@ func runDoctor(cmd *cobra.Command, o *options) error {
 	}, doctor.Options{Delivery: profiles.Delivery(o.v.GetString("delivery")), Handed: handed, Fight: told.Fight, Run: runBy()})
 	out := cmd.OutOrStdout()
 	format := doctor.Format{Short: !o.v.GetBool("verbose"), Color: show.Color(out), Explain: terms.Runnable("podweir explain", runBy())}
-	var err error
-	if o.machine() {
-		err = o.print(out, rep)
-	} else {
-		err = rep.WriteTable(out, format)
-	}
-	if err != nil {
-		return err
-	}
-	return show.Exit(rep.Exit(), "doctor: "+rep.Summary())
+	return o.end(out, rep, rep.Table(format), func() (int, string) { return rep.Exit(), "doctor: " + rep.Summary() })
 }
 
 // envRunBy says how this program is run from where its output is read: the chart sets it in

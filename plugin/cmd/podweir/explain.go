@@ -6,7 +6,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -109,16 +108,7 @@ func runExplain(cmd *cobra.Command, o *options, pod string) error {
 		return err
 	}
 	said := cluster.Explain(pod, before.nodes, now.nodes)
-	out := cmd.OutOrStdout()
-	if o.machine() {
-		err = o.print(out, said)
-	} else {
-		_, err = io.WriteString(out, said.Text(time.Now())+elsewhere(before, now))
-	}
-	if err != nil {
-		return err
-	}
-	return show.Exit(said.Exit())
+	return o.end(cmd.OutOrStdout(), said, said.Text(time.Now())+elsewhere(before, now), said.Exit)
 }
 
 // maxSilent is how many places that have no counter of their own are listed.

@@ -117,11 +117,8 @@ func newVersion(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.machine() {
-				return o.print(cmd.OutOrStdout(), map[string]string{"version": version.String()})
-			}
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), version.String())
-			return err
+			v := version.String()
+			return o.end(cmd.OutOrStdout(), map[string]string{"version": v}, v+"\n", func() (int, string) { return 0, "" })
 		},
 	}
 }

@@ -99,7 +99,7 @@ const profileTimeout = 2 * time.Second
 // left to the doctor.
 func (o *options) bypassed(ctx context.Context, rep *status.Report, here *detect.Node) {
 	if p := here.Profile; p != nil && p.Bypass == profiles.Yes {
-		rep.Bypass(p.BypassWhy)
+		rep.Bypass("", p.BypassWhy)
 	}
 	if !here.Runtimes().GVisor {
 		return
@@ -107,7 +107,7 @@ func (o *options) bypassed(ctx context.Context, rep *status.Report, here *detect
 	handlers, _ := o.examined().Handlers(ctx) // what does not answer leaves it to the doctor
 	for id, handler := range handlers {
 		if here.Config.Runs(handler) == detect.GVisor {
-			rep.ReadAhead(id, "gVisor reads what comes to the pod's device ahead of it")
+			rep.Bypass(id, "gVisor reads what comes to the pod's device ahead of it")
 		}
 	}
 }

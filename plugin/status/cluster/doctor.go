@@ -126,7 +126,7 @@ func (f *found) outcome(total int) doctor.Outcome {
 	return o
 }
 
-// Doctor is what the doctors of all nodes found, as [doctor.Report.WriteTable] writes
+// Doctor is what the doctors of all nodes found, as [doctor.Report.Table] has
 // it, after the nodes of which nothing is known.
 func (c *Nodes) Doctor(now time.Time, format doctor.Format) string {
 	var b strings.Builder
@@ -139,8 +139,7 @@ func (c *Nodes) Doctor(now time.Time, format doctor.Format) string {
 	}
 	b.WriteString(c.versions())
 	fmt.Fprintf(&b, "%s looked at, %s.\n", count(len(c.Nodes)-unknown.count, "node"), c.oldest(now))
-	_ = c.Merged().WriteTable(&b, format) // a builder takes everything
-	return b.String()
+	return b.String() + c.Merged().Table(format)
 }
 
 func (c *Nodes) oldest(now time.Time) string {
