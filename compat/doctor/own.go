@@ -14,33 +14,27 @@ import (
 	"github.com/podweir/podweir/plugin/terms"
 )
 
-func checkFailedOpen(f *Facts) Finding {
-	return f.counted("podweir status -o json, and report it", func(a *Attachment) uint64 { return a.FailedOpen })
-}
-
-func checkPastQueue(f *Facts) Finding {
-	return f.counted("podweir status", func(a *Attachment) uint64 { return a.PastQueue })
-}
-
 // counted is broken by every packet of a kind, and then names a remedy.
-func (f *Facts) counted(remedy string, packets func(a *Attachment) uint64) Finding {
-	var bad, pods, unread []string
-	for i := range f.Attached {
-		a := &f.Attached[i]
-		if n := packets(a); n > 0 {
-			bad, pods = append(bad, fmt.Sprintf("%s: %d packets", a.name(), n)), append(pods, a.Pod)
+func counted(remedy string, packets func(a *Attachment) uint64) func(*Facts) Finding {
+	return ofLimits(func(f *Facts) Finding {
+		var bad, pods, unread []string
+		for i := range f.Attached {
+			a := &f.Attached[i]
+			if n := packets(a); n > 0 {
+				bad, pods = append(bad, fmt.Sprintf("%s: %d packets", a.name(), n)), append(pods, a.Pod)
+			}
+			if a.Uncounted != "" {
+				unread = append(unread, a.name()+": "+a.Uncounted)
+			}
 		}
-		if a.Uncounted != "" {
-			unread = append(unread, a.name()+": "+a.Uncounted)
+		switch {
+		case len(bad) > 0:
+			return breaks(shorten(bad), "none", remedy, bad...).of(pods)
+		case len(unread) > 0:
+			return unknown("counters cannot be read: " + shorten(unread))
 		}
-	}
-	switch {
-	case len(bad) > 0:
-		return breaks(shorten(bad), "none", remedy, bad...).of(pods)
-	case len(unread) > 0:
-		return unknown("counters cannot be read: " + shorten(unread))
-	}
-	return holds("none")
+		return holds("none")
+	})
 }
 
 func checkCeilings(f *Facts) Finding {

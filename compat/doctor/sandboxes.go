@@ -206,7 +206,7 @@ func checkUnattached(f *Facts) Finding {
 			}
 			bad = append(bad, text)
 		}
-		return breaks("podweir has no record of "+shorten(bad), "an attachment for each", f.adviceForUnheard(), bad...).of(f.unheardPods())
+		return breaks("podweir has no record of "+shorten(bad), "an attachment for each", f.adviceForUnheard(unheard), bad...).of(f.unheardPods())
 	}
 	if failed > 0 {
 		return holds(fmt.Sprintf("podweir knows all %d interfaces with a limit; it could not shape %d of them (PW601)", limited, failed))
@@ -360,8 +360,7 @@ func (f *Facts) forgetEnded(ctx context.Context, k Kernel, settle time.Duration)
 
 // adviceForUnheard is about pods that podweir-cni was not called for, and that the
 // agent, if it runs, did not find either.
-func (f *Facts) adviceForUnheard() string {
-	_, _, unheard := f.heardOf()
+func (f *Facts) adviceForUnheard(unheard []Sandbox) string {
 	switch inForce := slices.Contains(f.chain(), conflist.Type); {
 	case !slices.ContainsFunc(unheard, func(s Sandbox) bool { return len(s.Misspelt) == 0 }):
 		return "correct the annotations; an agent then sets the limits by itself, without one recreate the pods"

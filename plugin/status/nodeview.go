@@ -298,28 +298,23 @@ func counters(d *Direction) view.Counters {
 		switch n.Disposition {
 		case "light":
 			c.LightBytes += n.Bytes
-			c.SentBytes += n.Bytes
-		case "conforming", "paced", "marked":
-			c.HeavyBytes += n.Bytes
-			c.SentBytes += n.Bytes
-		case "would-wait":
-			c.HeavyBytes += n.Bytes
-			c.SentBytes += n.Bytes
-			c.WouldWaitBytes += n.Bytes
-		case "would-drop":
-			c.HeavyBytes += n.Bytes
-			c.SentBytes += n.Bytes
-			c.WouldDropBytes += n.Bytes
 		case "exempt":
 			c.ExemptBytes += n.Bytes
-			c.SentBytes += n.Bytes
+		case "would-wait":
+			c.WouldWaitBytes += n.Bytes
+		case "would-drop":
+			c.WouldDropBytes += n.Bytes
 		case "dropped-horizon", "dropped-early", "dropped-policed":
 			c.DroppedBytes += n.Bytes
 			c.Drops += n.Packets
 		case "dropped-ceiling": // it went past the program that counts flows
 			c.Drops += n.Packets
+		case "conforming", "paced", "marked":
+			c.HeavyBytes += n.Bytes
 		}
 	}
+	c.HeavyBytes += c.WouldWaitBytes + c.WouldDropBytes
+	c.SentBytes = c.LightBytes + c.HeavyBytes + c.ExemptBytes
 	if q := d.Qdisc; q != nil {
 		c.SentBytes, c.WaitingBytes = q.Bytes, q.BacklogBytes
 		c.Drops += q.Drops
