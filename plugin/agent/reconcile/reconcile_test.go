@@ -18,7 +18,6 @@ import (
 	"github.com/podweir/podweir/plugin/agent/cri"
 	"github.com/podweir/podweir/plugin/agent/reconcile"
 	"github.com/podweir/podweir/plugin/apply"
-	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/terms"
@@ -176,37 +175,6 @@ func TestPrivilegedBadSettingKeepsTheLimit(t *testing.T) {
 		`annotation podweir.io/egress-burst: "0" is not accepted, want a burst of 1 to 4G bits, written as a Kubernetes quantity in bits, ` +
 		`or a time from 1µs to 10s that is not more at the rate; ` + "the limit is enforced with the node's own setting"
 	must.Be(t, "the event", want, e.Message)
-}
-
-// A rate that cannot be read gives way to the node's default; without one the other
-// direction is limited all the same.
-func TestPrivilegedBadRate(t *testing.T) {
-	n := newNode(t)
-	p := n.newPod(t)
-	p.annotate(both("bogus", "20M"))
-	a := n.start(t, never)
-	p.gets(t, "", "20Mbit")
-	a.becomes(t, p, reconcile.Invalid)
-	p.told(t, "BandwidthInvalid", `annotation kubernetes.io/egress-bandwidth: "bogus" is not accepted`, "the other direction is limited")
-	n.configure("egressRate", "5M")
-	a.Again()
-	p.gets(t, "5Mbit", "20Mbit")
-	p.told(t, "BandwidthSettingIgnored", `"bogus"`)
-}
-
-// Defaults of the node that changed reach pods at once, not with the next pass.
-func TestPrivilegedDefaultsChanged(t *testing.T) {
-	testutil.RequireQdisc(t, "ifb")
-	n := newNode(t)
-	p := n.newPod(t)
-	p.annotate(both("10M", "20M"))
-	a := n.start(t, never)
-	p.gets(t, "10Mbit", "20Mbit")
-	n.configure("ingressPlace", "ifb")
-	a.Again()
-	testutil.Eventually(t, soon, "the ingress queue moves to the ifb", func() bool {
-		return rate(t, n.NetNS, p.host.Name) == "" && rate(t, p.ns, hostif.IFBName(p.dev.Index)) == "20Mbit"
-	})
 }
 
 func TestPrivilegedHostNetwork(t *testing.T) {

@@ -119,8 +119,7 @@ func TestPrivilegedMisspeltAnnotationOfAPodLimitedByHand(t *testing.T) {
 	ns := must.Get(rtnl.OpenNetNS(p.ns.Path()))(t)
 	defer func() { _ = ns.Close() }()
 	entry := must.Get(n.netconf())(t)
-	conf, err := netconf.ParseEntry(entry, netconf.KeepAnnotations(map[string]string{egress: "10M"}), netconf.Namespace{})
-	must.OK(t, err)
+	conf := must.Get(netconf.ParseEntry(entry, netconf.KeepAnnotations(map[string]string{egress: "10M"}), netconf.Namespace{}))(t)
 	must.OK(t, n.Do(func() error {
 		_, err := open.Ensure(t.Context(), &apply.Want{
 			ID: engine.ManualID(ns.Inode(), "eth0"), NetNSPath: p.ns.Path(), Names: []string{"eth0"}, Config: &conf.Shaping, By: apply.ByHand,
@@ -135,7 +134,8 @@ func TestPrivilegedMisspeltAnnotationOfAPodLimitedByHand(t *testing.T) {
 	n.recorded(t, 1, 0, "kubernetes.io/ingres-bandwidth")
 }
 
-// What podweir-cni could not read stays recorded while the agent keeps the other direction.
+// What podweir-cni could not read stays recorded while the agent keeps the other direction. A default of the node
+// takes its place.
 func TestPrivilegedBadRateAtADDStaysRecorded(t *testing.T) {
 	n := newNode(t)
 	n.configure("onError", "open")
@@ -146,7 +146,11 @@ func TestPrivilegedBadRateAtADDStaysRecorded(t *testing.T) {
 	a := n.start(t, 200*time.Millisecond)
 	a.becomes(t, p, reconcile.Invalid)
 	n.recorded(t, 1, 1, `"fast" is not accepted`)
-	p.told(t, "BandwidthInvalid", "the other direction is limited")
+	p.told(t, "BandwidthInvalid", `annotation kubernetes.io/egress-bandwidth: "fast" is not accepted`, "the other direction is limited")
+	p.gets(t, "", "20Mbit")
+	n.configure("egressRate", "5M")
+	p.gets(t, "5Mbit", "20Mbit")
+	p.told(t, "BandwidthSettingIgnored", `"fast"`)
 	p.annotate(both("10M", "20M"))
 	p.gets(t, "10Mbit", "20Mbit")
 	n.recorded(t, 0, 0, "")
