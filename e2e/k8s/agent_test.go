@@ -101,11 +101,19 @@ func (p *pod) limited(t *testing.T, ingress, egress uint64) {
 }
 
 // TestPrivilegedDropInWithoutTheAgent stops the agent: what limits a pod, or refuses
-// it, is the plugin that the container runtime calls.
+// it, is the plugin that the container runtime calls. Ingress queues belong on an ifb, as
+// beside Cilium: the agent, with the few rights that the chart gives it, is the first to
+// try the kernel, for a pod that runs already.
 func TestPrivilegedDropInWithoutTheAgent(t *testing.T) {
 	suite.Uninstall(t)
-	suite.Install(t, "delivery=drop-in", "defaults.onError=closed")
+	early := run(t, "early", 0, workload.Limits("20M", "10M"))
+	suite.Install(t, "delivery=drop-in", "defaults.onError=closed", "defaults.ingressPlace=prefer-ifb")
 	peer := run(t, "peer", 1, nil)
+	early.limited(t, 20_000_000, 10_000_000)
+	early.holds(t, peer, "a pod from before, queued on an ifb", 20_000_000, 10_000_000)
+	if a := must.Get(suite.Attachment(t.Context(), early.Node, early.Name))(t); a == nil || len(a.Directions) != 2 || a.Directions[1].Side != "ifb" {
+		t.Errorf("%+v, want ingress on an ifb", a)
+	}
 	suite.Green(t, suite.Members[0])
 	stopAgent(t, suite.Members[0])
 	p := run(t, "alone", 0, workload.Limits("20M", "10M"))

@@ -142,44 +142,6 @@ func helmTest(t *testing.T) (string, error) {
 
 // tc runs tc in the pod's network namespace.
 func (p *pod) tc(ctx context.Context, args ...string) (string, error) {
-	return p.inNetns(ctx, append([]string{"tc"}, args...)...)
-}
-
-// inNetns runs a command of the node in the pod's network namespace.
-func (p *pod) inNetns(ctx context.Context, args ...string) (string, error) {
 	ns := strings.TrimPrefix(p.NS.Path(), p.Node.Path(""))
-	return p.Node.Exec(ctx, append([]string{"nsenter", "--net=" + ns}, args...)...)
-}
-
-// TestPrivilegedLimitOverdue has a pod that lost its eth0. The agent cannot limit
-// it: an Event, a metric and the doctor say so as long as the pod asks for a limit.
-func TestPrivilegedLimitOverdue(t *testing.T) {
-	suite.Install(t, "delivery=chain")
-	node := suite.Members[0]
-	p := run(t, "overdue", 0, nil)
-	if out, err := p.inNetns(t.Context(), "ip", "link", "del", "eth0"); err != nil {
-		t.Fatalf("delete eth0: %v: %s", err, out)
-	}
-	p.annotate(t, workload.Limits("20M", "10M"))
-	if e := sees(t, p.Name, "runs without its limit", `interface "eth0"`); e.Type != "Warning" || e.Reason != "BandwidthNotEnforced" {
-		t.Errorf("the Event is %+v, want a warning BandwidthNotEnforced", e)
-	}
-	overdue := func(want string) {
-		t.Helper()
-		metrics(t, node, func(page string) error {
-			if got := strings.TrimSpace(grep(page, `podweir_unshaped_pods{reason="overdue"}`)); !strings.HasSuffix(got, " "+want) {
-				return fmt.Errorf("%q, want %s", got, want)
-			}
-			return nil
-		})
-	}
-	overdue("1")
-	out, err := suite.Podweir(t.Context(), node, "doctor")
-	out = strings.Join(strings.Fields(out), " ") // its lines are broken at 80 columns
-	if err == nil || !strings.Contains(out, "PW610") || !strings.Contains(out, "default/"+p.Name+" since ") {
-		t.Errorf("doctor says %v\n%s\nwant PW610 and the pod", err, out)
-	}
-	p.annotate(t, map[string]string{workload.EgressKey: "", "kubernetes.io/ingress-bandwidth": ""})
-	overdue("0")
-	suite.Green(t, node)
+	return p.Node.Exec(ctx, append([]string{"nsenter", "--net=" + ns, "tc"}, args...)...)
 }
