@@ -45,68 +45,66 @@ func TestFight(t *testing.T) {
 		}, "replaces its content"},
 		"drop-in, replaced": {dropIn, recent, func(path string) error { return renames(path, `{"type":"other"}`) }, "replaces its content"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, simple(), func(t *testing.T, h *host) {
-				t.Helper()
-				h.tick = 5 * time.Second // a look reads a hundred files, and the test lasts a quarter of an hour
-				m, _ := h.run(t, tc.config)
-				h.eventually(t, "podweir is in the chain", func() bool { return h.shaped() && m.Decision().Problem == "" })
-				noted := func() *conflist.Fight {
-					told, _ := delivery.Told(h.root)
-					return told.Fight
+		t.Run(name, bubble(simple(), func(t *testing.T, h *host) {
+			t.Helper()
+			h.tick = 5 * time.Second // a look reads a hundred files, and the test lasts a quarter of an hour
+			m, _ := h.run(t, tc.config)
+			h.eventually(t, "podweir is in the chain", func() bool { return h.shaped() && m.Decision().Problem == "" })
+			noted := func() *conflist.Fight {
+				told, _ := delivery.Told(h.root)
+				return told.Fight
+			}
+			if path := h.path(tc.file); tc.config != nil { // written otherwise it is the same
+				entry := strings.ReplaceAll(h.read(tc.file), ",", ", ")
+				must.OK(t, renames(path, entry))
+				pause(10 * time.Second)
+				must.Be(t, "the drop-in as another program writes it", entry, h.read(tc.file))
+			}
+			var undone atomic.Int64
+			undo := func() {
+				if !strings.Contains(h.read(tc.file), "pod-annotations") {
+					return
 				}
-				if path := h.path(tc.file); tc.config != nil { // written otherwise it is the same
-					entry := strings.ReplaceAll(h.read(tc.file), ",", ", ")
-					must.OK(t, renames(path, entry))
-					pause(10 * time.Second)
-					must.Be(t, "the drop-in as another program writes it", entry, h.read(tc.file))
-				}
-				var undone atomic.Int64
-				undo := func() {
-					if !strings.Contains(h.read(tc.file), "pod-annotations") {
-						return
-					}
-					must.OK(t, tc.undo(h.path(tc.file)))
-					undone.Add(1)
-				}
-				for range 40 {
-					undo()
-					pause(500 * time.Millisecond)
-				}
-				must.Be(t, "times undone", 4, undone.Load())
-				d := m.Decision()
-				if d.Fight == nil || d.Fight.File != "/"+tc.file || !strings.Contains(d.Fight.Change, tc.change) ||
-					!strings.Contains(d.Problem, "/"+tc.file) || !strings.Contains(d.Problem, tc.change) || d.InForce != h.shaped() {
-					t.Errorf("decision %+v, want a fight over %s: %s", d, tc.file, tc.change)
-				}
-				if told := noted(); told == nil || told.File != "/"+tc.file {
-					t.Errorf("the record has the fight %+v", told)
-				}
-				// Another situation is tried once, and no more often.
-				must.OK(t, renames(h.path(confDir+"/"+original), network("n", 2, "ptp", "portmap", "more")))
-				for range 40 {
-					undo()
-					pause(500 * time.Millisecond)
-				}
-				if n := undone.Load(); n > 5 {
-					t.Errorf("undone %d times, want once more after the original changed", n)
-				}
-				// The other one is gone: podweir is back by itself, and content after a while.
-				for range 14 * 60 {
-					pause(time.Second)
-				}
-				if d := m.Decision(); d.Problem != "" || d.Fight != nil || !d.InForce || noted() != nil {
-					t.Errorf("without the other: decision %+v, record %+v", d, noted())
-				}
-			})
-		})
+				must.OK(t, tc.undo(h.path(tc.file)))
+				undone.Add(1)
+			}
+			for range 40 {
+				undo()
+				pause(500 * time.Millisecond)
+			}
+			must.Be(t, "times undone", 4, undone.Load())
+			d := m.Decision()
+			if d.Fight == nil || d.Fight.File != "/"+tc.file || !strings.Contains(d.Fight.Change, tc.change) ||
+				!strings.Contains(d.Problem, "/"+tc.file) || !strings.Contains(d.Problem, tc.change) || d.InForce != h.shaped() {
+				t.Errorf("decision %+v, want a fight over %s: %s", d, tc.file, tc.change)
+			}
+			if told := noted(); told == nil || told.File != "/"+tc.file {
+				t.Errorf("the record has the fight %+v", told)
+			}
+			// Another situation is tried once, and no more often.
+			must.OK(t, renames(h.path(confDir+"/"+original), network("n", 2, "ptp", "portmap", "more")))
+			for range 40 {
+				undo()
+				pause(500 * time.Millisecond)
+			}
+			if n := undone.Load(); n > 5 {
+				t.Errorf("undone %d times, want once more after the original changed", n)
+			}
+			// The other one is gone: podweir is back by itself, and content after a while.
+			for range 14 * 60 {
+				pause(time.Second)
+			}
+			if d := m.Decision(); d.Problem != "" || d.Fight != nil || !d.InForce || noted() != nil {
+				t.Errorf("without the other: decision %+v, record %+v", d, noted())
+			}
+		}))
 	}
 }
 
 // TestFirstFileOfAnother: a name of podweir's that is not the first is never written.
 func TestFirstFileOfAnother(t *testing.T) {
 	for _, file := range []string{"00-hybridnet.conflist", "0-x.conflist"} {
-		bubble(t, map[string]string{confDir + "/" + file: network("n", 1, "ptp", "portmap")}, func(t *testing.T, h *host) {
+		bubble(map[string]string{confDir + "/" + file: network("n", 1, "ptp", "portmap")}, func(t *testing.T, h *host) {
 			t.Helper()
 			before := h.tree(t)
 			m, _ := h.run(t, func(c *delivery.Config) { c.Runtime = "containerd://1.6.36" })
@@ -114,7 +112,7 @@ func TestFirstFileOfAnother(t *testing.T) {
 			if d := m.Decision(); d.Delivery != profiles.Watch || d.Problem != "" || len(before) != len(h.tree(t)) {
 				t.Errorf("beside %s: decision %+v, want watch and no file", file, d)
 			}
-		})
+		})(t)
 	}
 }
 

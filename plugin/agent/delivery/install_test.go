@@ -210,13 +210,6 @@ func TestTwoEntriesByHand(t *testing.T) {
 	}
 }
 
-func TestPlanWritesNothing(t *testing.T) {
-	h := newHost(t, simple())
-	before := h.tree(t)
-	must.Len(t, "steps for the binary and the conflist", 2, must.Get(h.manager(t, nil).Plan(t.Context()))(t))
-	must.Match(t, "after the plan", before, h.tree(t))
-}
-
 // TestRemoveLeavesNoTrace compares the whole tree before and after, for every
 // delivery. What was made by hand under podweir's names is gone with the rest.
 func TestRemoveLeavesNoTrace(t *testing.T) {
@@ -248,29 +241,27 @@ func TestRemoveLeavesNoTrace(t *testing.T) {
 		"nri":                         {files: simple(), config: func(c *delivery.Config) { c.Delivery = profiles.NRI }},
 		"watch":                       {files: simple(), config: func(c *delivery.Config) { c.Delivery = profiles.Watch }},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, tc.files, func(t *testing.T, h *host) {
-				t.Helper()
-				if tc.first != nil {
-					must.OK(t, tc.first(h))
-				}
-				before := h.tree(t)
-				for _, name := range tc.ours {
-					delete(before, "/"+name)
-				}
-				h.install(t, tc.config)
-				// A later release, and a primary CNI that rewrites its file.
-				must.OK(t, os.WriteFile(h.binary, []byte("plugin, second release"), 0o755))
-				m := h.install(t, tc.config)
-				if d := m.Decision(); !d.Delivery.ByAgent() && h.read(plugin) != "plugin, second release" {
-					t.Errorf("the binary is %q after the second installation", h.read(plugin))
-				}
-				for range 2 {
-					must.OK(t, m.Remove(t.Context()))
-					must.Match(t, "after the removal", before, h.tree(t))
-				}
-			})
-		})
+		t.Run(name, bubble(tc.files, func(t *testing.T, h *host) {
+			t.Helper()
+			if tc.first != nil {
+				must.OK(t, tc.first(h))
+			}
+			before := h.tree(t)
+			for _, name := range tc.ours {
+				delete(before, "/"+name)
+			}
+			h.install(t, tc.config)
+			// A later release, and a primary CNI that rewrites its file.
+			must.OK(t, os.WriteFile(h.binary, []byte("plugin, second release"), 0o755))
+			m := h.install(t, tc.config)
+			if d := m.Decision(); !d.Delivery.ByAgent() && h.read(plugin) != "plugin, second release" {
+				t.Errorf("the binary is %q after the second installation", h.read(plugin))
+			}
+			for range 2 {
+				must.OK(t, m.Remove(t.Context()))
+				must.Match(t, "after the removal", before, h.tree(t))
+			}
+		}))
 	}
 }
 
@@ -288,40 +279,38 @@ func TestBinaryOutlivesTheChain(t *testing.T) {
 			return err
 		}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, tc.files, func(t *testing.T, h *host) {
-				t.Helper()
-				h.install(t, recent)
-				inPause := func(ctx context.Context) <-chan error {
-					done := make(chan error, 1)
-					go func() { done <- tc.remove(ctx, h) }()
-					for synctest.Wait(); h.shaped() && len(done) == 0; synctest.Wait() {
-						pause(time.Millisecond)
-					}
-					if h.shaped() || h.read(plugin) == "" {
-						t.Errorf("chain %v, binary %q: want podweir out of the chain, and its binary there", h.chain(), h.read(plugin))
-					}
-					return done
+		t.Run(name, bubble(tc.files, func(t *testing.T, h *host) {
+			t.Helper()
+			h.install(t, recent)
+			inPause := func(ctx context.Context) <-chan error {
+				done := make(chan error, 1)
+				go func() { done <- tc.remove(ctx, h) }()
+				for synctest.Wait(); h.shaped() && len(done) == 0; synctest.Wait() {
+					pause(time.Millisecond)
 				}
-				began := time.Now()
-				if err := <-inPause(t.Context()); err != nil || h.read(plugin) != "" {
-					t.Errorf("error %v, binary %q, want it gone", err, h.read(plugin))
+				if h.shaped() || h.read(plugin) == "" {
+					t.Errorf("chain %v, binary %q: want podweir out of the chain, and its binary there", h.chain(), h.read(plugin))
 				}
-				if took := time.Since(began); took < time.Second {
-					t.Errorf("the binary was there for %v", took)
-				}
+				return done
+			}
+			began := time.Now()
+			if err := <-inPause(t.Context()); err != nil || h.read(plugin) != "" {
+				t.Errorf("error %v, binary %q, want it gone", err, h.read(plugin))
+			}
+			if took := time.Since(began); took < time.Second {
+				t.Errorf("the binary was there for %v", took)
+			}
 
-				// Whoever has no time leaves the binary to the next removal.
-				h.install(t, recent)
-				ctx, cancel := context.WithCancel(t.Context())
-				done := inPause(ctx)
-				cancel()
-				if err := <-done; !errors.Is(err, context.Canceled) || h.read(plugin) == "" {
-					t.Errorf("cut short: error %v, binary %q, want it there", err, h.read(plugin))
-				}
-				h.removed(t, h.manager(t, recent))
-			})
-		})
+			// Whoever has no time leaves the binary to the next removal.
+			h.install(t, recent)
+			ctx, cancel := context.WithCancel(t.Context())
+			done := inPause(ctx)
+			cancel()
+			if err := <-done; !errors.Is(err, context.Canceled) || h.read(plugin) == "" {
+				t.Errorf("cut short: error %v, binary %q, want it there", err, h.read(plugin))
+			}
+			h.removed(t, h.manager(t, recent))
+		}))
 	}
 }
 

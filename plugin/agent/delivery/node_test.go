@@ -67,13 +67,15 @@ func newHost(t *testing.T, files map[string]string) *host {
 
 // bubble runs a test in a bubble of testing/synctest, whose clock stands still while a goroutine
 // waits for the kernel.
-func bubble(t *testing.T, files map[string]string, f func(t *testing.T, h *host)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		h := newHost(t, files)
-		h.bubble = true
-		f(t, h)
-	})
+func bubble(files map[string]string, f func(t *testing.T, h *host)) func(*testing.T) {
+	return func(t *testing.T) {
+		t.Helper()
+		synctest.Test(t, func(t *testing.T) {
+			h := newHost(t, files)
+			h.bubble = true
+			f(t, h)
+		})
+	}
 }
 
 // soon is the tick where a test would wait for it.

@@ -43,43 +43,41 @@ func (h *host) contents(t *testing.T) map[string]string {
 // order until the runtime calls the agent.
 func TestSwitchToNRI(t *testing.T) {
 	for name, files := range map[profiles.Delivery]map[string]string{profiles.Chain: simple(), profiles.DropIn: exclusive(nil)} {
-		t.Run(string(name), func(t *testing.T) {
-			bubble(t, files, func(t *testing.T, h *host) {
-				t.Helper()
-				before := h.contents(t)
-				h.install(t, as(name))
-				var hooked atomic.Bool
-				m, _ := h.run(t, func(c *delivery.Config) {
-					as(profiles.NRI)(c)
-					c.Hooked = hooked.Load
-				})
-				h.eventually(t, "the files stay", func() bool {
-					return strings.Contains(m.Decision().Warning, "the files of the delivery "+string(name)+" stay until the runtime calls the agent")
-				})
-				if !h.shaped() || !m.Decision().InForce {
-					t.Errorf("chain %v before the runtime calls the agent, want podweir in it", h.chain())
-				}
-				if name == profiles.Chain {
-					next := network("n", 2, "ptp")
-					h.write(t, confDir+"/"+original, next)
-					h.eventually(t, "the original is followed", func() bool { return h.inForce() == 2 })
-					h.write(t, confDir+"/"+original, files[confDir+"/"+original])
-				}
-				hooked.Store(true)
-				h.eventually(t, "podweir is out of the chain", func() bool { return !h.shaped() && m.Decision().Warning == "" })
-				must.Match(t, "left over", before, h.contents(t))
-				if d := m.Decision(); d.Delivery != profiles.NRI || d.Problem != "" {
-					t.Errorf("decision %+v", d)
-				}
+		t.Run(string(name), bubble(files, func(t *testing.T, h *host) {
+			t.Helper()
+			before := h.contents(t)
+			h.install(t, as(name))
+			var hooked atomic.Bool
+			m, _ := h.run(t, func(c *delivery.Config) {
+				as(profiles.NRI)(c)
+				c.Hooked = hooked.Load
 			})
-		})
+			h.eventually(t, "the files stay", func() bool {
+				return strings.Contains(m.Decision().Warning, "the files of the delivery "+string(name)+" stay until the runtime calls the agent")
+			})
+			if !h.shaped() || !m.Decision().InForce {
+				t.Errorf("chain %v before the runtime calls the agent, want podweir in it", h.chain())
+			}
+			if name == profiles.Chain {
+				next := network("n", 2, "ptp")
+				h.write(t, confDir+"/"+original, next)
+				h.eventually(t, "the original is followed", func() bool { return h.inForce() == 2 })
+				h.write(t, confDir+"/"+original, files[confDir+"/"+original])
+			}
+			hooked.Store(true)
+			h.eventually(t, "podweir is out of the chain", func() bool { return !h.shaped() && m.Decision().Warning == "" })
+			must.Match(t, "left over", before, h.contents(t))
+			if d := m.Decision(); d.Delivery != profiles.NRI || d.Problem != "" {
+				t.Errorf("decision %+v", d)
+			}
+		}))
 	}
 }
 
 // TestSecondNetworkGoesAtOnce: where the runtime loads several networks, podweir's file is one beside its original. It
 // does not wait until the runtime calls the agent, but it does where there is no agent.
 func TestSecondNetworkGoesAtOnce(t *testing.T) {
-	bubble(t, exclusive(map[string]string{settings + "/cni-exclusive": "false"}), func(t *testing.T, h *host) {
+	bubble(exclusive(map[string]string{settings + "/cni-exclusive": "false"}), func(t *testing.T, h *host) {
 		t.Helper()
 		h.install(t, as(profiles.Chain))
 		h.write(t, "etc/containerd/config.toml", "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.cni]\n  max_conf_num = 0\n")
@@ -90,12 +88,12 @@ func TestSecondNetworkGoesAtOnce(t *testing.T) {
 		h.eventually(t, "podweir is out of the chain", func() bool { return !h.shaped() && h.read(confDir+"/00-podweir-05-.conflist") == "" })
 		must.Be(t, "problem", "", m.Decision().Problem)
 		must.Have(t, "the warning", m.Decision().Warning, "only once they run, until the runtime calls the agent")
-	})
+	})(t)
 }
 
 // TestSwitchToHanded keeps the drop-in until Cilium's own chain has podweir in it.
 func TestSwitchToHanded(t *testing.T) {
-	bubble(t, exclusive(nil), func(t *testing.T, h *host) {
+	bubble(exclusive(nil), func(t *testing.T, h *host) {
 		t.Helper()
 		h.install(t, as(profiles.DropIn))
 		dropIn := confDir + "/cilium/" + conflist.DropInFile
@@ -119,7 +117,7 @@ func TestSwitchToHanded(t *testing.T) {
 			return d.Problem == "" && strings.Contains(d.Warning, "05-cilium.conflist names it")
 		})
 		h.has(t, plugin) // Cilium's chain names it
-	})
+	})(t)
 }
 
 // TestMultusCallsPodweir: Multus comes to a node with a chain of podweir's and makes its file, which
@@ -142,50 +140,48 @@ func TestMultusCallsPodweir(t *testing.T) {
 		"daemon":           {"containerd://1.6.36", func(_ *host, name string) string { return daemon(name) }, []string{plugin, confDir + "/" + ours}},
 		"daemon, with NRI": {"containerd://1.7.27", func(_ *host, name string) string { return daemon(name) }, []string{plugin, confDir + "/" + ours}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, simple(), func(t *testing.T, h *host) {
-				t.Helper()
-				h.write(t, binDir+"/multus", "x")
-				h.write(t, binDir+"/multus-shim", "x")
-				// NRI may be on, and the runtime does not call the agent yet.
-				config := func(c *delivery.Config) { c.Runtime, c.Hooked = tc.release, func() bool { return false } }
-				m, stop := h.run(t, config)
-				h.eventually(t, "podweir is in the chain", func() bool { return h.shaped() && m.Decision().InForce })
-				h.write(t, multus, tc.of(h, ours))
-				h.eventually(t, "it is said what is needed", func() bool {
-					d := m.Decision()
-					return d.Delivery.ByAgent() && d.Problem == "" && strings.Contains(d.Warning, "00-multus.conf")
-				})
-				pause(2 * time.Minute)
-				// A node's image is made anew, and the primary CNI is upgraded.
-				h.remove(t, plugin)
-				if len(tc.stays) > 1 {
-					h.write(t, confDir+"/"+original, network("n", 2, "ptp"))
-				}
-				pause(2 * time.Minute)
-				h.has(t, tc.stays...) // Multus calls them
-				if len(tc.stays) > 1 {
-					must.Have(t, "what Multus calls", h.read(confDir+"/"+ours), `"number":2`) // as the primary CNI has it
-				}
-				stop()
-				err := h.manager(t, nil).Remove(t.Context())
-				must.Fail(t, "Remove()", err, delivery.ErrInUse.Error(), "00-multus.conf")
-				if _, planned := h.manager(t, nil).PlanRemove(t.Context()); errors.Is(err, delivery.ErrCalled) && (planned == nil || planned.Error() != err.Error() || !strings.HasSuffix(err.Error(), "then run podweir uninstall again")) {
-					t.Errorf("PlanRemove() = %v, want the error of Remove(): %v", planned, err)
-				}
-				h.has(t, tc.stays...)
-				// With a chain of its own file Multus would call itself at its next start.
-				must.Be(t, "a chain of Multus' own file", "", h.read(confDir+"/00-podweir-00-multus.conflist"))
-				m, _ = h.run(t, config)
-				h.write(t, multus, tc.of(h, original))
-				pause(2 * time.Minute)
-				for _, file := range tc.stays {
-					must.Be(t, file+", which nobody calls", "", h.read(file))
-				}
-				must.Be(t, "problem", "", m.Decision().Problem)
-				must.Have(t, "the warning", m.Decision().Warning, "!00-multus.conf")
+		t.Run(name, bubble(simple(), func(t *testing.T, h *host) {
+			t.Helper()
+			h.write(t, binDir+"/multus", "x")
+			h.write(t, binDir+"/multus-shim", "x")
+			// NRI may be on, and the runtime does not call the agent yet.
+			config := func(c *delivery.Config) { c.Runtime, c.Hooked = tc.release, func() bool { return false } }
+			m, stop := h.run(t, config)
+			h.eventually(t, "podweir is in the chain", func() bool { return h.shaped() && m.Decision().InForce })
+			h.write(t, multus, tc.of(h, ours))
+			h.eventually(t, "it is said what is needed", func() bool {
+				d := m.Decision()
+				return d.Delivery.ByAgent() && d.Problem == "" && strings.Contains(d.Warning, "00-multus.conf")
 			})
-		})
+			pause(2 * time.Minute)
+			// A node's image is made anew, and the primary CNI is upgraded.
+			h.remove(t, plugin)
+			if len(tc.stays) > 1 {
+				h.write(t, confDir+"/"+original, network("n", 2, "ptp"))
+			}
+			pause(2 * time.Minute)
+			h.has(t, tc.stays...) // Multus calls them
+			if len(tc.stays) > 1 {
+				must.Have(t, "what Multus calls", h.read(confDir+"/"+ours), `"number":2`) // as the primary CNI has it
+			}
+			stop()
+			err := h.manager(t, nil).Remove(t.Context())
+			must.Fail(t, "Remove()", err, delivery.ErrInUse.Error(), "00-multus.conf")
+			if _, planned := h.manager(t, nil).PlanRemove(t.Context()); errors.Is(err, delivery.ErrCalled) && (planned == nil || planned.Error() != err.Error() || !strings.HasSuffix(err.Error(), "then run podweir uninstall again")) {
+				t.Errorf("PlanRemove() = %v, want the error of Remove(): %v", planned, err)
+			}
+			h.has(t, tc.stays...)
+			// With a chain of its own file Multus would call itself at its next start.
+			must.Be(t, "a chain of Multus' own file", "", h.read(confDir+"/00-podweir-00-multus.conflist"))
+			m, _ = h.run(t, config)
+			h.write(t, multus, tc.of(h, original))
+			pause(2 * time.Minute)
+			for _, file := range tc.stays {
+				must.Be(t, file+", which nobody calls", "", h.read(file))
+			}
+			must.Be(t, "problem", "", m.Decision().Problem)
+			must.Have(t, "the warning", m.Decision().Warning, "!00-multus.conf")
+		}))
 	}
 }
 
@@ -245,22 +241,20 @@ func TestVersionNotKnown(t *testing.T) {
 		profiles.Chain:  {map[string]string{confDir + "/" + original: network("n", 1, "ptp", "bandwidth")}, original, network("n", 2, "ptp")},
 		profiles.DropIn: {exclusive(nil), "05-cilium.conflist", network("cilium", 2, "cilium-cni")},
 	} {
-		t.Run(string(name), func(t *testing.T) {
-			bubble(t, tc.files, func(t *testing.T, h *host) {
-				t.Helper()
-				m, _ := h.run(t, func(c *delivery.Config) {
-					recent(c)
-					c.Hooked = func() bool { return false }
-				})
-				h.eventually(t, "podweir is in the chain", h.shaped)
-				must.Be(t, "delivery", name, m.Decision().Delivery)
-				h.write(t, confDir+"/"+tc.file, strings.Replace(tc.next, "1.0.0", "7.0.0", 1))
-				h.eventually(t, "podweir is out of the chain", func() bool { return !h.shaped() && m.Decision().Delivery == profiles.NRI })
-				if d := m.Decision(); !strings.Contains(d.Why, `"7.0.0"`) || d.Problem != "" || d.Warning != "" {
-					t.Errorf("decision %+v, want it because of the version", d)
-				}
+		t.Run(string(name), bubble(tc.files, func(t *testing.T, h *host) {
+			t.Helper()
+			m, _ := h.run(t, func(c *delivery.Config) {
+				recent(c)
+				c.Hooked = func() bool { return false }
 			})
-		})
+			h.eventually(t, "podweir is in the chain", h.shaped)
+			must.Be(t, "delivery", name, m.Decision().Delivery)
+			h.write(t, confDir+"/"+tc.file, strings.Replace(tc.next, "1.0.0", "7.0.0", 1))
+			h.eventually(t, "podweir is out of the chain", func() bool { return !h.shaped() && m.Decision().Delivery == profiles.NRI })
+			if d := m.Decision(); !strings.Contains(d.Why, `"7.0.0"`) || d.Problem != "" || d.Warning != "" {
+				t.Errorf("decision %+v, want it because of the version", d)
+			}
+		}))
 	}
 	h := newHost(t, map[string]string{confDir + "/" + original: strings.Replace(simple()[confDir+"/"+original], "1.0.0", "7.0.0", 1)})
 	h.refuses(t, h.manager(t, as(profiles.Chain)), `"7.0.0"`)
@@ -275,14 +269,12 @@ func TestRenamedFilesGo(t *testing.T) {
 	for name, config := range map[string]func(*delivery.Config){
 		"drop-in": recent, "handed": func(c *delivery.Config) { c.Runtime = "containerd://1.7.20" }, "nri": as(profiles.NRI), "watch": as(profiles.Watch),
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, exclusive(map[string]string{bak: made, byHand: network("n", 1, "ptp")}), func(t *testing.T, h *host) {
-				t.Helper()
-				h.run(t, config)
-				h.eventually(t, "the renamed file goes", func() bool { return h.read(bak) == "" })
-				h.has(t, byHand) // podweir did not make it
-			})
-		})
+		t.Run(name, bubble(exclusive(map[string]string{bak: made, byHand: network("n", 1, "ptp")}), func(t *testing.T, h *host) {
+			t.Helper()
+			h.run(t, config)
+			h.eventually(t, "the renamed file goes", func() bool { return h.read(bak) == "" })
+			h.has(t, byHand) // podweir did not make it
+		}))
 	}
 }
 

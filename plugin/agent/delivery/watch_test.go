@@ -243,7 +243,7 @@ func TestDirectoryIsReplaced(t *testing.T) {
 // TestPrimaryIsGone never leaves podweir's file alone in front: the node would
 // look ready.
 func TestPrimaryIsGone(t *testing.T) {
-	bubble(t, simple(), func(t *testing.T, h *host) {
+	bubble(simple(), func(t *testing.T, h *host) {
 		t.Helper()
 		m, _ := h.run(t, nil)
 		problem := func(want string) func() bool {
@@ -264,7 +264,7 @@ func TestPrimaryIsGone(t *testing.T) {
 		h.eventually(t, "podweir's file has the new name", func() bool {
 			return h.read(confDir+"/"+ours) == "" && h.read(confDir+"/00-podweir-20-y.conflist") != ""
 		})
-	})
+	})(t)
 }
 
 // TestPrimaryStartsAnew restarts aws-node again and again: its socket goes and
@@ -279,7 +279,7 @@ func TestPrimaryStartsAnew(t *testing.T) {
 		}
 		h.write(t, "proc/1/net/unix", text)
 	}
-	bubble(t, map[string]string{file: network("aws-cni", 1, "aws-cni"), binDir + "/aws-cni": "x"}, func(t *testing.T, h *host) {
+	bubble(map[string]string{file: network("aws-cni", 1, "aws-cni"), binDir + "/aws-cni": "x"}, func(t *testing.T, h *host) {
 		t.Helper()
 		sockets(h, false)
 		h.run(t, nil)
@@ -294,16 +294,16 @@ func TestPrimaryStartsAnew(t *testing.T) {
 			h.eventually(t, "the new file is followed", func() bool { return h.inForce() == i })
 		}
 		stop()
-	})
+	})(t)
 }
 
-// TestHalfWrittenChangesNothing leaves the primary CNI's file empty, torn and away:
-// that says nothing about the node, and the delivery stays what it is.
+// TestHalfWrittenChangesNothing leaves the primary CNI's file empty, torn and away: that says nothing about the node, and
+// the delivery stays what it is. An agent that starts meanwhile goes by what its own files say, for as long as it takes.
 func TestHalfWrittenChangesNothing(t *testing.T) {
-	bubble(t, exclusive(nil), func(t *testing.T, h *host) {
+	const file, dropIn = confDir + "/05-cilium.conflist", confDir + "/cilium/50-podweir.conf"
+	bubble(exclusive(nil), func(t *testing.T, h *host) {
 		t.Helper()
-		m, _ := h.run(t, recent)
-		const file, dropIn = confDir + "/05-cilium.conflist", confDir + "/cilium/50-podweir.conf"
+		m, stop := h.run(t, recent)
 		h.eventually(t, "podweir is a drop-in", func() bool { return m.Decision().InForce })
 		whole, want := h.read(file), h.read(dropIn)
 		for name, breaks := range map[string]func(){
@@ -316,39 +316,20 @@ func TestHalfWrittenChangesNothing(t *testing.T) {
 			if d := m.Decision(); d.Delivery != profiles.DropIn || d.Profile == "" || h.read(dropIn) != want {
 				t.Errorf("while the file is %s: delivery %s, profile %q, drop-in %q; want that of before", name, d.Delivery, d.Profile, h.read(dropIn))
 			}
-			h.write(t, file, whole)
-			h.eventually(t, "podweir is in the chain again", func() bool { return m.Decision().InForce })
-		}
-	})
-}
-
-// TestStartsWhileHalfWritten: an agent that starts while the primary CNI's file cannot
-// be read goes by what its own files say, for as long as it takes.
-func TestStartsWhileHalfWritten(t *testing.T) {
-	const file, dropIn = confDir + "/05-cilium.conflist", confDir + "/cilium/50-podweir.conf"
-	bubble(t, exclusive(nil), func(t *testing.T, h *host) {
-		t.Helper()
-		h.install(t, recent)
-		whole, want := h.read(file), h.read(dropIn)
-		for name, breaks := range map[string]func(){
-			"torn": func() { h.write(t, file, whole[:len(whole)/2]) },
-			"away": func() { h.remove(t, file) },
-		} {
-			breaks()
-			m, stop := h.run(t, recent)
-			h.eventually(t, "podweir decided", func() bool { return m.Decision().Delivery != "" })
+			stop()
+			m, stop = h.run(t, recent)
+			h.eventually(t, "the next agent has decided", func() bool { return m.Decision().Delivery != "" })
 			for range 15 {
 				d := m.Decision()
 				if d.Delivery != profiles.DropIn || d.Network != "cilium" || d.Entry+"\n" != want || h.read(dropIn) != want {
-					t.Fatalf("while the file is %s: %+v, drop-in %q; want that of before", name, d, h.read(dropIn))
+					t.Fatalf("started while the file is %s: %+v, drop-in %q; want that of before", name, d, h.read(dropIn))
 				}
 				pause(100 * time.Millisecond)
 			}
 			h.write(t, file, whole)
 			h.eventually(t, "podweir is in the chain again", func() bool { return m.Decision().InForce && m.Decision().Profile != "" })
-			stop()
 		}
-	})
+	})(t)
 }
 
 // TestAnotherNetworkForAMoment: a file behind the primary CNI's is the first one while
@@ -365,7 +346,7 @@ func TestAnotherNetworkForAMoment(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.files[confDir+"/87-other.conflist"] = network("other", 1, "ptp")
-			bubble(t, tc.files, func(t *testing.T, h *host) {
+			bubble(tc.files, func(t *testing.T, h *host) {
 				t.Helper()
 				m, _ := h.run(t, tc.config)
 				h.eventually(t, "podweir is in the chain", func() bool { return m.Decision().InForce })
@@ -385,7 +366,7 @@ func TestAnotherNetworkForAMoment(t *testing.T) {
 				}
 				h.remove(t, confDir+"/"+tc.file)
 				h.eventually(t, "podweir joins the other network, which stays", func() bool { return h.shaped() && m.Decision().Network == "other" })
-			})
+			})(t)
 		})
 	}
 }
@@ -393,7 +374,7 @@ func TestAnotherNetworkForAMoment(t *testing.T) {
 // TestCiliumTurnsShared goes from the drop-in to the chain, because there is a bandwidth
 // plugin to replace, and at no reading is podweir in neither.
 func TestCiliumTurnsShared(t *testing.T) {
-	bubble(t, exclusive(nil), func(t *testing.T, h *host) {
+	bubble(exclusive(nil), func(t *testing.T, h *host) {
 		t.Helper()
 		m, _ := h.run(t, recent)
 		h.eventually(t, "podweir is a drop-in", func() bool { return m.Decision().Delivery == profiles.DropIn && m.Decision().InForce })
@@ -408,7 +389,7 @@ func TestCiliumTurnsShared(t *testing.T) {
 			t.Errorf("the drop-in went after %v, want it to stay until the change has settled", took)
 		}
 		stop()
-	})
+	})(t)
 }
 
 // TestCiliumTurnsExclusive changes the delivery when podweir's file is renamed,
@@ -476,7 +457,7 @@ var errAway = errors.New("the agent is away")
 // TestAgentThatStartsWhileCiliumsIsAway has the routing from the agent before it: until
 // Cilium's answers, it does not move the queues of running pods.
 func TestAgentThatStartsWhileCiliumsIsAway(t *testing.T) {
-	bubble(t, exclusive(nil), func(t *testing.T, h *host) {
+	bubble(exclusive(nil), func(t *testing.T, h *host) {
 		t.Helper()
 		agent := &ciliumAgent{}
 		agent.legacy.Store(true)
@@ -499,13 +480,13 @@ func TestAgentThatStartsWhileCiliumsIsAway(t *testing.T) {
 		h.eventually(t, "the agent is asked in vain", func() bool { return agent.missed.Load() > missed })
 		agent.away.Store(false)
 		h.eventually(t, "another routing is seen", func() bool { return m.Decision().Profile == "cilium" })
-	})
+	})(t)
 }
 
 // TestBandwidthManagerKeepsItsLimits: what Cilium enforces is left to it, also
 // while its agent restarts.
 func TestBandwidthManagerKeepsItsLimits(t *testing.T) {
-	bubble(t, exclusive(nil), func(t *testing.T, h *host) {
+	bubble(exclusive(nil), func(t *testing.T, h *host) {
 		t.Helper()
 		agent := &ciliumAgent{}
 		m, _ := h.run(t, func(c *delivery.Config) { recent(c); c.Live = agent })
@@ -529,13 +510,13 @@ func TestBandwidthManagerKeepsItsLimits(t *testing.T) {
 		if !left() {
 			t.Errorf("entry %s while Cilium's agent is away, want the limits left to it", m.Decision().Entry)
 		}
-	})
+	})(t)
 }
 
 // TestBinaryIsRemoved puts the binary back, and leaves no chain that names it
 // where it cannot.
 func TestBinaryIsRemoved(t *testing.T) {
-	bubble(t, simple(), func(t *testing.T, h *host) {
+	bubble(simple(), func(t *testing.T, h *host) {
 		t.Helper()
 		m, _ := h.run(t, nil)
 		h.eventually(t, "podweir is in the chain", h.shaped)
@@ -549,7 +530,7 @@ func TestBinaryIsRemoved(t *testing.T) {
 		})
 		must.OK(t, os.Rename(h.binary+".away", h.binary))
 		h.eventually(t, "podweir is in the chain again", func() bool { return h.shaped() && h.read(plugin) != "" })
-	})
+	})(t)
 }
 
 // TestOneAtATime keeps others off while an agent runs, and lets the next agent
@@ -582,7 +563,7 @@ func TestCrash(t *testing.T) {
 
 // TestDecisionsAreTold once each.
 func TestDecisionsAreTold(t *testing.T) {
-	bubble(t, simple(), func(t *testing.T, h *host) {
+	bubble(simple(), func(t *testing.T, h *host) {
 		t.Helper()
 		var mu sync.Mutex
 		var told []delivery.Decision
@@ -598,5 +579,5 @@ func TestDecisionsAreTold(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		must.Be(t, "in force", true, must.Len(t, "decisions", 1, told)[0].InForce)
-	})
+	})(t)
 }
