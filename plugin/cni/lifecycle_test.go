@@ -177,8 +177,7 @@ func (p *pod) libcni(t *testing.T, dropIns map[string]conf, call func(c *libcni.
 		files["net.d/net/"+name] = string(c.json(t))
 	}
 	root := must.Files(t, t.TempDir(), files)
-	list, err := libcni.NetworkConfFromFile(filepath.Join(root, "net.d/1-net.conflist"))
-	must.OK(t, err)
+	list := must.Get(libcni.NetworkConfFromFile(filepath.Join(root, "net.d/1-net.conflist")))(t)
 	rt := &libcni.RuntimeConf{
 		ContainerID: p.container, NetNS: p.netns, IfName: "eth0", Args: [][2]string{{"K8S_POD_NAMESPACE", "default"}, {"K8S_POD_NAME", p.container}},
 		CapabilityArgs: map[string]any{"bandwidth": map[string]int{"ingressRate": 10_000_000, "egressRate": 10_000_000}},
@@ -201,8 +200,7 @@ func TestPrivilegedDropInByHand(t *testing.T) {
 			dropIns := map[string]conf{"50-podweir.conf": p.conf(nil), file: byHand}
 			must.OK(t, p.libcni(t, dropIns, func(c *libcni.CNIConfig, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf) error {
 				must.Len(t, when+": plugins", 3, list.Plugins)
-				result, err := c.AddNetworkList(t.Context(), list, rt)
-				must.OK(t, err)
+				result := must.Get(c.AddNetworkList(t.Context(), list, rt))(t)
 				alone := must.Get(types100.NewResult(p.prevResult()))(t)
 				must.Match(t, when+": result of ADD", alone, result)
 				return c.CheckNetworkList(t.Context(), list, rt)
@@ -244,13 +242,10 @@ func TestPrivilegedTxQueueLen(t *testing.T) {
 	p := n.newPod(t)
 	p.ns.Run(t, "ip", "link", "set", "eth0", "txqueuelen", "700")
 	n.Run(t, "ip", "link", "set", p.host.Name, "txqueuelen", "0")
-	lengths := func() [2]int {
-		return [2]int{p.ns.Interface(t, "eth0").TxQueueLen, n.Interface(t, p.host.Name).TxQueueLen}
-	}
 	byHook := conf{"egressMode": "clsact-podside", "ingressMode": "clsact-hostside"}
 	for _, limits := range []conf{both(byHook), both(nil), both(conf{"egressRate": "100M"}), both(conf{"queue": "none"}), both(byHook)} {
 		p.must(t, "ADD", p.conf(limits))
-		got, queue := lengths(), limits["queue"] == nil
+		got, queue := p.former(t).lengths, limits["queue"] == nil
 		bands := limits["egressMode"] != nil || queue && !treesHere(t).prio
 		// A tree without bands that took the place of one with them leaves the length as it is.
 		if given := got[0] != 700 && got[1] != 0; bands && !given || !queue && given {
@@ -259,7 +254,7 @@ func TestPrivilegedTxQueueLen(t *testing.T) {
 		p.must(t, "CHECK", p.conf(limits))
 	}
 	p.must(t, "ADD", p.conf(nil))
-	must.Be(t, "txqueuelen without limits", [2]int{700, 0}, lengths())
+	must.Be(t, "txqueuelen without limits", [2]int{700, 0}, p.former(t).lengths)
 }
 
 // TCP in a limited pod makes small packets. CHECK tells if another party lets it make larger
@@ -268,10 +263,7 @@ func TestPrivilegedPacketsOfThePod(t *testing.T) {
 	mark.Kernels(t, "most nodes have prio, and with it another tree of queues")
 	testutil.RequireQdisc(t, "tbf")
 	p := newNode(t).newPod(t)
-	sizes := func() [2]uint32 {
-		dev := p.ns.Interface(t, "eth0")
-		return [2]uint32{dev.GSOMaxSize, dev.GSOIPv4MaxSize}
-	}
+	sizes := func() [2]uint32 { return p.former(t).gso }
 	before, paces := sizes(), p.pacing(t) != nil
 	most := func(size uint32) [2]uint32 { return [2]uint32{min(before[0], size), min(before[1], size)} }
 	at := func(rate string) conf { return p.conf(conf{"egressRate": rate}) }

@@ -37,11 +37,16 @@ func join(parts ...[]string) []string {
 // modes are all that this kernel can have, both directions at once.
 func modes(t *testing.T) []mode {
 	t.Helper()
-	named := func(mode string, more conf, parts ...[]string) mode_ {
-		return mode_{mode, more, parts}
+	named := func(name string, more conf, parts ...[]string) mode {
+		c := both(conf{"mode": name})
+		for _, k := range slices.Sorted(maps.Keys(more)) {
+			c[k] = more[k]
+			name += fmt.Sprintf(" %s=%v", k, more[k])
+		}
+		return mode{name, c, join(parts...)}
 	}
 	k := treesHere(t)
-	list := []mode_{
+	return []mode{
 		named("auto", nil, k.bands("pod"), k.bands("host")),
 		named("auto", conf{"queue": "none"},
 			[]string{"pod qdisc clsact", "pod clsact egress pw_police", "pod clsact ingress pw_police"}),
@@ -67,17 +72,6 @@ func modes(t *testing.T) []mode {
 		named("clsact-hostside", conf{"queue": "none"},
 			[]string{"host qdisc clsact", "host clsact egress pw_police", "host clsact ingress pw_police"}),
 	}
-	all := make([]mode, len(list))
-	for i, m := range list {
-		c := both(conf{"mode": m.mode})
-		name := m.mode
-		for _, k := range slices.Sorted(maps.Keys(m.more)) {
-			c[k] = m.more[k]
-			name += fmt.Sprintf(" %s=%v", k, m.more[k])
-		}
-		all[i] = mode{name, c, join(m.parts...)}
-	}
-	return all
 }
 
 // require skips the test where the kernel lacks what the mode names.
@@ -86,12 +80,6 @@ func (m *mode) require(t *testing.T) {
 	if strings.HasPrefix(m.name, "tcx") {
 		testutil.RequireQdisc(t, "tcx")
 	}
-}
-
-type mode_ struct {
-	mode  string
-	more  conf
-	parts [][]string
 }
 
 // raw is what tc(8) says of all devices of a pod, handles and all.

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -248,21 +247,16 @@ func TestPrivilegedTakenOverAndGivenBack(t *testing.T) {
 	p := newNode(t).newPod(t)
 	p.ns.Run(t, "ip", "link", "set", "eth0", "gso_max_size", "30000", "txqueuelen", "700")
 	p.node.Run(t, "ip", "link", "set", p.host.Name, "txqueuelen", "600")
-	looks := func() string {
-		words := regexp.MustCompile(`qlen \d+|gso_max_size \d+`)
-		text := p.ns.Run(t, "ip", "-d", "link", "show", "eth0") + p.node.Run(t, "ip", "-d", "link", "show", p.host.Name)
-		return strings.Join(words.FindAllString(text, -1), ", ")
-	}
-	before := looks()
+	before := p.former(t)
 	p.must(t, "ADD", p.conf(both(nil)))
-	limited := looks()
+	limited := p.former(t)
 	other := p.successor()
 	c := other.conf(both(conf{"egressRate": "20M"}))
 	other.must(t, "ADD", c)
 	p.must(t, "DEL", p.conf(nil))
 	other.must(t, "DEL", c)
-	if now := looks(); limited == before || now != before {
-		t.Errorf("the devices have %s after DEL, want %s (with limits: %s)", now, before, limited)
+	if now := p.former(t); limited == before || now != before {
+		t.Errorf("the devices have %+v after DEL, want %+v (with limits: %+v)", now, before, limited)
 	}
 }
 

@@ -27,11 +27,7 @@ func (n *testNode) eventsOf(uid string) []apitest.Event {
 // withFlags is a program that starts the agent with more flags.
 func withFlags(t *testing.T, flags string) []string {
 	t.Helper()
-	script := filepath.Join(t.TempDir(), "agent")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\nexec \"$@\" "+flags+"\n"), 0o700); err != nil { //nolint:gosec // it is run
-		t.Fatal(err)
-	}
-	return []string{script}
+	return script(t, "#!/bin/sh\nexec \"$@\" "+flags+"\n")
 }
 
 // Another program undoes what the agent writes, again and again: the agent stops, is not ready, and

@@ -138,8 +138,7 @@ func TestInstallAndDoctorAgree(t *testing.T) {
 	root := hostTree(t, map[string]string{
 		"etc/cni/net.d/05-cilium.conflist": ciliumList, "opt/cni/bin/cilium-cni": "x", "podweir-cni": "x",
 	})
-	out, err := runPodweir(t, "install", "--root", root, "--binary", filepath.Join(root, "podweir-cni"), "--runtime", "containerd://2.1.3")
-	must.OK(t, err)
+	out := must.Get(runPodweir(t, "install", "--root", root, "--binary", filepath.Join(root, "podweir-cni"), "--runtime", "containerd://2.1.3"))(t)
 	must.Have(t, "podweir install", out, "drop-in: ")
 	rep, _ := askDoctor(t, "doctor", "--root", root)
 	if rep.Runtime != "containerd 2.1.3" || rep.Delivery != "drop-in" {

@@ -53,15 +53,15 @@ func newWholeNode(t *testing.T) *wholeNode {
 	n := &wholeNode{cli: c, testNode: newTestNodeIn(t, c.node, c.pins, c.run)}
 	n.runtime.Release = "1.7.29" // one that reads no drop-ins: podweir is in the chain
 	const plugin = "podweir-cni"
-	n.plugin = []byte(plugin)
+	n.plugin = plugin
 	must.Files(t, n.root, wholeFiles)
+	must.Files(t, n.root, map[string]string{plugin: plugin})
 	must.OK(t, os.MkdirAll(filepath.Join(n.root, "proc/sys/kernel"), 0o755))
 	n.write(t, "proc/sys/kernel/osrelease", release())
 	// What is in /sys/class/net depends on the namespace of whoever mounts it.
 	sys := filepath.Join(n.root, "sys")
 	must.OK(t, errors.Join(os.Mkdir(sys, 0o700), n.node.Do(func() error { return unix.Mount("sysfs", sys, "sysfs", unix.MS_RDONLY, "") })))
 	t.Cleanup(func() { _ = unix.Unmount(sys, unix.MNT_DETACH) })
-	must.OK(t, os.WriteFile(filepath.Join(n.root, plugin), []byte(plugin), 0o700)) //nolint:gosec // it is installed as a program
 	n.must(t, "install", "--root", n.root, "--binary", filepath.Join(n.root, plugin))
 	return n
 }

@@ -86,8 +86,7 @@ func TestPrivilegedAgentOfManyGroups(t *testing.T) {
 	if n := strings.Count(string(wide), gives); n != 2*pods || !strings.Contains(string(wide), of) {
 		t.Errorf("status says %d times what the agent gives a pod, want it of both directions of %d:\n%.3000s", n, pods, wide)
 	}
-	all, err := mail.Groups()
-	must.OK(t, err)
+	all := must.Get(mail.Groups())(t)
 	used := 0.0
 	for i := range all {
 		used += float64(all[i].Sent) / float64(all[i].Limit) / groups

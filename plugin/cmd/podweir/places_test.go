@@ -19,19 +19,14 @@ import (
 // the directories that it writes to at their places below the root.
 func (n *testNode) inContainer(t *testing.T, run, bpf string) []string {
 	t.Helper()
-	script := filepath.Join(t.TempDir(), "agent")
-	text := `#!/bin/sh
+	return script(t, `#!/bin/sh
 set -e
 if [ "$INSIDE" != 1 ]; then INSIDE=1 exec unshare --mount --propagation slave "$0" "$@"; fi
-for dir in etc/cni/net.d opt/cni/bin var/lib/podweir; do mount --bind ` + n.root + `/$dir ` + n.root + `/$dir; done
-mount --bind ` + n.run + ` ` + run + `
-mount --bind ` + filepath.Dir(n.pins) + ` ` + bpf + `
-exec "$@" --run ` + run + ` --pins ` + bpf + `/podweir
-`
-	if err := os.WriteFile(script, []byte(text), 0o700); err != nil { //nolint:gosec // it is run
-		t.Fatal(err)
-	}
-	return []string{script}
+for dir in etc/cni/net.d opt/cni/bin var/lib/podweir; do mount --bind `+n.root+`/$dir `+n.root+`/$dir; done
+mount --bind `+n.run+` `+run+`
+mount --bind `+filepath.Dir(n.pins)+` `+bpf+`
+exec "$@" --run `+run+` --pins `+bpf+`/podweir
+`)
 }
 
 // Whoever replaces a directory of the node under an agent in a container leaves it with the former one, in which everything

@@ -59,7 +59,7 @@ type testNode struct {
 	// stop ends the runtime.
 	stop func()
 	// plugin is what the agent installs as podweir-cni.
-	plugin []byte
+	plugin string
 }
 
 func newTestNode(t *testing.T) *testNode {
@@ -70,7 +70,7 @@ func newTestNode(t *testing.T) *testNode {
 // newTestNodeIn is newTestNode in a namespace that is there, with podweir's directories.
 func newTestNodeIn(t *testing.T, ns *testutil.NetNS, pins, run string) *testNode {
 	t.Helper()
-	n := &testNode{NetNS: ns, root: t.TempDir(), run: run, pins: pins, runtime: &critest.Runtime{}, plugin: []byte("#!/bin/sh\n")}
+	n := &testNode{NetNS: ns, root: t.TempDir(), run: run, pins: pins, runtime: &critest.Runtime{}, plugin: "#!/bin/sh\n"}
 	must.OK(t, n.Do(func() error { n.api = apitest.New(); return nil }))
 	t.Cleanup(n.api.Close)
 	t.Cleanup(n.api.CloseClientConnections)
@@ -154,6 +154,12 @@ func (a *agentProcess) outcomes(name string) (n int) {
 	return n
 }
 
+// script is a program of this text, in the form of [testNode.startAs].
+func script(t *testing.T, text string) []string {
+	t.Helper()
+	return []string{filepath.Join(must.Files(t, t.TempDir(), map[string]string{"agent": text}), "agent")}
+}
+
 // start runs the agent until the test ends.
 func (n *testNode) start(t *testing.T) *agentProcess {
 	t.Helper()
@@ -164,10 +170,7 @@ func (n *testNode) start(t *testing.T) *agentProcess {
 func (n *testNode) startAs(t *testing.T, by []string) *agentProcess {
 	t.Helper()
 	a := &agentProcess{node: n}
-	plugin := filepath.Join(n.root, "podweir-cni")
-	if err := os.WriteFile(plugin, n.plugin, 0o700); err != nil { //nolint:gosec // the agent installs it as a program
-		t.Fatal(err)
-	}
+	plugin := filepath.Join(must.Files(t, n.root, map[string]string{"podweir-cni": n.plugin}), "podweir-cni")
 	argv := append(slices.Clip(by), os.Args[0],
 		"agent", "--root", n.root, "--pins", n.pins, "--run", n.run, "--node-name", "node", "--credentials", n.root,
 		"--address", testMetrics, "--health-address", testHealth,

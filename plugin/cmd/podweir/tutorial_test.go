@@ -98,9 +98,7 @@ func newTutorialShell(t *testing.T, dir string) *tutorialShell {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", build, err, out)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "sudo"), []byte("#!/bin/sh\nexec \"$@\"\n"), 0o755); err != nil { //nolint:gosec // a program
-		t.Fatal(err)
-	}
+	must.Files(t, dir, map[string]string{"sudo": "#!/bin/sh\nexec \"$@\"\n"})
 	const prepare = `mount --make-rprivate / && mount -t proc none /proc && mount -t tmpfs none /run && mkdir -p /run/netns &&
 		mount -t bpf none /sys/fs/bpf && ip link set lo up && touch "$0" && exec sleep 600`
 	ready := filepath.Join(dir, "ready")
