@@ -313,6 +313,11 @@ func TestPodAnnotationsOfTheOperator(t *testing.T) {
 	must.Len(t, "warnings about a good list", 0, got.Warnings)
 }
 
+// refused is what is said of a value that is not accepted.
+func refused(field, value, accepted string) *netconf.FieldError {
+	return &netconf.FieldError{Field: field, Value: value, Accepted: accepted}
+}
+
 const acceptedRates = "a rate in bits per second from 1k to 400G, written as a Kubernetes quantity such as 10M"
 
 // TestParseKeepsTheRateOfABadSetting: whoever wrote a bad value that says how a
@@ -323,74 +328,68 @@ func TestParseKeepsTheRateOfABadSetting(t *testing.T) {
 	const bits = "a burst of 1 to 4G bits, written as a Kubernetes quantity in bits, or a time from 1µs to 10s " +
 		"that is not more at the rate"
 	const queueRow = "with this mode the queue auto, tbf"
-	one := func(field, value, accepted string) []*netconf.FieldError {
-		return []*netconf.FieldError{{Field: field, Value: value, Accepted: accepted}}
-	}
 	for name, tc := range map[string]struct {
 		runtime, keys string
-		want          []*netconf.FieldError
+		want          *netconf.FieldError
 		change        func(*shaping.Limit)
 	}{
 		"the runtime's burst of zero": {
 			runtime: `"bandwidth":{"egressRate":10000000,"egressBurst":0}`,
-			want:    one("runtimeConfig.bandwidth.egressBurst", "0", bits),
+			want:    refused("runtimeConfig.bandwidth.egressBurst", "0", bits),
 		},
-		"burst of zero":                       {keys: `"egressBurst":0`, want: one("egressBurst", "0", bits)},
-		"burst of milli":                      {keys: `"egressBurst":"10m"`, want: one("egressBurst", "10m", bits)},
-		"burst of no kind":                    {keys: `"egressBurst":true`, want: one("egressBurst", "true", "a string or a number")},
-		"burst of a direction without a rate": {keys: `"ingressBurst":"much"`, want: one("ingressBurst", "much", bits)},
-		"policy":                              {keys: `"policy":"fair"`, want: one("policy", "fair", "one of strict, elephants, flat")},
-		"queue":                               {keys: `"egressQueue":"cake"`, want: one("egressQueue", "cake", "one of auto, tbf, none")},
-		"mode": {keys: `"mode":"xdp"`, want: one("mode", "xdp",
+		"burst of zero":                       {keys: `"egressBurst":0`, want: refused("egressBurst", "0", bits)},
+		"burst of milli":                      {keys: `"egressBurst":"10m"`, want: refused("egressBurst", "10m", bits)},
+		"burst of no kind":                    {keys: `"egressBurst":true`, want: refused("egressBurst", "true", "a string or a number")},
+		"burst of a direction without a rate": {keys: `"ingressBurst":"much"`, want: refused("ingressBurst", "much", bits)},
+		"policy":                              {keys: `"policy":"fair"`, want: refused("policy", "fair", "one of strict, elephants, flat")},
+		"queue":                               {keys: `"egressQueue":"cake"`, want: refused("egressQueue", "cake", "one of auto, tbf, none")},
+		"mode": {keys: `"mode":"xdp"`, want: refused("mode", "xdp",
 			"one of auto, qdisc, tcx-podside, tcx-hostside, clsact-podside, clsact-hostside")},
-		"shaper":      {keys: `"ingressShaper":"nobody"`, want: one("ingressShaper", "nobody", "one of podweir, cilium, calico, ovn")},
-		"place":       {keys: `"ingressPlace":"pod"`, want: one("ingressPlace", "pod", "one of auto, host, ifb, prefer-ifb")},
-		"horizon":     {keys: `"horizon":"2s"`, want: one("horizon", "2s", "a time from 1ms to 1s such as 50ms")},
-		"light share": {keys: `"lightShare":"100%"`, want: one("lightShare", "100%", "a share from 1% to 99% in steps of 0.1%, written as 90% or 0.9")},
-		"heavy threshold": {
-			keys: `"heavyThreshold":"0.1%"`,
-			want: one("heavyThreshold", "0.1%", "a share from 0.5% to 100% in steps of 0.1%, written as 90% or 0.9"),
-		},
-		"error policy":              {keys: `"onError":"maybe"`, want: one("onError", "maybe", "one of open, closed")},
-		"log level":                 {keys: `"logLevel":"loud"`, want: one("logLevel", "loud", "one of debug, info, warn, error")},
-		"replaceQdisc":              {keys: `"replaceQdisc":"yes"`, want: one("replaceQdisc", `"yes"`, "true or false")},
-		"subnet":                    {keys: `"unshapedSubnets":["10.0.0.1"]`, want: one("unshapedSubnets", "10.0.0.1", subnets)},
-		"one of the shaped subnets": {keys: `"shapedSubnets":["10.0.0.0/8","x"]`, want: one("shapedSubnets", "x", subnets)},
-		"list of subnets":           {keys: `"shapedSubnets":"10.0.0.0/8"`, want: one("shapedSubnets", `"10.0.0.0/8"`, subnets)},
+		"shaper":                    {keys: `"ingressShaper":"nobody"`, want: refused("ingressShaper", "nobody", "one of podweir, cilium, calico, ovn")},
+		"place":                     {keys: `"ingressPlace":"pod"`, want: refused("ingressPlace", "pod", "one of auto, host, ifb, prefer-ifb")},
+		"horizon":                   {keys: `"horizon":"2s"`, want: refused("horizon", "2s", "a time from 1ms to 1s such as 50ms")},
+		"light share":               {keys: `"lightShare":"100%"`, want: refused("lightShare", "100%", "a share from 1% to 99% in steps of 0.1%, written as 90% or 0.9")},
+		"heavy threshold":           {keys: `"heavyThreshold":"0.1%"`, want: refused("heavyThreshold", "0.1%", "a share from 0.5% to 100% in steps of 0.1%, written as 90% or 0.9")},
+		"error policy":              {keys: `"onError":"maybe"`, want: refused("onError", "maybe", "one of open, closed")},
+		"log level":                 {keys: `"logLevel":"loud"`, want: refused("logLevel", "loud", "one of debug, info, warn, error")},
+		"replaceQdisc":              {keys: `"replaceQdisc":"yes"`, want: refused("replaceQdisc", `"yes"`, "true or false")},
+		"subnet":                    {keys: `"unshapedSubnets":["10.0.0.1"]`, want: refused("unshapedSubnets", "10.0.0.1", subnets)},
+		"one of the shaped subnets": {keys: `"shapedSubnets":["10.0.0.0/8","x"]`, want: refused("shapedSubnets", "x", subnets)},
+		"list of subnets":           {keys: `"shapedSubnets":"10.0.0.0/8"`, want: refused("shapedSubnets", `"10.0.0.0/8"`, subnets)},
 		"both lists of subnets": {
 			keys: `"shapedSubnets":["10.0.0.0/8"],"unshapedSubnets":["10.0.0.0/8"]`,
-			want: one("unshapedSubnets, shapedSubnets", "1 subnets, 1 subnets", "one of them"),
+			want: refused("unshapedSubnets, shapedSubnets", "1 subnets, 1 subnets", "one of them"),
 		},
 		"mode and queue that do not go together": {
 			keys:   `"egressMode":"qdisc","queue":"none"`,
-			want:   one("egressMode, egressQueue", "qdisc, none", queueRow),
+			want:   refused("egressMode, egressQueue", "qdisc, none", queueRow),
 			change: func(l *shaping.Limit) { l.Mode = terms.ModeQdisc },
 		},
 		"a default rate that another hides": {
 			runtime: `"bandwidth":{"egressRate":10000000,"egressBurst":4294967295}`, keys: `"egressRate":"10X"`,
-			want: one("egressRate", "10X", acceptedRates),
+			want: refused("egressRate", "10X", acceptedRates),
 		},
 		"annotation with a burst of zero": {
 			runtime: annotations(`"podweir.io/egress-burst":"0"`), keys: `"egressRate":"10M","egressBurst":"80k"`,
-			want:   one("annotation podweir.io/egress-burst", "0", bits),
+			want:   refused("annotation podweir.io/egress-burst", "0", bits),
 			change: func(l *shaping.Limit) { l.Burst = 10_000 },
 		},
 		"annotation with a burst above the range": {
 			runtime: annotations(`"podweir.io/egress-burst":"4000000001"`), keys: `"egressRate":"10M"`,
-			want: one("annotation podweir.io/egress-burst", "4000000001", bits),
+			want: refused("annotation podweir.io/egress-burst", "4000000001", bits),
 		},
 		"annotation with a burst of no time": {
 			runtime: annotations(`"podweir.io/egress-burst":"0s"`), keys: `"egressRate":"10M"`,
-			want: one("annotation podweir.io/egress-burst", "0s", bits),
+			want: refused("annotation podweir.io/egress-burst", "0s", bits),
 		},
 		"annotation with a policy": {
 			runtime: annotations(`"podweir.io/policy":"bogus"`), keys: `"egressRate":"10M","policy":"flat"`,
-			want:   one("annotation podweir.io/policy", "bogus", "one of strict, elephants, flat"),
+			want:   refused("annotation podweir.io/policy", "bogus", "one of strict, elephants, flat"),
 			change: func(l *shaping.Limit) { l.Policy = terms.PolicyFlat },
 		},
 		"long value": {
 			keys: `"policy":"` + strings.Repeat("x", 100) + `"`,
-			want: one("policy", strings.Repeat("x", 80)+"...", "one of strict, elephants, flat"),
+			want: refused("policy", strings.Repeat("x", 80)+"...", "one of strict, elephants, flat"),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -402,7 +401,7 @@ func TestParseKeepsTheRateOfABadSetting(t *testing.T) {
 			got := must.Get(netconf.Parse(netconf.Add, input(tc.runtime, keys)))(t)
 			must.Match(t, "limits", shaping.Config{Egress: limit(10e6, tc.change), Notes: got.Shaping.Notes, Decisions: got.Shaping.Decisions}, got.Shaping, anyOrigin)
 			toldAs(t, input(tc.runtime, keys), got, tc.want)
-			if own := strings.HasPrefix(tc.want[0].Field, "annotation "); own && !strings.Contains(strings.Join(got.Warnings, "\n"), "; the node's own setting is used") {
+			if own := strings.HasPrefix(tc.want.Field, "annotation "); own && !strings.Contains(strings.Join(got.Warnings, "\n"), "; the node's own setting is used") {
 				t.Errorf("warnings %q, want the node's own setting", got.Warnings)
 			}
 		})
@@ -411,14 +410,12 @@ func TestParseKeepsTheRateOfABadSetting(t *testing.T) {
 
 // toldAs checks that what was ignored is in the log, in what status shows, and an
 // error for whoever asked by hand.
-func toldAs(t *testing.T, in []byte, got *netconf.Config, want []*netconf.FieldError) {
+func toldAs(t *testing.T, in []byte, got *netconf.Config, want *netconf.FieldError) {
 	t.Helper()
-	must.Match(t, "ignored", want, got.Ignored)
-	for _, e := range want {
-		for where, texts := range map[string][]string{"warnings": got.Warnings, "notes": got.Shaping.Notes} {
-			if !slices.ContainsFunc(texts, func(s string) bool { return strings.HasPrefix(s, e.Error()+"; ") }) {
-				t.Errorf("%s %q, want %q and what is done instead", where, texts, e)
-			}
+	must.Match(t, "ignored", []*netconf.FieldError{want}, got.Ignored)
+	for where, texts := range map[string][]string{"warnings": got.Warnings, "notes": got.Shaping.Notes} {
+		if !slices.ContainsFunc(texts, func(s string) bool { return strings.HasPrefix(s, want.Error()+"; ") }) {
+			t.Errorf("%s %q, want %q and what is done instead", where, texts, want)
 		}
 	}
 	_, err := netconf.ParseStrict(netconf.Add, in)
@@ -426,37 +423,25 @@ func toldAs(t *testing.T, in []byte, got *netconf.Config, want []*netconf.FieldE
 	if !ok {
 		t.Fatalf("ParseStrict() = %v, want a LimitError", err)
 	}
-	must.Match(t, "ParseStrict()", want, bad.Fields)
+	must.Match(t, "ParseStrict()", []*netconf.FieldError{want}, bad.Fields)
 }
 
 // TestParseFallsBackToTheDefaultRate: a rate that cannot be read gives way to the
 // node's own, and only without one is the direction left without a limit.
 func TestParseFallsBackToTheDefaultRate(t *testing.T) {
 	t.Parallel()
-	const runtime = "annotation kubernetes.io/egress-bandwidth"
+	const rate = "annotation kubernetes.io/egress-bandwidth"
 	annotation := func(s string) string { return annotations(`"kubernetes.io/egress-bandwidth":"` + s + `"`) }
 	for name, tc := range map[string]struct {
 		runtime, keys string
 		want          *netconf.FieldError
 	}{
-		"annotation without sense": {
-			annotation("bogus"), "",
-			&netconf.FieldError{Field: "annotation kubernetes.io/egress-bandwidth", Value: "bogus", Accepted: acceptedRates},
-		},
-		"annotation of zero": {
-			annotation("0"), "",
-			&netconf.FieldError{Field: "annotation kubernetes.io/egress-bandwidth", Value: "0", Accepted: acceptedRates},
-		},
-		"below the range, by the runtime": {
-			`"bandwidth":{"egressRate":999,"egressBurst":4294967295}`, "",
-			&netconf.FieldError{Field: runtime, Value: "999", Accepted: acceptedRates},
-		},
-		"of no kind, by the runtime":    {`"bandwidth":{"egressRate":[]}`, "", &netconf.FieldError{Field: runtime, Value: "[]", Accepted: "a string or a number"}},
-		"no bandwidth that can be read": {`"bandwidth":[]`, "", &netconf.FieldError{Field: "runtimeConfig.bandwidth", Value: "[]", Accepted: "a JSON object"}},
-		"left to another shaper": {
-			annotation("bogus"), `"shaper":"cilium"`,
-			&netconf.FieldError{Field: "annotation kubernetes.io/egress-bandwidth", Value: "bogus", Accepted: acceptedRates},
-		},
+		"annotation without sense":        {annotation("bogus"), "", refused(rate, "bogus", acceptedRates)},
+		"annotation of zero":              {annotation("0"), "", refused(rate, "0", acceptedRates)},
+		"below the range, by the runtime": {`"bandwidth":{"egressRate":999,"egressBurst":4294967295}`, "", refused(rate, "999", acceptedRates)},
+		"of no kind, by the runtime":      {`"bandwidth":{"egressRate":[]}`, "", refused(rate, "[]", "a string or a number")},
+		"no bandwidth that can be read":   {`"bandwidth":[]`, "", refused("runtimeConfig.bandwidth", "[]", "a JSON object")},
+		"left to another shaper":          {annotation("bogus"), `"shaper":"cilium"`, refused(rate, "bogus", acceptedRates)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -467,7 +452,7 @@ func TestParseFallsBackToTheDefaultRate(t *testing.T) {
 			got, err := netconf.Parse(netconf.Add, input(tc.runtime, keys))
 			must.OK(t, err)
 			must.Match(t, "egress", limit(10e6, nil), got.Shaping.Egress, anyOrigin)
-			toldAs(t, input(tc.runtime, keys), got, []*netconf.FieldError{tc.want})
+			toldAs(t, input(tc.runtime, keys), got, tc.want)
 
 			// Without a default rate the other direction keeps its own.
 			keys = strings.Replace(keys, `"egressRate":"10M",`, "", 1)
@@ -493,8 +478,7 @@ func TestParseBoundsNotes(t *testing.T) {
 	for i := range 20 {
 		bad = append(bad, fmt.Sprintf(`"x%d"`, i))
 	}
-	got, err := netconf.Parse(netconf.Add, input("", `"egressRate":"10M","unshapedSubnets":[`+strings.Join(bad, ",")+`]`))
-	must.OK(t, err)
+	got := must.Get(netconf.Parse(netconf.Add, input("", `"egressRate":"10M","unshapedSubnets":[`+strings.Join(bad, ",")+`]`)))(t)
 	notes := got.Shaping.Notes
 	if len(got.Warnings) != 20 || len(notes) != 16 || notes[15] != "5 more mistakes, which are in the log" {
 		t.Errorf("%d warnings, notes %q, want 20, and 16 notes", len(got.Warnings), notes)

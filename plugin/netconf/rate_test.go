@@ -174,29 +174,24 @@ func TestMaxRateIsToldToTheOwner(t *testing.T) {
 	}{
 		"the node's maximum for both directions": {
 			runtime: `"bandwidth":{"egressRate":50000000,"egressBurst":4294967295}`, keys: `"maxRate":"10M"`,
-			want: &netconf.FieldError{Field: "annotation kubernetes.io/egress-bandwidth", Value: "50000000", Accepted: "at most 10 Mbit/s (maxRate)"},
+			want: refused("annotation kubernetes.io/egress-bandwidth", "50000000", "at most 10 Mbit/s (maxRate)"),
 		},
 		"that of the direction before that of both": {
 			runtime: annotations(`"podweir.io/egress-rate":"50M"`), keys: `"maxRate":"1G","egressMaxRate":"10M"`,
-			want: &netconf.FieldError{Field: "annotation podweir.io/egress-rate", Value: "50M", Accepted: "at most 10 Mbit/s (egressMaxRate)"},
+			want: refused("annotation podweir.io/egress-rate", "50M", "at most 10 Mbit/s (egressMaxRate)"),
 		},
 		"that of both where the direction's cannot be read": {
 			runtime: annotations(`"podweir.io/egress-rate":"50M"`), keys: `"maxRate":"10M","egressMaxRate":"10X"`,
-			want: &netconf.FieldError{Field: "annotation podweir.io/egress-rate", Value: "50M", Accepted: "at most 10 Mbit/s (maxRate)"},
+			want: refused("annotation podweir.io/egress-rate", "50M", "at most 10 Mbit/s (maxRate)"),
 		},
 		"the namespace's": {
 			runtime: annotations(`"kubernetes.io/egress-bandwidth":"50M"`), keys: `"maxRate":"1G"`,
 			namespace: netconf.Namespace{"podweir.io/max-egress-rate": "10M"},
-			want: &netconf.FieldError{
-				Field: "annotation kubernetes.io/egress-bandwidth", Value: "50M",
-				Accepted: "at most 10 Mbit/s (namespace annotation podweir.io/max-egress-rate)",
-			},
+			want:      refused("annotation kubernetes.io/egress-bandwidth", "50M", "at most 10 Mbit/s (namespace annotation podweir.io/max-egress-rate)"),
 		},
 		"the namespace's default": {
 			keys: `"maxRate":"10M"`, namespace: netconf.Namespace{"podweir.io/default-egress-rate": "50M"},
-			want: &netconf.FieldError{
-				Field: "namespace annotation podweir.io/default-egress-rate", Value: "50M", Accepted: "at most 10 Mbit/s (maxRate)",
-			},
+			want: refused("namespace annotation podweir.io/default-egress-rate", "50M", "at most 10 Mbit/s (maxRate)"),
 		},
 	} {
 		got, err := netconf.ParseIn(tc.namespace, netconf.Add, input(tc.runtime, tc.keys))
