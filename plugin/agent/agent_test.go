@@ -169,8 +169,7 @@ func TestTakeNode(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "run")
 	never := func() { t.Error("it waits for nobody") }
-	release, err := agent.TakeNode(t.Context(), dir, never)
-	must.OK(t, err)
+	release := must.Get(agent.TakeNode(t.Context(), dir, never))(t)
 	waits, taken := make(chan struct{}, 100), make(chan error, 1)
 	go func() {
 		_, err := agent.TakeNode(t.Context(), dir, func() { waits <- struct{}{} })

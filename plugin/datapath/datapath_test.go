@@ -177,8 +177,7 @@ func TestPrivilegedProgramsOverALostMap(t *testing.T) {
 		must.Be(t, lost+" lost: the program then serves", true, again(t, root).Serves(next, ceiling.Name))
 	}
 	must.Be(t, "the device's slot", must.Get(n.Slot(dir, terms.Egress))(t), must.Get(again(t, root).HostSlot(terms.Egress, 7))(t))
-	m, err := ebpf.LoadPinnedMap(filepath.Join(root, "node", "pw_subnets"), nil)
-	must.OK(t, err)
+	m := must.Get(ebpf.LoadPinnedMap(filepath.Join(root, "node", "pw_subnets"), nil))(t)
 	defer func() { _ = m.Close() }()
 	var key, value []byte
 	must.Be(t, "a subnet in the map that was made again", true, m.Iterate().Next(&key, &value))

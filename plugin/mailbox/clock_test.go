@@ -47,10 +47,8 @@ func TestMomentWhenTheClockIsSet(t *testing.T) {
 	d.RecordFailure(slog.Default(), &Failure{ID: attach.ID{Network: "n", ContainerID: "c", IfName: "eth0"}, Time: at})
 	d.RecordUnshaped(slog.Default(), &Unshaped{UID: "u", Since: at})
 	same := func(when string, want time.Time, slack time.Duration) {
-		failures, err := d.Failures()
-		must.OK(t, err)
-		unshaped, err := d.Unshaped()
-		must.OK(t, err)
+		failures := must.Get(d.Failures())(t)
+		unshaped := must.Get(d.Unshaped())(t)
 		for _, got := range []time.Time{failures[0].Time, unshaped[0].Since} {
 			if got.Sub(want).Abs() > slack {
 				t.Errorf("%s: %v, want %v", when, got, want)
@@ -59,8 +57,7 @@ func TestMomentWhenTheClockIsSet(t *testing.T) {
 	}
 	same("as it was", at, 0)
 	for _, path := range []string{d.failurePath(attach.ID{ContainerID: "c", IfName: "eth0"}), d.unshapedPath("u")} { // as by a clock that was two hours behind
-		b, err := os.ReadFile(path)
-		must.OK(t, err)
+		b := must.Get(os.ReadFile(path))(t)
 		var record map[string]any
 		must.OK(t, json.Unmarshal(b, &record))
 		for key, v := range record {

@@ -45,8 +45,7 @@ type NetNS struct {
 func NewNetNS(tb testing.TB) *NetNS {
 	tb.Helper()
 	RequireRoot(tb)
-	scratch, err := rtnl.NewScratchNetNS()
-	must.OK(tb, err)
+	scratch := must.Get(rtnl.NewScratchNetNS())(tb)
 	name := "pwtest-" + rand.Text()[:12]
 	path := filepath.Join(netnsDir, name)
 	must.OK(tb, os.MkdirAll(netnsDir, 0o755))
@@ -62,11 +61,9 @@ func NewNetNS(tb testing.TB) *NetNS {
 		tb.Fatalf("mount netns on %s: %v", path, err)
 	}
 	must.OK(tb, scratch.Close())
-	ns, err := rtnl.OpenNetNS(path)
-	must.OK(tb, err)
+	ns := must.Get(rtnl.OpenNetNS(path))(tb)
 	tb.Cleanup(func() { _ = ns.Close() })
-	h, err := hostif.NewHandle(ns)
-	must.OK(tb, err)
+	h := must.Get(hostif.NewHandle(ns))(tb)
 	tb.Cleanup(h.Close)
 	n := &NetNS{NetNS: ns, Name: name, Handle: h}
 	n.Up(tb, "lo")
@@ -76,9 +73,7 @@ func NewNetNS(tb testing.TB) *NetNS {
 // Interface returns a device of the namespace.
 func (n *NetNS) Interface(tb testing.TB, name string) hostif.Interface {
 	tb.Helper()
-	i, err := n.Handle.InterfaceByName(name)
-	must.OK(tb, err)
-	return i
+	return must.Get(n.Handle.InterfaceByName(name))(tb)
 }
 
 // Up brings a device up.
@@ -121,8 +116,7 @@ func (n *NetNS) operState(tb testing.TB, name string) (state netlink.LinkOperSta
 
 func (n *NetNS) netlink(tb testing.TB, f func(*netlink.Handle) error) {
 	tb.Helper()
-	h, err := netlink.NewHandleAt(netns.NsHandle(n.FD()), unix.NETLINK_ROUTE)
-	must.OK(tb, err)
+	h := must.Get(netlink.NewHandleAt(netns.NsHandle(n.FD()), unix.NETLINK_ROUTE))(tb)
 	defer h.Close()
 	if err := f(h); err != nil {
 		tb.Fatalf("in netns %s: %v", n.Name, err)
@@ -278,8 +272,7 @@ func NetkitPair(tb testing.TB, pod, host End, l3 bool) (podIf, hostIf hostif.Int
 	peer := netlink.NewLinkAttrs()
 	peer.Name, peer.Namespace = pod.Name, netlink.NsFd(pod.NetNS.FD())
 	pair.SetPeerAttrs(&peer)
-	h, err := netlink.NewHandleAt(netns.NsHandle(host.NetNS.FD()), unix.NETLINK_ROUTE)
-	must.OK(tb, err)
+	h := must.Get(netlink.NewHandleAt(netns.NsHandle(host.NetNS.FD()), unix.NETLINK_ROUTE))(tb)
 	defer h.Close()
 	if err := h.LinkAdd(pair); errors.Is(err, unix.EOPNOTSUPP) {
 		SkipFeature(tb, "netkit")

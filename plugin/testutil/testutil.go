@@ -243,8 +243,7 @@ func (n *NetNS) AttachTCX(tb testing.TB, ifindex int, hook string, p *ebpf.Progr
 func load(tb testing.TB, name string, ins asm.Instructions) Program {
 	tb.Helper()
 	p := Load(tb, name, ins)
-	info, err := p.Info()
-	must.OK(tb, err)
+	info := must.Get(p.Info())(tb)
 	id, _ := info.ID()
 	return Program{FD: p.FD(), ID: uint32(id)}
 }

@@ -40,8 +40,7 @@ func TestFindSocketOfTheKubelet(t *testing.T) {
 		t.Helper()
 		at := filepath.Join(root, socket)
 		must.OK(t, os.MkdirAll(filepath.Dir(at), 0o755))
-		l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", at)
-		must.OK(t, err)
+		l := must.Get((&net.ListenConfig{}).Listen(t.Context(), "unix", at))(t)
 		t.Cleanup(func() { _ = l.Close() })
 		return at
 	}

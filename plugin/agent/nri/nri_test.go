@@ -76,8 +76,7 @@ type cable struct {
 func startCable(t *testing.T, from, to string) *cable {
 	t.Helper()
 	c := &cable{to: to}
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", from)
-	must.OK(t, err)
+	l := must.Get((&net.ListenConfig{}).Listen(t.Context(), "unix", from))(t)
 	t.Cleanup(func() {
 		_ = l.Close()
 		c.cut()
@@ -296,8 +295,7 @@ func TestNoSocket(t *testing.T) {
 func TestConnectionThatEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "nri.sock")
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
-	must.OK(t, err)
+	l := must.Get((&net.ListenConfig{}).Listen(t.Context(), "unix", socket))(t)
 	go func() {
 		for conn, err := l.Accept(); err == nil; conn, err = l.Accept() {
 			_ = conn.Close()

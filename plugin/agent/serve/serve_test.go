@@ -175,8 +175,7 @@ func request(t *testing.T, conf *tls.Config, url, header, value string) (status 
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: conf}, Timeout: 20 * time.Second}
 	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))(t)
 	req.Header.Set(header, value)
-	res, err := client.Do(req)
-	must.OK(t, err)
+	res := must.Get(client.Do(req))(t)
 	defer func() { _ = res.Body.Close() }()
 	return res.StatusCode, string(must.Get(io.ReadAll(res.Body))(t))
 }
@@ -393,8 +392,7 @@ func left(t *testing.T, conns []net.Conn, atMost int) int {
 func open(t *testing.T, conns []net.Conn) (n int) {
 	t.Helper()
 	for _, c := range conns {
-		raw, err := c.(syscall.Conn).SyscallConn()
-		must.OK(t, err)
+		raw := must.Get(c.(syscall.Conn).SyscallConn())(t)
 		var size int
 		var state error
 		must.OK(t, raw.Control(func(fd uintptr) {

@@ -24,8 +24,7 @@ func TestPrivilegedMonitorSleepsLonger(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	calm()
-	threads, err := os.ReadDir("/proc/self/task")
-	must.OK(t, err)
+	threads := must.Get(os.ReadDir("/proc/self/task"))(t)
 	of := make(map[string]string)
 	for _, thread := range threads {
 		slack, err := os.ReadFile("/proc/" + thread.Name() + "/timerslack_ns")

@@ -78,12 +78,9 @@ func TestOffsetOfNothing(t *testing.T) {
 
 // Whatever it reads, it ends, and with an offset or an error.
 func FuzzOffset(f *testing.F) {
-	b, err := btf.NewBuilder([]btf.Type{outer()}, nil)
-	must.OK(f, err)
-	raw, err := b.Marshal(nil, nil)
-	must.OK(f, err)
-	spec, err := kernelbtf.Parse(raw)
-	must.OK(f, err)
+	b := must.Get(btf.NewBuilder([]btf.Type{outer()}, nil))(f)
+	raw := must.Get(b.Marshal(nil, nil))(f)
+	spec := must.Get(kernelbtf.Parse(raw))(f)
 	if got, err := spec.Offset("outer", "deep"); err != nil || got != 12 {
 		f.Fatalf("Offset(outer, deep) = %d, %v, want 12", got, err)
 	}

@@ -51,20 +51,16 @@ func slot(tb testing.TB, node, dir string, d terms.Direction) image.Carrier {
 // load loads the program of another build over the node's maps.
 func load(tb testing.TB, node, name string, carrier image.Carrier) *bpfcall.Program {
 	tb.Helper()
-	program, err := image.ProgramByName(name)
-	must.OK(tb, err)
+	program := must.Get(image.ProgramByName(name))(tb)
 	fds := make(map[string]int)
 	for _, name := range program.MapNames() {
-		m, err := ebpf.LoadPinnedMap(filepath.Join(node, name), nil)
-		must.OK(tb, err)
+		m := must.Get(ebpf.LoadPinnedMap(filepath.Join(node, name), nil))(tb)
 		tb.Cleanup(func() { _ = m.Close() })
 		fds[name] = m.FD()
 	}
-	instructions, err := program.Link(fds, carrier)
-	must.OK(tb, err)
+	instructions := must.Get(program.Link(fds, carrier))(tb)
 	nothing := []byte{0xbf, 0x11, 0, 0, 0, 0, 0, 0} // r1 = r1
-	other, err := bpfcall.LoadProgram(name, image.License, append(nothing, instructions...))
-	must.OK(tb, err)
+	other := must.Get(bpfcall.LoadProgram(name, image.License, append(nothing, instructions...)))(tb)
 	tb.Cleanup(func() { _ = other.Close() })
 	return other
 }
@@ -73,15 +69,13 @@ func load(tb testing.TB, node, name string, carrier image.Carrier) *bpfcall.Prog
 // namespace.
 func replaceFilters(tb testing.TB, node string, ns *testutil.NetNS) {
 	tb.Helper()
-	devices, err := ns.Handle.Interfaces()
-	must.OK(tb, err)
+	devices := must.Get(ns.Handle.Interfaces())(tb)
 	other := func(f *queue.Filter) queue.Classifier {
 		return queue.Classifier{ProgramFD: load(tb, node, f.Name, image.ByClassID).FD(), Name: f.Name, Slot: uint16(f.ClassID)}
 	}
 	for i := range devices {
 		index := devices[i].Index
-		d, err := queue.Observe(ns.Handle, index)
-		must.OK(tb, err)
+		d := must.Get(queue.Observe(ns.Handle, index))(tb)
 		if f := d.Classifier; f != nil && datapath.Ours(f.ProgramID, f.Name, f.Tag) {
 			must.OK(tb, queue.ReplaceClassifier(ns.Handle, index, d.Tree.Filter, other(d.Classifier)))
 		}
@@ -107,13 +101,10 @@ func replaceLink(tb testing.TB, node, pin string, slot image.Carrier) {
 	}
 	must.OK(tb, err)
 	defer func() { _ = l.Close() }()
-	id, err := l.ProgramID()
-	must.OK(tb, err)
-	was, err := bpfcall.ProgramByID(id)
-	must.OK(tb, err)
+	id := must.Get(l.ProgramID())(tb)
+	was := must.Get(bpfcall.ProgramByID(id))(tb)
 	defer func() { _ = was.Close() }()
-	is, err := was.Info()
-	must.OK(tb, err)
+	is := must.Get(was.Info())(tb)
 	for _, carrier := range []image.Carrier{image.ByHostEgress, image.ByHostIngress, slot} {
 		if !datapath.Current(is.Name, is.Tag, carrier) {
 			continue

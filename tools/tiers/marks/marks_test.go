@@ -22,8 +22,7 @@ func write(t *testing.T, files map[string]string) string {
 }
 
 func TestSelection(t *testing.T) {
-	marked, err := os.ReadFile("testdata/marked.txt")
-	must.OK(t, err)
+	marked := must.Get(os.ReadFile("testdata/marked.txt"))(t)
 	root := write(t, map[string]string{
 		"go.mod": "", "a/a_test.go": string(marked),
 		"b/b_test.go":      "package b\n\nfunc TestPrivilegedB(t *testing.T) {}\n",
@@ -128,10 +127,8 @@ func TestMarksOfThisRepository(t *testing.T) {
 	for _, fault := range faults {
 		t.Error(fault)
 	}
-	raw, err := os.ReadFile(filepath.Join(root, marks.Page))
-	must.OK(t, err)
-	want, err := marks.Replace(string(raw), marks.Table(tests))
-	must.OK(t, err)
+	raw := must.Get(os.ReadFile(filepath.Join(root, marks.Page)))(t)
+	want := must.Get(marks.Replace(string(raw), marks.Table(tests)))(t)
 	if diff := cmp.Diff(want, string(raw)); diff != "" {
 		t.Errorf("%s is not what the marks say; run \"go run ./tools/tiers page\" (-want +got):\n%s", marks.Page, diff)
 	}
