@@ -586,6 +586,24 @@ func TestPrivilegedPinLinkKeepsItsOwn(t *testing.T) {
 	}))
 }
 
+// A link that has lost its pin is seen to go at once, although the kernel may still list it.
+func TestPrivilegedUnpinnedLinkIsDying(t *testing.T) {
+	testutil.RequireQdisc(t, "tcx")
+	n, ns := onBPFFS(t), testutil.NewNetNS(t)
+	program := must.Get(n.Program("pw_police", 300))(t)
+	dir, lo := n.interfaceDir(t, "one"), ns.Interface(t, "lo").Index
+	must.OK(t, ns.Do(func() error {
+		must.OK(t, AttachTCX(dir, terms.Egress, ProgramLink, program, lo, terms.HookEgress))
+		list := must.Get(queryTCX(lo, terms.HookEgress))(t)
+		must.Be(t, "links", 1, len(list.Links))
+		must.Be(t, "dying before", false, dying(list.Links[0]))
+		must.OK(t, DetachTCX(dir, terms.Egress, ProgramLink))
+		must.Be(t, "dying afterwards", true, dying(list.Links[0]))
+		must.Be(t, "programs seen afterwards", 0, len(must.Get(QueryTCX(lo))(t)))
+		return nil
+	}))
+}
+
 // TestOnNewest: a list that moved is read again, and each attempt is for what was
 // read last; anything else than a list that moved ends it.
 func TestOnNewest(t *testing.T) {

@@ -334,7 +334,7 @@ func detachLink(id uint32) error {
 	return errors.Join(l.Detach(), l.Close())
 }
 
-// queryTCX lists what is on a TCX hook: nothing on a kernel without TCX.
+// queryTCX lists what is on a TCX hook and stays there: nothing on a kernel without TCX.
 func queryTCX(ifindex int, h terms.Hook) (list bpfcall.TCXList, err error) {
 	at, err := tcxType(h)
 	if err == nil {
@@ -344,9 +344,25 @@ func queryTCX(ifindex int, h terms.Hook) (list bpfcall.TCXList, err error) {
 		return bpfcall.TCXList{}, nil
 	}
 	if err != nil {
-		err = fmt.Errorf("query tcx %v of ifindex %d: %w", h, ifindex, err)
+		return list, fmt.Errorf("query tcx %v of ifindex %d: %w", h, ifindex, err)
 	}
-	return list, err
+	var living bpfcall.TCXList
+	for i, id := range list.Links {
+		if id == 0 || !dying(id) {
+			living.Programs, living.Links = append(living.Programs, list.Programs[i]), append(living.Links, id)
+		}
+	}
+	return living, nil
+}
+
+// dying says that a link has no pin and no holder left: for some 15 ms on Linux 6.18, and longer on a machine with much to do,
+// the kernel still lists its program. An ADD after a DEL would take that for its own.
+func dying(link uint32) bool {
+	l, err := bpfcall.LinkByID(link)
+	if err == nil {
+		_ = l.Close()
+	}
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EAGAIN)
 }
 
 // QueryTCX lists the programs on both TCX hooks of a device in the caller's
