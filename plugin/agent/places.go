@@ -34,16 +34,29 @@ func (p *Places) Watch(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
+	// Not by os.Open: Go's poller would take the changes.
+	changes, err := unix.Open(mountInfo, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("find the agent's own mounts: %w", err)
+	}
+	defer func() { _ = unix.Close(changes) }()
 	mounted, err := mountPoints()
 	if err != nil {
 		return err
 	}
+	now := mounted
 	tick := time.NewTicker(placesEvery)
 	defer tick.Stop()
 	for {
+		if changed(changes) {
+			if read, err := mountPoints(); err == nil {
+				now = read
+			}
+		}
 		for _, dir := range p.Dirs() {
-			if mounted[dir] && p.replaced(dir) {
-				return fmt.Errorf("%s is not the node's directory any more: it was replaced, removed or unmounted while the agent ran; "+
+			// What the node mounts over a directory comes to lie below the agent's own mount of it.
+			if mounted[dir] > 0 && (now[dir] != mounted[dir] || p.replaced(dir)) {
+				return fmt.Errorf("%s is not the node's directory any more: it was replaced, removed, unmounted or mounted over while the agent ran; "+
 					"an agent that starts anew uses the one that is there now", dir)
 			}
 		}
@@ -55,16 +68,25 @@ func (p *Places) Watch(ctx context.Context) error {
 	}
 }
 
-// mountPoints are the directories on which something is mounted for this process now.
-func mountPoints() (map[string]bool, error) {
-	text, err := os.ReadFile("/proc/self/mountinfo")
+const mountInfo = "/proc/self/mountinfo"
+
+// changed says whether anything was mounted or unmounted since it was asked last, or the file was opened.
+func changed(mounts int) bool {
+	fds := []unix.PollFd{{Fd: int32(mounts), Events: unix.POLLPRI}} //nolint:gosec // descriptors are small
+	n, err := unix.Poll(fds, 0)
+	return n > 0 || err != nil
+}
+
+// mountPoints are the directories on which something is mounted for this process now, and how many times.
+func mountPoints() (map[string]int, error) {
+	text, err := os.ReadFile(mountInfo)
 	if err != nil {
 		return nil, fmt.Errorf("find the agent's own mounts: %w", err)
 	}
-	all := make(map[string]bool)
+	all := make(map[string]int)
 	for line := range strings.Lines(string(text)) {
 		if fields := strings.Fields(line); len(fields) > 4 {
-			all[fields[4]] = true
+			all[fields[4]]++
 		}
 	}
 	return all, nil

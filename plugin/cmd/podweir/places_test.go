@@ -42,6 +42,10 @@ func TestPrivilegedDirectoriesAreReplaced(t *testing.T) {
 		must.OK(t, os.Rename(dir, dir+".old"))
 		must.OK(t, os.Mkdir(dir, 0o755))
 	}
+	over := func(t *testing.T, dir string) {
+		t.Helper()
+		must.OK(t, unix.Mount("tmpfs", dir, "tmpfs", 0, ""))
+	}
 	for _, c := range []struct {
 		name, dir string
 		replace   func(t *testing.T, dir string)
@@ -49,6 +53,7 @@ func TestPrivilegedDirectoriesAreReplaced(t *testing.T) {
 		{"run", "", func(t *testing.T, dir string) { t.Helper(); must.OK(t, os.RemoveAll(dir)) }},
 		{"conflists", "etc/cni/net.d", renamed},
 		{"plugins", "opt/cni/bin", renamed},
+		{"over", "etc/cni/net.d", over},
 		{"bpffs", "bpf", remount},
 	} {
 		t.Run(c.name, func(t *testing.T) {
