@@ -27,6 +27,9 @@ type Part struct {
 	// Waits says that it begins when this agent manages the node: what it does would
 	// be in the way of another agent.
 	Waits bool
+	// Yields says that it ends at SIGTERM: a successor, which the kubelet starts at once in place of an agent that was
+	// deleted by force, needs what it holds.
+	Yields bool
 	// Run works until its context ends and then returns nil. What it can live with
 	// it logs and tries again; an error ends the agent.
 	Run func(ctx context.Context) error
@@ -57,9 +60,9 @@ func Run(ctx context.Context, c Config) error {
 	parts, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	group, all := errgroup.WithContext(parts)
-	r := &running{Config: c, group: group, all: all, keeps: make(chan struct{}), release: func() {}}
+	r := &running{Config: c, group: group, term: ctx, all: all, keeps: make(chan struct{}), release: func() {}}
 	defer func() { r.release() }()
-	r.start(func(p *Part) bool { return !p.Waits })
+	r.start(all, func(p *Part) bool { return !p.Waits })
 	group.Go(func() error {
 		err := r.take()
 		if r.all.Err() != nil {
@@ -96,23 +99,29 @@ type running struct {
 	Config
 
 	group *errgroup.Group
-	all   context.Context
+	// term ends with SIGTERM, all with the agent.
+	term, all context.Context
 	// keeps is closed when this agent manages the node.
 	keeps   chan struct{}
 	release func()
 }
 
-func (r *running) start(chosen func(*Part) bool) {
+func (r *running) start(all context.Context, chosen func(*Part) bool) {
 	for _, p := range r.Parts {
 		if !chosen(&p) {
 			continue
 		}
 		r.group.Go(func() error {
-			err := p.Run(r.all)
-			if err == nil && r.all.Err() == nil {
+			ctx, cancel := context.WithCancel(all)
+			defer cancel()
+			if p.Yields {
+				defer context.AfterFunc(r.term, cancel)() //nolint:contextcheck // it outlives neither
+			}
+			err := p.Run(ctx)
+			if err == nil && ctx.Err() == nil {
 				err = errors.New("ended by itself")
 			}
-			if err != nil && r.all.Err() == nil {
+			if err != nil && ctx.Err() == nil {
 				return fmt.Errorf("%s: %w", p.Name, err)
 			}
 			return nil
@@ -130,7 +139,7 @@ func (r *running) take() error {
 		r.release = release
 	}
 	close(r.keeps)
-	r.start(func(p *Part) bool { return p.Waits })
+	r.start(r.all, func(p *Part) bool { return p.Waits })
 	return nil
 }
 

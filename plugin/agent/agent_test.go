@@ -97,6 +97,22 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// What a successor needs is free before it is known what SIGTERM means.
+func TestPartThatYields(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &diary{}
+		c := d.config(uninstall.Keep)
+		c.Parts[0].Yields = true
+		ask := c.Ask
+		c.Ask = func(ctx context.Context) uninstall.Verdict {
+			synctest.Wait()
+			return ask(ctx)
+		}
+		d.notes(t, c, "part begins", "part ends", "asked")
+	})
+}
+
 func TestRunWithoutDaemonSet(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -95,7 +95,7 @@ func newParts(cmd *cobra.Command, o *options, log *slog.Logger) (*agentParts, er
 	log.Info("HTTP ports opened", "address", server.Addr().String(), "healthAddress", server.HealthAddr().String(),
 		"clusterAddress", o.v.GetString("cluster-address"))
 	a.parts = append(a.parts,
-		daemon.Part{Name: "http", Run: server.Run},
+		daemon.Part{Name: "http", Yields: true, Run: server.Run},
 		daemon.Part{Name: "events", Run: a.recorder.Run},
 		daemon.Part{Name: "directories", Run: a.places().Watch},
 		daemon.Part{Name: "delivery", Waits: true, Run: a.manager.Run},

@@ -10,11 +10,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/podweir/podweir/compat/detect"
 	daemon "github.com/podweir/podweir/plugin/agent"
 	"github.com/podweir/podweir/plugin/agent/kube"
 	"github.com/podweir/podweir/plugin/agent/serve"
+	"github.com/podweir/podweir/plugin/agent/uninstall"
 )
 
 // waiting is the agent while another one manages the node, that of another release:
@@ -24,7 +26,15 @@ type waiting struct {
 
 	mu  sync.Mutex
 	err error
+
+	// since is when it began to wait, told says that this was told as a fault. Only take knows them.
+	since time.Time
+	told  bool
 }
+
+// handover is for how long it is no fault that another agent manages the node: a predecessor that was deleted by force asks
+// for [uninstall.Window] whether podweir is being uninstalled.
+const handover = uninstall.Window + 5*time.Second
 
 // errWaits is what the other parts of the agent are while it waits.
 var errWaits = errors.New("has not begun: the agent waits for the other one")
@@ -61,13 +71,21 @@ func (w *waiting) take(ctx context.Context) (release func(), err error) {
 	return release, nil
 }
 
-// tell logs whom the agent waits for when it begins to, and keeps an Event of its
-// own pod as long as it waits.
+// tell logs whom the agent waits for when it begins to. If that does not end soon it keeps an Event of its own pod as long
+// as it waits.
 func (w *waiting) tell(ctx context.Context) {
 	err := w.problem()
 	if err == nil {
 		err = w.others(ctx)
 		w.set(err)
+		w.since, w.told = time.Now(), false
+		w.log.Info("agent begins when the one before it has ended", "why", err)
+	}
+	if time.Since(w.since) < handover {
+		return
+	}
+	if !w.told {
+		w.told = true
 		w.log.Error("node is managed by another agent: this agent waits and changes nothing", "why", err)
 	}
 	if own := w.node.ownPod(); own != nil {

@@ -75,6 +75,8 @@ func TestPrivilegedSecondAgent(t *testing.T) {
 		_, text := ready()
 		return strings.Contains(text, "not ready: exclusive: "+says) && strings.Contains(second.String(), says), text
 	})
+	second.sample(t, 2*time.Second)
+	must.Len(t, "Events before a predecessor would have ended", 0, n.eventsOf(own))
 	second.until(t, time.Minute, "the Event", func() (bool, string) {
 		all := n.eventsOf(own)
 		return len(all) == 1 && strings.Contains(all[0].Message, says), "there is none"
