@@ -4,17 +4,24 @@
 package doctor
 
 import (
+	"maps"
 	"slices"
 	"strings"
+
+	"github.com/podweir/podweir/compat/profiles"
 )
 
 // Agent is what podweir's agent says of itself.
 type Agent struct {
 	// NotReady are the parts that do not work; none if it is ready.
 	NotReady []Part
+	// Delivery is how it gets podweir into the set-up of pods, "" if it does not.
+	Delivery profiles.Delivery
+	// Notes are of parts that work, and not as somebody may think.
+	Notes []Part
 }
 
-// Part is a part of the agent that does not work, and why.
+// Part is a part of the agent, and what is wrong with it.
 type Part struct{ Name, Reason string }
 
 func (p Part) String() string { return p.Name + ": " + p.Reason }
@@ -29,6 +36,34 @@ func (a *Agent) knowsPods() bool {
 
 func (f *Facts) agentRuns() bool { return f.Agent != nil || len(f.Node.Agents()) > 0 }
 
+func texts(parts []Part) []string {
+	all := make([]string, len(parts))
+	for i, p := range parts {
+		all[i] = p.String()
+	}
+	return all
+}
+
+// With is a report with what the agent says of itself now: its own doctor, which does not ask it, looked before. Run is
+// [Options.Run].
+func (r *Report) With(a *Agent, run string) *Report {
+	if r == nil {
+		return nil
+	}
+	now := *r
+	now.Checks, now.Count = slices.Clone(r.Checks), maps.Clone(r.Count)
+	for _, c := range Checks() {
+		i := slices.IndexFunc(now.Checks, func(o Outcome) bool { return o.Code == c.Code })
+		if c.Code != "PW613" || i < 0 {
+			continue
+		}
+		now.Count[now.Checks[i].Status]--
+		now.Checks[i] = c.outcome(&Facts{Options: Options{Run: run}, Agent: a}, nil)
+		now.Count[now.Checks[i].Status]++
+	}
+	return &now
+}
+
 func checkAgent(f *Facts) Finding {
 	switch {
 	case f.AgentErr != nil:
@@ -38,11 +73,12 @@ func checkAgent(f *Facts) Finding {
 	case f.Agent == nil:
 		return skip("no agent answers here")
 	case len(f.Agent.NotReady) > 0:
-		parts := make([]string, len(f.Agent.NotReady))
-		for i, p := range f.Agent.NotReady {
-			parts[i] = p.String()
-		}
+		parts := texts(f.Agent.NotReady)
 		return breaks("not ready: "+strings.Join(parts, "; "), "every part works", "mend what the reason names; the agent goes on by itself", parts...)
+	case len(f.Agent.Notes) > 0:
+		notes := texts(f.Agent.Notes)
+		return warns(strings.Join(notes, "; "), "an agent that works by what its settings are now",
+			"restart the agent, unless an upgrade is about to: kubectl rollout restart of its DaemonSet", notes...)
 	}
 	return holds("every part works")
 }

@@ -216,17 +216,23 @@ func Gather(ctx context.Context, root fs.FS, node *detect.Node, opts Options) *F
 			f.Choice = conflist.Choice{Delivery: d, Why: "as it was: " + f.Situation.Obstacle}
 		}
 	}
+	f.Agent, f.AgentErr = opts.Kernel.Agent(ctx)
+	requested := "requested"
+	if f.Agent != nil && f.Agent.Delivery.ByAgent() {
+		requested = "the agent's choice"
+		opts.Delivery = f.Agent.Delivery // it may see what is not seen here, as that it cannot write a directory
+	}
 	if opts.Delivery != f.Choice.Delivery {
 		switch opts.Delivery {
 		case profiles.NRI:
 			// No file shows it.
-			f.Choice = conflist.Choice{Delivery: profiles.NRI, Why: "requested"}
+			f.Choice = conflist.Choice{Delivery: profiles.NRI, Why: requested}
 		case profiles.Watch:
-			f.Choice = conflist.Choice{Delivery: profiles.Watch, Why: "requested; " + conflist.WatchIsLate}
+			f.Choice = conflist.Choice{Delivery: profiles.Watch, Why: requested + "; " + conflist.WatchIsLate}
 		case profiles.Handed:
 			// Nor this one, before the primary CNI has written its file again.
 			if do := f.Profile.Conflist.HandedDo; len(do) > 0 {
-				f.Choice = conflist.Choice{Delivery: profiles.Handed, Why: "requested", Do: do}
+				f.Choice = conflist.Choice{Delivery: profiles.Handed, Why: requested, Do: do}
 			}
 		default:
 		}
@@ -242,7 +248,6 @@ func Gather(ctx context.Context, root fs.FS, node *detect.Node, opts Options) *F
 	f.Limits, f.AttachedErr = k.Limits(ctx)
 	f.leaveOutYoung()
 	onlySettled(f.Attached, began)
-	f.Agent, f.AgentErr = k.Agent(ctx)
 	f.Verdicts, f.VerdictsErr = k.Verdicts(ctx)
 	// What cannot be read is taken for what it should be: Cilium's word counts then.
 	f.ManagerQueues, _ = k.Queues(ctx, node.Cilium.BandwidthDevices)

@@ -575,6 +575,14 @@ func hookFindings() []finding {
 		{name: "agent that is not ready", code: "PW613", node: aws, change: func(n *node) {
 			n.kernel.agent = &doctor.Agent{NotReady: []doctor.Part{{Name: "api", Reason: "the API server is not reached"}}}
 		}, want: doctor.Warn, seen: "api: the API server is not reached", fix: "by itself"},
+		{name: "agent that cannot write what seems writable", code: "PW202", node: aws, change: func(n *node) {
+			agentOn(n)
+			delete(n.files, net+"00-podweir-10-aws.conflist")
+			n.kernel.agent = &doctor.Agent{Delivery: "nri"}
+		}, want: doctor.Skip, seen: "the delivery is nri"},
+		{name: "agent of other settings", code: "PW613", node: aws, change: func(n *node) {
+			n.kernel.agent = &doctor.Agent{Notes: []doctor.Part{{Name: "settings", Reason: "delivery is another one"}}}
+		}, want: doctor.Warn, seen: "settings: delivery is another one", fix: "kubectl rollout restart"},
 		{name: "agent that is ready", code: "PW613", node: aws, change: func(n *node) { n.kernel.agent = &doctor.Agent{} }, want: doctor.OK, seen: "every part works"},
 		{name: "agent elsewhere", code: "PW613", node: aws, change: agentOn, want: doctor.Skip, seen: "run podweir doctor in its pod"},
 		{name: "no agent", code: "PW613", node: aws, change: func(*node) {}, want: doctor.Skip, seen: "no agent answers"},

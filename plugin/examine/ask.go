@@ -21,6 +21,7 @@ import (
 
 	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/compat/doctor"
+	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/plugin/agent/cri"
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/engine"
@@ -149,12 +150,19 @@ func readyz(body string) *doctor.Agent {
 	answered := false
 	for line := range strings.Lines(body) {
 		line = strings.TrimSpace(line)
-		text, broken := strings.CutPrefix(line, "not ready: ")
-		if broken {
-			part, reason, _ := strings.Cut(text, ": ")
+		kind, text, found := strings.Cut(line, ": ")
+		part, reason, _ := strings.Cut(text, ": ")
+		switch {
+		case found && kind == "not ready":
 			agent.NotReady = append(agent.NotReady, doctor.Part{Name: part, Reason: reason})
+		case found && kind == "note":
+			agent.Notes = append(agent.Notes, doctor.Part{Name: part, Reason: reason})
+		case !found || kind != "ok":
+			continue
+		case part == "delivery":
+			agent.Delivery = profiles.Delivery(reason)
 		}
-		answered = answered || broken || strings.HasPrefix(line, "ok: ")
+		answered = true
 	}
 	if !answered {
 		return nil

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -83,9 +84,10 @@ func TestStoppedCilium(t *testing.T) {
 func TestAgentAnswers(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{
-		"ok: delivery\nok: api\n":                       "",
+		"ok: delivery: nri\nok: api\n":                  "nri",
 		"ok: delivery\nnot ready: api: 403 Forbidden\n": "api: 403 Forbidden",
 		"not ready: node: no bpffs\n":                   "node: no bpffs",
+		"ok: api\nnote: settings: others\n":             "settings: others",
 		"ok\n":                                          "no agent",
 		"404 page not found\n":                          "no agent",
 		"<html>ok: not</html>\n":                        "no agent",
@@ -96,8 +98,8 @@ func TestAgentAnswers(t *testing.T) {
 		got := "no agent"
 		agent, err := n.Agent(t.Context())
 		if err == nil {
-			got = ""
-			for _, p := range agent.NotReady {
+			got = string(agent.Delivery)
+			for _, p := range slices.Concat(agent.NotReady, agent.Notes) {
 				got += p.String()
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -49,7 +50,9 @@ type knownNamespace struct {
 	rates netconf.Namespace
 	// answered says that the API server has sent it since the agent began.
 	answered bool
-	due      time.Time
+	// failed is why it could not be read when it was asked for last.
+	failed error
+	due    time.Time
 }
 
 // NewNamespaces returns what keeps the Namespaces of the pods of a watch; every is the
@@ -95,6 +98,32 @@ func (n *Namespaces) Rates(name string) (rates netconf.Namespace, known bool) {
 	}
 	return k.rates, k.answered
 }
+
+// Err says of which namespaces the rates could not be read when they were asked for last: their pods may ask for
+// limits of which nobody here knows.
+func (n *Namespaces) Err() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var unread []string
+	for name, k := range n.known {
+		if k.failed != nil {
+			unread = append(unread, name)
+		}
+	}
+	if len(unread) == 0 {
+		return nil
+	}
+	first := slices.Min(unread)
+	why := n.known[first].failed
+	help := hint(why)
+	if statusOf(why) == http.StatusForbidden {
+		help = namespaceRights
+	}
+	return fmt.Errorf("rates cannot be read of %d namespaces, such as %s: %s: %w", len(unread), first, help, withoutQuery(why))
+}
+
+// namespaceRights is what to do where the API server refuses.
+const namespaceRights = "the service account needs get of namespaces, or the agent --namespace-interval 0"
 
 // Ask is [Namespaces.Rates] for whoever can wait until ctx ends.
 func (n *Namespaces) Ask(ctx context.Context, name string) netconf.Namespace {
@@ -179,7 +208,11 @@ func (n *Namespaces) next() (name string, wait time.Duration) {
 // look asks for one namespace; false means that the server could not be asked.
 func (n *Namespaces) look(ctx context.Context, name string, told func(string, netconf.Namespace, bool)) bool {
 	rates, err := n.get(ctx, name)
-	switch code := statusOf(err); {
+	code := statusOf(err)
+	if code != http.StatusNotFound && ctx.Err() == nil {
+		n.note(name, err)
+	}
+	switch {
 	case err == nil:
 	case code == http.StatusNotFound:
 		// It is being deleted, or the cache is behind: that is no answer.
@@ -187,7 +220,7 @@ func (n *Namespaces) look(ctx context.Context, name string, told func(string, ne
 		return true
 	case code == http.StatusForbidden:
 		n.log.Error("rates of a namespace cannot be read, those from before or of the node are used", "namespace", name, "error", err,
-			"hint", "the service account needs get of namespaces, or the agent --namespace-interval 0")
+			"hint", namespaceRights)
 	default:
 		if ctx.Err() == nil {
 			n.log.Error("rates of a namespace cannot be read, those from before stay", "namespace", name, "error", err)
@@ -211,6 +244,14 @@ func (n *Namespaces) look(ctx context.Context, name string, told func(string, ne
 	n.mu.Unlock()
 	told(name, rates, changed)
 	return true
+}
+
+func (n *Namespaces) note(name string, failed error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if k := n.known[name]; k != nil {
+		k.failed = failed
+	}
 }
 
 func (n *Namespaces) later(name string, pause time.Duration) {

@@ -72,11 +72,14 @@ func (w *Watch) Err() error {
 	case w.failed == nil:
 		return errors.New("the pods of the node are not listed yet")
 	}
-	cause := w.failed
-	if of, ok := errors.AsType[*url.Error](cause); ok {
-		cause = of.Err // without the query
+	return fmt.Errorf("the pods of the node are not watched: %s (%s): %w", hint(w.failed), w.client.Server(), withoutQuery(w.failed))
+}
+
+func withoutQuery(err error) error {
+	if of, ok := errors.AsType[*url.Error](err); ok {
+		return of.Err
 	}
-	return fmt.Errorf("the pods of the node are not watched: %s (%s): %w", hint(w.failed), w.client.Server(), cause)
+	return err
 }
 
 func (w *Watch) setCurrent(current bool) (before bool) {

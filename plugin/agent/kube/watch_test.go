@@ -420,12 +420,15 @@ func TestNamespacesOfAServerThatRefuses(t *testing.T) {
 	eventually(t, "the log says so", func() bool { return strings.Contains(c.log.String(), "those from before stay") })
 	knows(t, n, "a", before, false)
 	must.Be(t, "what was told", 0, len(all))
+	must.Fail(t, "beside a server that is away", n.Err(), "503", "!get of namespaces")
 	c.Fail(http.StatusForbidden)
 	expectTold(t, all, told{"a", before, true})
 	must.Have(t, "the log", c.log.String(), "get of namespaces")
+	must.Fail(t, "what the agent's readiness asks", n.Err(), "of 1 namespaces, such as a: the service account needs get of namespaces", "403")
 	c.Fail(0)
 	c.PutNamespace("a", map[string]string{maxEgress: "2M"})
 	expectTold(t, all, told{"a", netconf.Namespace{maxEgress: "2M"}, true})
+	must.OK(t, n.Err())
 }
 
 // A cache that does not have the namespace yet has not answered: what was known
@@ -438,6 +441,7 @@ func TestNamespaceThatIsNotThereYet(t *testing.T) {
 	eventually(t, "it is requested", func() bool { return len(c.NamespacesAsked()) >= 3 })
 	knows(t, n, "a", nil, false)
 	must.Be(t, "what was told", 0, len(all))
+	must.OK(t, n.Err())
 	c.PutNamespace("a", map[string]string{maxEgress: "2M"})
 	expectTold(t, all, told{"a", netconf.Namespace{maxEgress: "2M"}, true})
 }

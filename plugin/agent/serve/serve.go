@@ -60,6 +60,10 @@ type Check struct {
 	Name string
 	// Err says what is wrong and where, nil if nothing is. It answers at once.
 	Err func() error
+	// Note says that the agent works all the same.
+	Note bool
+	// Is says in a word how it works; it may be nil.
+	Is func() string
 }
 
 // Config is what is served.
@@ -290,11 +294,18 @@ func ready(checks []Check) (status int, text string) {
 	var lines strings.Builder
 	for _, c := range checks {
 		if err := c.Err(); err != nil {
-			status = http.StatusServiceUnavailable
-			fmt.Fprintf(&lines, "not ready: %s: %s\n", c.Name, strings.ReplaceAll(err.Error(), "\n", "; "))
+			kind := "note"
+			if !c.Note {
+				kind, status = "not ready", http.StatusServiceUnavailable
+			}
+			fmt.Fprintf(&lines, "%s: %s: %s\n", kind, c.Name, strings.ReplaceAll(err.Error(), "\n", "; "))
 			continue
 		}
-		fmt.Fprintf(&lines, "ok: %s\n", c.Name)
+		lines.WriteString("ok: " + c.Name)
+		if c.Is != nil {
+			lines.WriteString(": " + c.Is())
+		}
+		lines.WriteString("\n")
 	}
 	return status, lines.String()
 }

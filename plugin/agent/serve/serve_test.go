@@ -82,19 +82,23 @@ func TestCheckLoopback(t *testing.T) {
 
 func TestReadyNamesEveryPartThatFails(t *testing.T) {
 	t.Parallel()
-	fault := errors.New("watch of pods: 403 Forbidden\nsecond line")
+	fault, note := errors.New("watch of pods: 403 Forbidden\nsecond line"), errors.New("others")
 	h := serve.Health(config(func(c *serve.Config) {
 		c.Ready = []serve.Check{
-			{Name: "delivery", Err: func() error { return nil }},
+			{Name: "delivery", Err: func() error { return nil }, Is: func() string { return "nri" }},
 			{Name: "api", Err: func() error { return fault }},
+			{Name: "settings", Note: true, Err: func() error { return note }},
 		}
 	}))
 	status, body := get(t, h, http.MethodGet, "/readyz")
-	const want = "ok: delivery\nnot ready: api: watch of pods: 403 Forbidden; second line\n"
+	const want = "ok: delivery: nri\nnot ready: api: watch of pods: 403 Forbidden; second line\nnote: settings: others\n"
 	must.Be(t, "/readyz", fmt.Sprint(http.StatusServiceUnavailable, want), fmt.Sprint(status, body))
 	fault = nil
 	status, body = get(t, h, http.MethodGet, "/readyz")
-	must.Be(t, "/readyz", fmt.Sprint(http.StatusOK, "ok: delivery\nok: api\n"), fmt.Sprint(status, body))
+	must.Be(t, "/readyz", fmt.Sprint(http.StatusOK, "ok: delivery: nri\nok: api\nnote: settings: others\n"), fmt.Sprint(status, body))
+	note = nil
+	_, body = get(t, h, http.MethodGet, "/readyz")
+	must.Be(t, "/readyz", "ok: delivery: nri\nok: api\nok: settings\n", body)
 }
 
 func TestHandler(t *testing.T) {

@@ -7,13 +7,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/netip"
 	"strings"
 	"time"
 
+	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/plugin/agent/reconcile"
 	"github.com/podweir/podweir/plugin/agent/serve"
 	"github.com/podweir/podweir/plugin/engine"
@@ -56,10 +56,12 @@ func (a *agentParts) nodeHandler(ctx context.Context, checks []serve.Check) http
 }
 
 func (a *agentParts) answer(ctx context.Context, checks []serve.Check) *cluster.Answer {
+	self := &doctor.Agent{}
 	answer := &cluster.Answer{Schema: cluster.Schema, Node: a.o.v.GetString("node-name"), Version: version.String()}
 	for _, c := range checks {
 		if err := c.Err(); err != nil {
-			answer.NotReady = append(answer.NotReady, fmt.Sprintf("%s: %v", c.Name, err))
+			self.NotReady = append(self.NotReady, doctor.Part{Name: c.Name, Reason: err.Error()})
+			answer.NotReady = append(answer.NotReady, self.NotReady[len(self.NotReady)-1].String())
 		}
 	}
 	if a.waiting.on() {
@@ -72,7 +74,11 @@ func (a *agentParts) answer(ctx context.Context, checks []serve.Check) *cluster.
 		answer.Status = state
 		answer.Unlimited = podsWithoutLimit(a.reconciler.Snapshot())
 	}
-	answer.Doctor, answer.DoctorTime = a.node.last()
+	if err := a.settings.Err(); err != nil {
+		self.Notes = []doctor.Part{{Name: a.settings.Name, Reason: err.Error()}}
+	}
+	rep, at := a.node.last()
+	answer.Doctor, answer.DoctorTime = rep.With(self, a.o.runByOthers()), at
 	return answer
 }
 

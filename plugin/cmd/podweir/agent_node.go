@@ -29,8 +29,14 @@ func (a *agentParts) checks() []serve.Check {
 	exclusive := serve.Check{Name: "exclusive", Err: a.waiting.problem}
 	return append([]serve.Check{exclusive}, a.waiting.unless([]serve.Check{
 		{Name: "node", Err: func() error { return a.node.problem() }},
-		{Name: "delivery", Err: a.deliveryProblem},
+		{Name: "delivery", Err: a.deliveryProblem, Is: func() string { return string(a.manager.Decision().Delivery) }},
 		{Name: "api", Err: a.apiProblem},
+		{Name: "namespaces", Err: func() error {
+			if a.namespaces != nil {
+				return a.namespaces.Err()
+			}
+			return nil
+		}},
 		{Name: "pass", Err: a.firstPass},
 		{Name: "nri", Err: func() error {
 			if a.nri.wanted.Load() {

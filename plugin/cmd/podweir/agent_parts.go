@@ -32,6 +32,7 @@ import (
 	"github.com/podweir/podweir/plugin/agent/reconcile"
 	"github.com/podweir/podweir/plugin/agent/serve"
 	"github.com/podweir/podweir/plugin/agent/uninstall"
+	"github.com/podweir/podweir/plugin/cmd/settings"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/netconf"
@@ -57,7 +58,9 @@ type agentParts struct {
 	enforcement *enforce.Watcher
 	node        *nodeCheck
 	waiting     *waiting
-	parts       []daemon.Part
+	// settings notes that the file of settings has others than the agent works by.
+	settings serve.Check
+	parts    []daemon.Part
 
 	// entry is closed when podweir's entry is decided for the first time.
 	entry       chan struct{}
@@ -76,7 +79,10 @@ func newParts(cmd *cobra.Command, o *options, log *slog.Logger) (*agentParts, er
 	if err := checkAgent(o); err != nil {
 		return nil, err
 	}
-	a := &agentParts{o: o, log: log, entry: make(chan struct{}), strangers: -1}
+	a := &agentParts{
+		o: o, log: log, entry: make(chan struct{}), strangers: -1,
+		settings: serve.Check{Name: "settings", Note: true, Err: settings.Since(o.v.GetString(settings.Flag))},
+	}
 	if err := a.makeDelivery(cmd); err != nil {
 		return nil, err
 	}
@@ -273,7 +279,7 @@ func (a *agentParts) makeServer(ctx context.Context) (*serve.Server, error) {
 	})
 	config := serve.Config{
 		Address: a.o.v.GetString("address"), Metrics: serve.NewPage(metrics.ContentType, a.metrics.Write, a.log), CertDir: a.o.v.GetString("tls-dir"),
-		HealthAddress: a.o.v.GetString("health-address"), Ready: runnable(ready, a.o.runByReaders()), Profile: a.o.v.GetBool("pprof"), Log: a.log,
+		HealthAddress: a.o.v.GetString("health-address"), Ready: append(runnable(ready, a.o.runByReaders()), a.settings), Profile: a.o.v.GetBool("pprof"), Log: a.log,
 	}
 	if a.o.v.GetBool("tls") {
 		config.Review = a.client.MayGet

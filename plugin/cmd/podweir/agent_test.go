@@ -77,6 +77,26 @@ func TestAgentConfigFileErrors(t *testing.T) {
 	must.Fail(t, "a file that is not there", settings.File("/nowhere/agent.yaml", agentFlagSet(t), nil), "/nowhere/agent.yaml")
 }
 
+// A file that is changed under a program that runs, as a ConfigMap by hand, has no effect before a restart.
+func TestSettingsSince(t *testing.T) {
+	t.Parallel()
+	path := agentFile(t, "delivery: nri\npass: 5m\ndefault: [policy=flat]\n")
+	since := settings.Since(path)
+	for text, want := range map[string][]string{
+		"# a comment\npass: 5m\ndelivery: nri\ndefault: [policy=flat]\n": nil,
+		"delivery: nri\ndefault: [policy=strict]\nroot: /host\n":         {path, "after a restart: default, pass, root"},
+		"delivery: [\n": {"would not start again", path, "yaml"},
+	} {
+		must.OK(t, os.WriteFile(path, []byte(text), 0o600))
+		if want == nil {
+			must.OK(t, since())
+		} else {
+			must.Fail(t, text, since(), want...)
+		}
+	}
+	must.OK(t, settings.Since("")())
+}
+
 // Every setting that is wrong is named at once, with what is accepted.
 func TestAgentSettingErrors(t *testing.T) {
 	t.Parallel()
@@ -201,8 +221,8 @@ func TestNewProblem(t *testing.T) {
 	}
 }
 
-// A node without a BPF file system, where nothing can be limited, tells of the pods that
-// should be.
+// A node without a BPF file system, where nothing can be limited, tells of the pods that should be, and what the agent says
+// of itself is of now, whenever its doctor looked.
 func TestAnswerWithoutBPFFS(t *testing.T) {
 	t.Parallel()
 	o := newOptions()
@@ -211,9 +231,18 @@ func TestAnswerWithoutBPFFS(t *testing.T) {
 	o.paths().Mail().RecordUnshaped(slog.New(slog.DiscardHandler), &mailbox.Unshaped{
 		Pod: "default/web", UID: "u", Reason: "failed", Since: time.Now(), Error: "no bpffs",
 	})
-	a := &agentParts{o: o, watch: &kube.Watch{}, reconciler: reconcile.New(reconcile.Config{})}
+	a := &agentParts{
+		o: o, watch: &kube.Watch{}, reconciler: reconcile.New(reconcile.Config{}),
+		settings: serve.Check{Name: "settings", Err: func() error { return errors.New("others") }},
+	}
 	a.waiting, a.node = &waiting{agentParts: a}, newNodeCheck(a)
+	a.node.rep = &doctor.Report{Checks: []doctor.Outcome{{Code: "PW613", Status: doctor.Skip}}, Count: map[doctor.Status]int{doctor.Skip: 1}}
 	answer := a.answer(t.Context(), nil)
+	if now := answer.Doctor; now.Count[doctor.Warn] != 1 || now.Count[doctor.Skip] != 0 || now.Checks[0].Seen != "settings: others" || a.node.rep.Checks[0].Seen != "" {
+		t.Errorf("the doctor says %+v, and %+v before", now, a.node.rep)
+	}
+	answer = a.answer(t.Context(), []serve.Check{{Name: "api", Err: func() error { return errors.New("403") }}})
+	must.Be(t, "what the doctor says beside a part that is not ready", "not ready: api: 403", answer.Doctor.Checks[0].Seen)
 	if answer.Status == nil || len(answer.Status.Pods) != 1 || answer.Status.Pods[0].State != view.NotLimited || answer.Status.Pods[0].Cause != "no bpffs" {
 		t.Fatalf("answer %+v with status %+v, want the pod that is not limited", answer, answer.Status)
 	}

@@ -176,6 +176,32 @@ func TestPrivilegedAgentOfAnotherNode(t *testing.T) {
 	c.broken(t, []string{"NOT LIMITED default/pod-1 cause it asks for a limit"}, "status", "--root", n.root, "--health-address", testHealth)
 }
 
+// An account that may not read Namespaces leaves the agent without the rates on them: it is not ready, since pods may ask
+// for limits there. What another file of settings says does not count before a restart, and the doctor says so.
+func TestPrivilegedAgentThatKnowsLess(t *testing.T) {
+	n := newTestNode(t)
+	c := n.commands(t)
+	n.pod(t, 1, nil)
+	n.api.PutNamespace("default", map[string]string{"podweir.io/default-egress-rate": "10M"})
+	n.api.FailNamespace("default", http.StatusForbidden)
+	path := agentFile(t, "pass: 5m\n")
+	a := n.startAs(t, withFlags(t, "--namespace-interval 10s --config "+path))
+	says := func(want bool, text string) {
+		t.Helper()
+		a.until(t, 40*time.Second, text, func() (bool, string) {
+			ready, all := a.ready(t.Context())
+			return ready == want && strings.Contains(all, text), all
+		})
+	}
+	says(false, "not ready: namespaces: rates cannot be read of 1 namespaces, such as default: the service account needs get of namespaces")
+	n.api.FailNamespace("default", 0)
+	says(true, "ok: namespaces")
+	must.OK(t, os.WriteFile(path, []byte("pass: 4m\n"), 0o600))
+	says(true, "note: settings: "+path+" has other values since this program started, which count after a restart: pass")
+	out, _ := c.do(t, "doctor", "--root", n.root, "--health-address", testHealth, "-v")
+	must.Have(t, "doctor", strings.Join(strings.Fields(out), " "), "PW613", "which count after a restart: pass")
+}
+
 // A pod that asks for a limit and got one by hand has it, under the name of whoever attached it.
 func TestPrivilegedStatusOfAPodLimitedByHand(t *testing.T) {
 	n := newTestNode(t)

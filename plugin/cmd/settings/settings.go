@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -71,13 +72,9 @@ func File(path string, f *pflag.FlagSet, others map[string]bool) error {
 	if path == "" {
 		return nil
 	}
-	values := map[string]any{}
-	text, err := os.ReadFile(path)
-	if err == nil {
-		err = yaml.Unmarshal(text, &values)
-	}
+	values, err := values(path)
 	if err != nil {
-		return fmt.Errorf("--config %s: %w", path, err)
+		return err
 	}
 	var all error
 	for _, key := range slices.Sorted(maps.Keys(values)) {
@@ -93,6 +90,40 @@ func File(path string, f *pflag.FlagSet, others map[string]bool) error {
 		}
 	}
 	return all
+}
+
+// values are those of a file, none without one.
+func values(path string) (map[string]any, error) {
+	values := map[string]any{}
+	if path == "" {
+		return values, nil
+	}
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = yaml.Unmarshal(text, &values)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--config %s: %w", path, err)
+	}
+	return values, nil
+}
+
+// Since returns what says how a file differs from what it is now, which a program that goes on running works by.
+func Since(path string) func() error {
+	read, _ := values(path) // a program that could not read it has not begun
+	return func() error {
+		now, err := values(path)
+		if err != nil {
+			return fmt.Errorf("this program would not start again: %w", err)
+		}
+		both := maps.Clone(read)
+		maps.Copy(both, now)
+		maps.DeleteFunc(both, func(key string, _ any) bool { return reflect.DeepEqual(read[key], now[key]) })
+		if len(both) == 0 {
+			return nil
+		}
+		return fmt.Errorf("%s has other values since this program started, which count after a restart: %s", path, strings.Join(slices.Sorted(maps.Keys(both)), ", "))
+	}
 }
 
 func set(f *pflag.FlagSet, flag *pflag.Flag, value any) error {
