@@ -109,34 +109,40 @@ func main() {
 		check(unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{192, 0, 2, 1}, Port: 40000}))
 		return fd
 	}
-	show := func(what string) {
-		packets := 0
+	// Four packets are looked at, whenever they come, and what comes after them is left out.
+	show := func(what string, fd int) {
 		found, calculated := map[uint32]bool{}, map[uint32]bool{}
-		for v := [2]uint32{}; hashes.LookupAndDelete(nil, &v) == nil; packets++ {
-			found[v[0]], calculated[v[1]] = true, true
+		v, deadline := [2]uint32{}, time.Now().Add(time.Minute)
+		for packets := 0; packets < 4; {
+			if hashes.LookupAndDelete(nil, &v) == nil {
+				found[v[0]], calculated[v[1]] = true, true
+				packets++
+			} else if time.Sleep(10 * time.Millisecond); time.Now().After(deadline) {
+				check(fmt.Errorf("%s: %d packets came", what, packets))
+			}
 		}
-		fmt.Printf(what+": distinct hashes %d, after bpf_set_hash_invalid %d\n", packets, len(found), len(calculated))
+		fmt.Printf("%s: distinct hashes %d, after bpf_set_hash_invalid %d\n", what, len(found), len(calculated))
+		check(unix.Close(fd))
+		for hashes.LookupAndDelete(nil, &v) == nil {
+		}
 	}
 
 	tcp := socket(unix.SOCK_STREAM | unix.SOCK_NONBLOCK)
 	if err := unix.Connect(tcp, peer); err != unix.EINPROGRESS {
 		check(fmt.Errorf("connect: %v", err))
 	}
-	time.Sleep(3500 * time.Millisecond) // nobody answers; a second lies between the first transmissions
-	check(unix.Close(tcp))
-	show("TCP, %d transmissions of one SYN")
+	show("TCP, 4 transmissions of one SYN", tcp) // nobody answers; a second lies between the first ones
 	udp := socket(unix.SOCK_DGRAM)
 	for range 4 {
 		check(unix.Connect(udp, peer))
 		must(unix.Write(udp, []byte("x")))
 	}
-	show("UDP, %d datagrams, each after a connect")
-	check(unix.Close(udp))
+	show("UDP, 4 datagrams, each after a connect", udp)
 	udp = socket(unix.SOCK_DGRAM)
 	for range 4 {
 		check(unix.Sendto(udp, []byte("x"), 0, peer))
 	}
-	show("UDP, %d datagrams by sendto")
+	show("UDP, 4 datagrams by sendto", udp)
 }
 GO
 cat >go.mod <<'MOD'

@@ -7,8 +7,9 @@
 # One would guess: a new network namespace starts with the settings of the one that it is made in, or else with the
 #   kernel's defaults. The kernel's documentation of these settings speaks of neither.
 # Seen: tcp_rmem, tcp_wmem and tcp_congestion_control are copied from the machine's first namespace (tcp_sk_init in
-#   net/ipv4/tcp_ipv4.c), past the node in between. Others, as slow start after idle and keepalive, start
-#   with the kernel's default, whatever node and machine say. All this happens once, when the namespace is made.
+#   net/ipv4/tcp_ipv4.c), past the node in between. Others, such as slow start after idle and
+#   keepalive, start with the kernel's default, whatever node and machine say. All this happens once, when the
+#   namespace is made.
 # Who is hurt: whoever measures or tunes throughput in kind, k3d, minikube or LXD: what `docker run --sysctl` or the
 #   node's sysctl.d sets is shown on the node, holds for host-network pods, and reaches no other pod. Window and
 #   congestion control are those of the laptop or CI machine below, so that the same cluster is fast on one and slow
@@ -25,6 +26,9 @@
 # Needs root and iproute2, outside a container. Exits with 1 if that is no longer so, with 2 if it could not run.
 set -Eeuo pipefail
 trap 'exit 2' ERR
+
+# This setting is shown in the machine's first namespace alone, from which the values come.
+[[ -e /proc/sys/net/core/netdev_budget ]] || exit 2
 
 node=finding-node-$$
 trap 'ip netns del "${node}" 2>/dev/null || true' EXIT
