@@ -64,7 +64,7 @@ func (r *Report) With(a *Agent, run string) *Report {
 	return &now
 }
 
-func checkAgent(f *Facts) Finding {
+func checkAgent(f *Facts) Outcome {
 	switch {
 	case f.AgentErr != nil:
 		return unknown(f.AgentErr.Error())
@@ -83,17 +83,17 @@ func checkAgent(f *Facts) Finding {
 	return holds("every part works")
 }
 
-func none(*Facts) Finding { return holds("none") }
+func none(*Facts) Outcome { return holds("none") }
 
 // noneOverdue and noneExceeded are what the agent found of limits if it found nothing.
-func noneOverdue(f *Facts) Finding {
+func noneOverdue(f *Facts) Outcome {
 	if !f.Watched {
 		return f.unwatched()
 	}
 	return holds("none")
 }
 
-func noneExceeded(f *Facts) Finding {
+func noneExceeded(f *Facts) Outcome {
 	switch {
 	case !f.Watched:
 		return f.unwatched()
@@ -105,7 +105,7 @@ func noneExceeded(f *Facts) Finding {
 
 // unwatched is the finding where no agent looked within the last seconds: what one
 // recorded before says nothing of now.
-func (f *Facts) unwatched() Finding {
+func (f *Facts) unwatched() Outcome {
 	if f.agentRuns() {
 		return unknown("an agent runs, and has not looked at the limits of pods for some seconds: it has just started, or its log says why")
 	}

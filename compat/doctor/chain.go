@@ -19,7 +19,7 @@ import (
 	"github.com/podweir/podweir/plugin/terms"
 )
 
-func checkOneAgent(f *Facts) Finding {
+func checkOneAgent(f *Facts) Outcome {
 	switch agents := f.Node.Agents(); len(agents) {
 	case 0:
 		return skip("no agent is seen")
@@ -31,7 +31,7 @@ func checkOneAgent(f *Facts) Finding {
 	}
 }
 
-func checkNetwork(f *Facts) Finding {
+func checkNetwork(f *Facts) Outcome {
 	dir := "/" + f.Node.ConfDir
 	file := f.Node.Conf.Active()
 	switch {
@@ -81,7 +81,7 @@ func problems(f *Facts) []string {
 	return out
 }
 
-func checkChained(f *Facts) Finding {
+func checkChained(f *Facts) Outcome {
 	chain := f.chain()
 	seen := f.Node.Conf.Active().Name + ": " + strings.Join(chain, " → ")
 	expected := conflist.Type + " once, behind the plugin that makes the interface"
@@ -129,7 +129,7 @@ func checkChained(f *Facts) Finding {
 	return holds(seen)
 }
 
-func checkDrift(f *Facts) Finding {
+func checkDrift(f *Facts) Outcome {
 	own := f.Node.Conf.Own()
 	if len(own) == 0 {
 		return skip("podweir has no conflist here")
@@ -170,7 +170,7 @@ func byHand(own conflist.File) bool { return own.Network != nil && own.Network.M
 
 // handMade compares a file that no agent updates with its original: both have the same
 // plugins with the same settings, except podweir in one and bandwidth in the other.
-func handMade(own, original *conflist.File, fix string) Finding {
+func handMade(own, original *conflist.File, fix string) Outcome {
 	var differ []string
 	for _, plugin := range append(original.Network.Without(own.Network), own.Network.Without(original.Network)...) {
 		if plugin != conflist.Type && plugin != "bandwidth" && !slices.Contains(differ, plugin) {
@@ -200,7 +200,7 @@ func (f *Facts) installed(plugin string) bool { return f.Node.Binary(f.Root, plu
 
 func remove(f *Facts, name string) string { return "rm /" + f.Node.ConfDir + "/" + name }
 
-func checkStale(f *Facts) Finding {
+func checkStale(f *Facts) Outcome {
 	if f.Node.Conf == nil {
 		return skip("needs PW201: the directory of conflists cannot be read")
 	}
@@ -220,25 +220,26 @@ func checkStale(f *Facts) Finding {
 	return holds("its original is there")
 }
 
-func checkBinary(f *Facts) Finding {
-	b := f.PluginBinary
-	dirs := "/" + strings.Join(f.Node.BinDirs, ", /")
+func checkBinary(f *Facts) Outcome {
+	name := f.Node.Binary(f.Root, conflist.Type)
 	const fix = "install -m 0755 podweir-cni "
-	switch {
-	case b.Path == "":
-		return breaks(conflist.Type+" is not in "+dirs, "the plugin's binary", fix+"/"+f.Node.BinDirs[0])
-	case b.Err != nil:
-		return breaks("/"+b.Path+": "+b.Err.Error(), "a file that can be read", fix+"/"+b.Path)
-	case !b.Executable:
-		return breaks("/"+b.Path+" is not executable", "mode 0755", "chmod 0755 /"+b.Path)
-	case slices.Contains(f.NoExec, path.Dir(b.Path)):
-		return breaks("/"+path.Dir(b.Path)+" is on a file system that is mounted noexec", "a mount from which plugins can be run",
-			"mount -o remount,exec for the file system of /"+path.Dir(b.Path)+", or use another bin_dir")
+	if name == "" {
+		return breaks(conflist.Type+" is not in /"+strings.Join(f.Node.BinDirs, ", /"), "the plugin's binary", fix+"/"+f.Node.BinDirs[0])
 	}
-	return holds("/" + b.Path)
+	info, err := fs.Stat(f.Root, name)
+	switch dir := path.Dir(name); {
+	case err != nil:
+		return breaks("/"+name+": "+err.Error(), "a file that can be read", fix+"/"+name)
+	case info.Mode().Perm()&0o111 == 0:
+		return breaks("/"+name+" is not executable", "mode 0755", "chmod 0755 /"+name)
+	case len(mountedWith(f.Root, "noexec", dir)) > 0:
+		return breaks("/"+dir+" is on a file system that is mounted noexec", "a mount from which plugins can be run",
+			"mount -o remount,exec for the file system of /"+dir+", or use another bin_dir")
+	}
+	return holds("/" + name)
 }
 
-func checkBandwidth(f *Facts) Finding {
+func checkBandwidth(f *Facts) Outcome {
 	chain, active := f.chain(), f.Node.Conf.Active()
 	seen := active.Name + ": " + strings.Join(chain, " → ")
 	both := slices.Contains(chain, "bandwidth") && slices.Contains(chain, conflist.Type)
@@ -255,7 +256,7 @@ func checkBandwidth(f *Facts) Finding {
 	return holds("bandwidth is not in the chain")
 }
 
-func checkEntry(f *Facts) Finding {
+func checkEntry(f *Facts) Outcome {
 	raw, file := f.ownEntry()
 	switch {
 	case f.Entry == nil:
@@ -300,7 +301,7 @@ func (f *Facts) lowMaximum() (low string, pods []string) {
 	return "", nil
 }
 
-func checkCapabilities(f *Facts) Finding {
+func checkCapabilities(f *Facts) Outcome {
 	raw, file := f.ownEntry()
 	if file == "" {
 		return unknown("podweir's drop-in cannot be read")
@@ -342,7 +343,7 @@ func (f *Facts) besideFirst() string {
 	return string(profiles.DropIn)
 }
 
-func checkFirst(f *Facts) Finding {
+func checkFirst(f *Facts) Outcome {
 	if len(f.Node.Conf.Own()) == 0 {
 		return skip("podweir has no conflist here")
 	}

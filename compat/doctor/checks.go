@@ -14,7 +14,7 @@ import (
 )
 
 // runs are the checks. What each is called, matters for and needs is on its page.
-var runs = map[string]func(*Facts) Finding{
+var runs = map[string]func(*Facts) Outcome{
 	"PW101": checkKernel,
 	"PW102": checkBPFFS,
 	"PW106": checkQueues,
@@ -83,7 +83,7 @@ func Checks() []Check {
 	var out []Check
 	for _, code := range slices.Sorted(maps.Keys(runs)) {
 		text, _ := pages.Files.ReadFile(code + ".md")
-		c := Check{Code: code, Page: string(text), Sight: sights[code], run: runs[code]}
+		c := Check{Code: code, Page: string(text), run: runs[code]}
 		if m := onPage.FindSubmatch(text); m != nil { // a test holds each page to it
 			c.Title, c.Severity, c.Category, c.Family = string(m[1]), Status(m[2]), Category(m[3]), string(m[5])
 			c.Why = string(m[6])

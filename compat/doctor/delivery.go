@@ -13,7 +13,7 @@ import (
 	"github.com/podweir/podweir/compat/profiles"
 )
 
-func checkFought(f *Facts) Finding {
+func checkFought(f *Facts) Outcome {
 	if f.Fight == nil {
 		return holds("none is noted")
 	}
@@ -57,7 +57,7 @@ func (f *Facts) changeHanded() string {
 	return "change it where " + f.Node.Conf.Network().File + " comes from"
 }
 
-func checkDelivery(f *Facts) Finding {
+func checkDelivery(f *Facts) Outcome {
 	c := f.Choice
 	inPlace, where := f.inPlace()
 	why, certain := conflist.Objection(inPlace, f.Situation)
@@ -98,7 +98,7 @@ func (f *Facts) inPlace() (d profiles.Delivery, where string) {
 	return f.Choice.Delivery, "the delivery is " + string(f.Choice.Delivery)
 }
 
-func checkDropInRead(f *Facts) Finding {
+func checkDropInRead(f *Facts) Outcome {
 	networks := f.ownDropIns()
 	if len(networks) == 0 {
 		return skip("podweir has no drop-in")
@@ -124,7 +124,7 @@ func checkDropInRead(f *Facts) Finding {
 	return unknown("whether " + r.String() + " reads drop-in directories")
 }
 
-func checkRenamed(f *Facts) Finding {
+func checkRenamed(f *Facts) Outcome {
 	if f.Node.Conf == nil {
 		return skip("needs PW201: the directory of conflists cannot be read")
 	}

@@ -82,8 +82,8 @@ func TestWritableBehindALink(t *testing.T) {
 			root["var/opt/cni/bin/"+plugin] = &fstest.MapFile{Mode: 0o755}
 		}
 		f := doctor.Gather(t.Context(), root, detect.Read(t.Context(), root, n.opts), doctor.Options{Kernel: n.kernel})
-		if f.PluginBinary.Path == "" || f.Choice.Delivery != want {
-			t.Errorf("%q: binary %+v, delivery %s: %s; want %s", mounts, f.PluginBinary, f.Choice.Delivery, f.Choice.Why, want)
+		if binary := f.Node.Binary(root, "podweir-cni"); binary == "" || f.Choice.Delivery != want {
+			t.Errorf("%q: binary %q, delivery %s: %s; want %s", mounts, binary, f.Choice.Delivery, f.Choice.Why, want)
 		}
 	}
 }

@@ -62,50 +62,37 @@ type Check struct {
 	Why string
 	// Page is all of it in Markdown: what is looked at, why, what to do, and sources.
 	Page string
-	// Sight says that it is about what the doctor can see, and not about what is wrong on the
-	// node: its finding comes last.
-	Sight bool
 
-	run func(*Facts) Finding
-}
-
-// Finding is the answer of one check.
-type Finding struct {
-	Status Status
-	// Seen is what is there, Expected what should be. Expected is empty for ok.
-	Seen, Expected string
-	// Fix is a command, or a sentence where there is none.
-	Fix string
-	// Evidence names files, devices and programs.
-	Evidence []string
-	// about are the pods that it is about, as namespace/name, or the files in the
-	// directory of conflists.
-	about []string
+	run func(*Facts) Outcome
 }
 
 // of says which pods or files a finding is about.
-func (f Finding) of(about []string) Finding {
+func (f Outcome) of(about []string) Outcome {
 	f.about = about
 	return f
 }
 
-// Outcome is a finding with its check, as it is reported.
+// Outcome is the answer of one check, as it is reported.
 type Outcome struct {
 	Code     string   `json:"code"`
 	Title    string   `json:"title"`
 	Category Category `json:"category"`
 	Status   Status   `json:"status"`
-	Seen     string   `json:"seen,omitempty"`
-	Expected string   `json:"expected,omitempty"`
-	Why      string   `json:"why,omitempty"`
-	Fix      string   `json:"fix,omitempty"`
+	// Seen is what is there, Expected what should be. Expected is empty for ok.
+	Seen     string `json:"seen,omitempty"`
+	Expected string `json:"expected,omitempty"`
+	Why      string `json:"why,omitempty"`
+	// Fix is a command, or a sentence where there is none.
+	Fix string `json:"fix,omitempty"`
+	// Evidence names files, devices and programs.
 	Evidence []string `json:"evidence,omitempty"`
 	// Also are other checks that the same problem breaks.
 	Also []Also `json:"also,omitempty"`
 	Page string `json:"page"`
 
+	// about are the pods that it is about, as namespace/name, or the files in the
+	// directory of conflists.
 	about []string
-	sight bool
 }
 
 // Schema is the version of the JSON report. Fields are added under the same
@@ -126,27 +113,27 @@ type Report struct {
 	Count    map[Status]int `json:"count"`
 }
 
-func holds(seen string, evidence ...string) Finding {
-	return Finding{Status: OK, Seen: seen, Evidence: evidence}
+func holds(seen string, evidence ...string) Outcome {
+	return Outcome{Status: OK, Seen: seen, Evidence: evidence}
 }
 
 // breaks is a finding whose status is the check's severity.
-func breaks(seen, expected, fix string, evidence ...string) Finding {
-	return Finding{Seen: seen, Expected: expected, Fix: fix, Evidence: evidence}
+func breaks(seen, expected, fix string, evidence ...string) Outcome {
+	return Outcome{Seen: seen, Expected: expected, Fix: fix, Evidence: evidence}
 }
 
 // fails is worse than the severity of its check.
-func fails(seen, expected, fix string, evidence ...string) Finding {
-	return Finding{Status: Fail, Seen: seen, Expected: expected, Fix: fix, Evidence: evidence}
+func fails(seen, expected, fix string, evidence ...string) Outcome {
+	return Outcome{Status: Fail, Seen: seen, Expected: expected, Fix: fix, Evidence: evidence}
 }
 
-func warns(seen, expected, fix string, evidence ...string) Finding {
-	return Finding{Status: Warn, Seen: seen, Expected: expected, Fix: fix, Evidence: evidence}
+func warns(seen, expected, fix string, evidence ...string) Outcome {
+	return Outcome{Status: Warn, Seen: seen, Expected: expected, Fix: fix, Evidence: evidence}
 }
 
-func unknown(seen string) Finding { return Finding{Status: Unknown, Seen: seen} }
+func unknown(seen string) Outcome { return Outcome{Status: Unknown, Seen: seen} }
 
-func skip(why string) Finding { return Finding{Status: Skip, Seen: why} }
+func skip(why string) Outcome { return Outcome{Status: Skip, Seen: why} }
 
 // Run runs every check. One root cause is reported once: checks that need one
 // that does not hold are skipped, and so are those that show the same problem.
@@ -171,7 +158,7 @@ func Compare(a, b Outcome) int {
 
 // last is 1 for what comes behind everything else.
 func last(o Outcome) int {
-	if o.sight {
+	if sights[o.Code] {
 		return 1
 	}
 	return 0
@@ -190,16 +177,10 @@ func outcomes(f *Facts) []Outcome {
 }
 
 func (c *Check) outcome(f *Facts, status map[string]Status) Outcome {
-	found := c.find(f, status)
-	if found.Status == "" {
-		found.Status = c.Severity
-	}
-	o := Outcome{
-		Code: c.Code, Title: c.Title, Category: c.Category, Status: found.Status, Seen: terms.Runnable(found.Seen, f.Run),
-		Expected: terms.Runnable(found.Expected, f.Run), Fix: terms.Runnable(found.Fix, f.Run), Evidence: found.Evidence, Page: Page(c.Code),
-		about: found.about, sight: c.Sight,
-	}
-	if o.Status == Fail || o.Status == Warn {
+	o := c.find(f, status)
+	o.Code, o.Title, o.Category, o.Page = c.Code, c.Title, c.Category, Page(c.Code)
+	o.Seen, o.Expected, o.Fix = terms.Runnable(o.Seen, f.Run), terms.Runnable(o.Expected, f.Run), terms.Runnable(o.Fix, f.Run)
+	if o.Status = cmp.Or(o.Status, c.Severity); o.Status == Fail || o.Status == Warn {
 		o.Why = c.Why
 	}
 	return o
@@ -207,7 +188,7 @@ func (c *Check) outcome(f *Facts, status map[string]Status) Outcome {
 
 // find runs the check. One that panics must not stop the others: then they are
 // needed most.
-func (c *Check) find(f *Facts, status map[string]Status) (found Finding) {
+func (c *Check) find(f *Facts, status map[string]Status) (found Outcome) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			found = unknown(fmt.Sprintf("the check itself broke, please report it: %v", cause))

@@ -148,18 +148,14 @@ type Facts struct {
 	Devices     []Device
 	DevicesErr  error
 	// AttachedErr says why Limits is not known.
-	AttachedErr  error
-	Agent        *Agent
-	AgentErr     error
-	Verdicts     []terms.Verdict
-	VerdictsErr  error
-	PluginBinary Binary
+	AttachedErr error
+	Agent       *Agent
+	AgentErr    error
+	Verdicts    []terms.Verdict
+	VerdictsErr error
 	// ManagerQueues are the kinds of qdisc on the devices of Cilium's bandwidth manager, as
 	// far as they are known.
 	ManagerQueues map[string][]string
-
-	// NoExec are directories of plugins on a file system that is mounted noexec.
-	NoExec []string
 
 	Sandboxes    []Sandbox
 	SandboxesErr error
@@ -237,9 +233,6 @@ func Gather(ctx context.Context, root fs.FS, node *detect.Node, opts Options) *F
 		default:
 		}
 	}
-	plugin := node.Binary(root, conflist.Type)
-	f.PluginBinary = readBinary(root, plugin)
-	f.NoExec = mountedWith(root, "noexec", node.BinDirs...)
 	f.Sandboxes, f.SandboxesErr = f.askedFor(ctx, opts.Kernel)
 	k := opts.Kernel
 	f.Features, f.FeaturesErr = k.Features(ctx)

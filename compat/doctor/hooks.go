@@ -22,7 +22,7 @@ func (f *Facts) strangers(c *judge.Chain) []judge.Program {
 	return slices.DeleteFunc(c.Others(), func(p judge.Program) bool { return f.Profile.Owns(c.Hook, &p) })
 }
 
-func checkAhead(f *Facts) Finding {
+func checkAhead(f *Facts) Outcome {
 	var bad, ends, pods []string
 	n := 0
 	for _, a := range f.Attached {
@@ -52,7 +52,7 @@ func checkAhead(f *Facts) Finding {
 	return holds(fmt.Sprintf("no program runs before %d redirects", n))
 }
 
-func checkOrder(f *Facts) Finding {
+func checkOrder(f *Facts) Outcome {
 	devices := map[string]*Device{}
 	for i := range f.Devices {
 		devices[f.Devices[i].Name] = &f.Devices[i]
@@ -107,7 +107,7 @@ func showing(device string, hook terms.Hook, p *judge.Program) string {
 	return fmt.Sprintf("bpftool prog show id %d", p.ProgramID)
 }
 
-func checkStrangers(f *Facts) Finding {
+func checkStrangers(f *Facts) Outcome {
 	var bad, blind []string
 	show := ""
 	for _, d := range f.Devices {
@@ -141,7 +141,7 @@ func checkStrangers(f *Facts) Finding {
 	return holds(fmt.Sprintf("none on %d devices", len(f.Devices)))
 }
 
-func checkVerdicts(f *Facts) Finding {
+func checkVerdicts(f *Facts) Outcome {
 	if f.VerdictsErr != nil {
 		return unknown(f.VerdictsErr.Error())
 	}
@@ -206,7 +206,7 @@ func (f *Facts) unwelcome() func(Qdisc) bool {
 	}
 }
 
-func checkRootQdiscs(f *Facts) Finding {
+func checkRootQdiscs(f *Facts) Outcome {
 	unwelcome, others := f.unwelcome(), f.Node.OtherShapers()
 	var bad, pods []string
 	n := 0

@@ -13,7 +13,7 @@ import (
 	"github.com/podweir/podweir/plugin/terms"
 )
 
-func checkCiliumAPI(f *Facts) Finding {
+func checkCiliumAPI(f *Facts) Outcome {
 	const expected, mount = "the agent's own answer", "mount /var/run/cilium, or run the doctor on the node"
 	c := f.Node.Cilium
 	says := "datapath " + orUnknown(c.DatapathMode) + ", host routing " + orUnknown(c.Routing) + ", attach mode " + orUnknown(c.AttachMode)
@@ -40,8 +40,8 @@ func orUnknown(s string) string {
 }
 
 // ofLimits has a check run where podweir's limits are known, and there are any.
-func ofLimits(check func(*Facts) Finding) func(*Facts) Finding {
-	return func(f *Facts) Finding {
+func ofLimits(check func(*Facts) Outcome) func(*Facts) Outcome {
+	return func(f *Facts) Outcome {
 		switch {
 		case f.AttachedErr != nil:
 			return unknown(f.AttachedErr.Error())
@@ -53,8 +53,8 @@ func ofLimits(check func(*Facts) Finding) func(*Facts) Finding {
 }
 
 // ofDevices has a check run where the devices of pods are known, and there are any.
-func ofDevices(check func(*Facts) Finding) func(*Facts) Finding {
-	return func(f *Facts) Finding {
+func ofDevices(check func(*Facts) Outcome) func(*Facts) Outcome {
+	return func(f *Facts) Outcome {
 		switch {
 		case f.DevicesErr != nil:
 			return unknown(f.DevicesErr.Error())
@@ -65,7 +65,7 @@ func ofDevices(check func(*Facts) Finding) func(*Facts) Finding {
 	}
 }
 
-func checkBypassed(f *Facts) Finding {
+func checkBypassed(f *Facts) Outcome {
 	if f.Profile.Bypass == profiles.No {
 		return holds(f.Profile.BypassWhy)
 	}
@@ -109,7 +109,7 @@ func (f *Facts) withoutFQ() (what string, devices []string) {
 	return "", nil
 }
 
-func checkBandwidthIdle(f *Facts) Finding {
+func checkBandwidthIdle(f *Facts) Outcome {
 	c := f.Node.Cilium
 	missing, devices := f.withoutFQ()
 	switch {
@@ -128,7 +128,7 @@ func checkBandwidthIdle(f *Facts) Finding {
 	return holds("the setting and the state agree")
 }
 
-func checkNPABandwidth(f *Facts) Finding {
+func checkNPABandwidth(f *Facts) Outcome {
 	const expected, fix = "a chain without bandwidth", "kubectl -n kube-system set env daemonset/aws-node ENABLE_BANDWIDTH_PLUGIN=false"
 	enforces := f.Node.Facts[profiles.FactNPA]
 	if enforces == "no" {
@@ -167,7 +167,7 @@ func (f *Facts) entry(pluginType string, into any) bool {
 	return at >= 0 && json.Unmarshal(n.Plugins[at].Raw, into) == nil
 }
 
-func checkEgressCNI(f *Facts) Finding {
+func checkEgressCNI(f *Facts) Outcome {
 	var conf struct {
 		Enabled string `json:"enabled"`
 	}

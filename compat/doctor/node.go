@@ -17,7 +17,7 @@ import (
 	"github.com/podweir/podweir/plugin/terms"
 )
 
-func checkVisible(f *Facts) Finding {
+func checkVisible(f *Facts) Outcome {
 	var miss []string
 	if !f.Node.SeesNode() {
 		miss = append(miss, "no kubelet and no container runtime among the processes")
@@ -31,7 +31,7 @@ func checkVisible(f *Facts) Finding {
 	return holds(fmt.Sprintf("%d processes", len(f.Node.Processes)))
 }
 
-func checkRuntime(f *Facts) Finding {
+func checkRuntime(f *Facts) Outcome {
 	r := f.Node.Runtime
 	if r.Name == "" {
 		return unknown("no container runtime is seen")
@@ -43,7 +43,7 @@ func checkRuntime(f *Facts) Finding {
 	return holds(fmt.Sprintf("%v, reads drop-in directories: %v", r, r.ReadsDropIns()))
 }
 
-func checkProfile(f *Facts) Finding {
+func checkProfile(f *Facts) Outcome {
 	switch {
 	case f.Node.Profile == nil:
 		return skip("no network is in force")
@@ -68,9 +68,9 @@ func (f *Facts) adviceForFacts() string {
 }
 
 // checkKernel goes by the processor that this program runs on, which is the node's.
-func checkKernel(f *Facts) Finding { return kernelOn(f.Node.Kernel.Release, runtime.GOARCH) }
+func checkKernel(f *Facts) Outcome { return kernelOn(f.Node.Kernel.Release, runtime.GOARCH) }
 
-func kernelOn(release, arch string) Finding {
+func kernelOn(release, arch string) Outcome {
 	const fix = "take a newer node image"
 	switch {
 	case profiles.AtLeast(release, 5, 15) == profiles.Unknown:
@@ -89,7 +89,7 @@ func kernelOn(release, arch string) Finding {
 	return holds("Linux " + release)
 }
 
-func checkBPFFS(f *Facts) Finding {
+func checkBPFFS(f *Facts) Outcome {
 	const fix = "mount -t bpf bpf /sys/fs/bpf"
 	switch k := f.Node.Kernel; {
 	case k.BPFFS == profiles.Unknown:
@@ -106,7 +106,7 @@ func checkBPFFS(f *Facts) Finding {
 // (include/linux/security.h, LOCKDOWN_BPF_READ_KERNEL).
 const lockdownMost = "confidentiality"
 
-func checkQueueReadable(f *Facts) Finding {
+func checkQueueReadable(f *Facts) Outcome {
 	k := &f.Node.Kernel
 	switch {
 	case k.Lockdown == lockdownMost:
@@ -119,7 +119,7 @@ func checkQueueReadable(f *Facts) Finding {
 	return unknown("whether the kernel has its types (BTF)")
 }
 
-func checkQueues(f *Facts) Finding {
+func checkQueues(f *Facts) Outcome {
 	if f.FeaturesErr != nil {
 		return unknown(f.FeaturesErr.Error())
 	}
@@ -137,7 +137,7 @@ func checkQueues(f *Facts) Finding {
 	return breaks("the kernel has none of "+strings.Join(miss, ", "), "tbf", "modprobe sch_tbf")
 }
 
-func checkMaxConfNum(f *Facts) Finding {
+func checkMaxConfNum(f *Facts) Outcome {
 	n := f.Node.Networks()
 	own := len(f.Node.Conf.Own()) > 0
 	const fix = "set max_conf_num = 1 (of a handler: cni_max_conf_num), and restart containerd"
@@ -151,7 +151,7 @@ func checkMaxConfNum(f *Facts) Finding {
 	return warns(fmt.Sprintf("max_conf_num is %d: only interfaces of the first network are limited from their start", n), "1", fix)
 }
 
-func checkNRI(f *Facts) Finding {
+func checkNRI(f *Facts) Outcome {
 	listens := f.Node.Listens(detect.NRISocket)
 	switch {
 	case f.Choice.Delivery != profiles.NRI:
@@ -179,27 +179,6 @@ func (f *Facts) dropInCapabilities(network string) (raw []byte, file string) {
 		}
 	}
 	return nil, ""
-}
-
-// Binary is what is known of a plugin's binary.
-type Binary struct {
-	// Path is below the root, "" if there is none.
-	Path string
-	// Executable is the file's mode; Err says why it is not known.
-	Executable bool
-	Err        error
-}
-
-func readBinary(root fs.FS, name string) Binary {
-	b := Binary{Path: name}
-	if name == "" {
-		return b
-	}
-	info, err := fs.Stat(root, name)
-	if b.Err = err; err == nil {
-		b.Executable = info.Mode().Perm()&0o111 != 0
-	}
-	return b
 }
 
 // mountedWith returns the directories on a file system that is mounted with an option. It follows
@@ -257,7 +236,7 @@ func below(name, dir string) bool {
 	return dir == "/" || name == dir || strings.HasPrefix(name, dir+"/")
 }
 
-func checkSandboxed(f *Facts) Finding {
+func checkSandboxed(f *Facts) Outcome {
 	config := &f.Node.Config
 	redirect := config.Handlers(detect.Sandboxed.Redirects)
 	gvisor := config.Handlers(func(s detect.Sandboxed) bool { return s == detect.GVisor })
@@ -300,7 +279,7 @@ func leavesIngressQdisc(keys map[string]any) bool {
 }
 
 // readAhead says why gVisor's pods have no limit of ingress.
-func (f *Facts) readAhead(handlers string, keys map[string]any) (finding Finding, bad bool) {
+func (f *Facts) readAhead(handlers string, keys map[string]any) (finding Outcome, bad bool) {
 	const expected = "ingress at the host side"
 	fix := "leave ingressMode, ingressQueue and ingressPlace to auto"
 	if f.Profile.Bypass != profiles.No {
@@ -322,5 +301,5 @@ func (f *Facts) readAhead(handlers string, keys map[string]any) (finding Finding
 	if len(inPod) > 0 {
 		return warns("if they are of "+handlers+", these pods have no limit of ingress, since it is in the pod: "+shorten(inPod), expected, fix, inPod...), true
 	}
-	return Finding{}, false
+	return Outcome{}, false
 }

@@ -15,8 +15,8 @@ import (
 )
 
 // counted is broken by every packet of a kind, and then names a remedy.
-func counted(remedy string, packets func(a *Attachment) uint64) func(*Facts) Finding {
-	return ofLimits(func(f *Facts) Finding {
+func counted(remedy string, packets func(a *Attachment) uint64) func(*Facts) Outcome {
+	return ofLimits(func(f *Facts) Outcome {
 		var bad, pods, unread []string
 		for i := range f.Attached {
 			a := &f.Attached[i]
@@ -37,7 +37,7 @@ func counted(remedy string, packets func(a *Attachment) uint64) func(*Facts) Fin
 	})
 }
 
-func checkCeilings(f *Facts) Finding {
+func checkCeilings(f *Facts) Outcome {
 	var bad, pods []string
 	for _, a := range f.Attached {
 		if a.NoCeiling != "" {
@@ -51,7 +51,7 @@ func checkCeilings(f *Facts) Finding {
 }
 
 // checkGroups looks at the limits that pods of a namespace have together.
-func checkGroups(f *Facts) Finding {
+func checkGroups(f *Facts) Outcome {
 	var bad, pods []string
 	groups, undivided := map[string]*terms.Limit{}, map[string]terms.Limit{}
 	shares := map[string]int{}
@@ -100,8 +100,8 @@ func checkGroups(f *Facts) Finding {
 
 // faults is a check of limits with which some of these faults is, and says how many lines of them begin
 // and what should be; fine is the finding if there are none.
-func faults(begin, expected string, fine func(*Facts) Finding, of ...terms.Fault) func(*Facts) Finding {
-	return ofLimits(func(f *Facts) Finding {
+func faults(begin, expected string, fine func(*Facts) Outcome, of ...terms.Fault) func(*Facts) Outcome {
+	return ofLimits(func(f *Facts) Outcome {
 		var bad []terms.Trouble
 		held := true
 		for _, t := range f.Troubles {
@@ -145,7 +145,7 @@ func differences(drift []string, pods int) string {
 	return text
 }
 
-func allShaped(f *Facts) Finding {
+func allShaped(f *Facts) Outcome {
 	if f.Unwritable != nil {
 		fix := "mend the file system"
 		if f.agentRuns() {
@@ -165,7 +165,7 @@ func allShaped(f *Facts) Finding {
 	return holds(fmt.Sprintf("%d limits", len(f.Attached)))
 }
 
-func noneDiffers(f *Facts) Finding {
+func noneDiffers(f *Facts) Outcome {
 	seen := []string{fmt.Sprintf("%d limits", len(f.Attached))}
 	for i := range f.Attached {
 		if a := &f.Attached[i]; len(a.Kept) > 0 {
@@ -175,7 +175,7 @@ func noneDiffers(f *Facts) Finding {
 	return holds(strings.Join(seen, "; "))
 }
 
-func checkPolicing(f *Facts) Finding {
+func checkPolicing(f *Facts) Outcome {
 	var bad, pods []string
 	requested := 0
 	for _, a := range f.Attached {

@@ -186,7 +186,7 @@ func (c *cachedResult) sandbox() Sandbox {
 	return s
 }
 
-func checkUnattached(f *Facts) Finding {
+func checkUnattached(f *Facts) Outcome {
 	switch {
 	case errors.Is(f.SandboxesErr, fs.ErrNotExist):
 		return skip("the runtime keeps no results in /" + resultsDir(f.Node))
@@ -374,7 +374,7 @@ func (f *Facts) adviceForUnheard(unheard []Sandbox) string {
 		"restart the container runtime: it has not loaded the chain"
 }
 
-func checkOneInterface(f *Facts) Finding {
+func checkOneInterface(f *Facts) Outcome {
 	if f.sharesLimit() {
 		return holds("a pod's interfaces share its limit")
 	}

@@ -99,7 +99,7 @@ func (f *Facts) directions() ([]direction, detect.Others) {
 	return both, others
 }
 
-func checkOneShaper(f *Facts) Finding {
+func checkOneShaper(f *Facts) Outcome {
 	both, others := f.directions()
 	if others.By == 0 {
 		return skip("no other component here enforces them")
@@ -158,7 +158,7 @@ func and(list []terms.Direction) string {
 
 // besideFelix looks for pods of podweir's on which Felix has a limit of ingress. Its
 // limit of egress lies behind podweir's queue, and lets all pass that this lets out.
-func (f *Facts) besideFelix(others *detect.Others, two []terms.Direction) Finding {
+func (f *Facts) besideFelix(others *detect.Others, two []terms.Direction) Outcome {
 	if f.DevicesErr != nil || f.AttachedErr != nil {
 		return unknown(others.Why + "; whether it has a limit on a pod that podweir shapes was not seen")
 	}
@@ -188,7 +188,7 @@ func (f *Facts) besideFelix(others *detect.Others, two []terms.Direction) Findin
 
 // besideCNI looks for pods of podweir's whose limit the CNI enforces, too: those for
 // which the runtime has one.
-func (f *Facts) besideCNI(others *detect.Others, two []terms.Direction) Finding {
+func (f *Facts) besideCNI(others *detect.Others, two []terms.Direction) Outcome {
 	seen := others.Why + ", and podweir shapes " + and(two)
 	expected, fix := "one shaper for a pod", profiles.OneShaperBeside(others.By)
 	if f.SandboxesErr != nil || f.AttachedErr != nil {
@@ -215,7 +215,7 @@ const endless = 400_000_000_000
 // holdsBack says whether a qdisc is another component's limit.
 func holdsBack(q Qdisc) bool { return q.Root && !q.Ours && q.Kind == "tbf" && q.BitsPerSec <= endless }
 
-func checkSomeShaper(f *Facts) Finding {
+func checkSomeShaper(f *Facts) Outcome {
 	both, _ := f.directions()
 	var unenforced, unsure, left []direction
 	for _, d := range both {
