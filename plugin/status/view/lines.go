@@ -152,22 +152,28 @@ func (n *Status) lines(onlyNotable bool) string {
 	return "\n" + line(Pad("POD", 24), "DIR", "ASKED", "LIMIT", "NOW", "DROPS", "PAST", "(bit/s)") + rows.String() + notes.String()
 }
 
-// went says what went past podweir before; "" if nothing did.
-func went(pods []Pod) string {
+// some is a sentence about limits, each with what is to be said of it; "" if there are none.
+func some(pods []Pod, begin, separator, end string, of func(*Limit) (text string, is bool)) string {
 	var all []string
 	for i := range pods {
 		for j := range pods[i].Limits {
 			l := &pods[i].Limits[j]
-			if l.PastBytes > 0 {
-				all = append(all, fmt.Sprintf("%s %s: %v from %s to %s", pods[i].Pod, l.Direction, units.Bytes(l.PastBytes),
-					l.PastSince.UTC().Format(time.RFC3339), l.PastLast.UTC().Format(time.RFC3339)))
+			if text, is := of(l); is {
+				all = append(all, pods[i].Pod+" "+l.Direction.String()+text)
 			}
 		}
 	}
 	if len(all) == 0 {
 		return ""
 	}
-	return "Went past podweir, as the agent saw it: " + few(all, "; ") + "."
+	return begin + few(all, separator) + end
+}
+
+// went says what went past podweir before.
+func went(pods []Pod) string {
+	return some(pods, "Went past podweir, as the agent saw it: ", "; ", ".", func(l *Limit) (string, bool) {
+		return fmt.Sprintf(": %v from %s to %s", units.Bytes(l.PastBytes), l.PastSince.UTC().Format(time.RFC3339), l.PastLast.UTC().Format(time.RFC3339)), l.PastBytes > 0
+	})
 }
 
 func orNone(bitsPerSecond float64) string {

@@ -302,36 +302,15 @@ func list[K cmp.Ordered](m map[K]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// rough names limits that a second may exceed; "" if there are none.
+// rough names limits that a second may exceed.
 func rough(pods []Pod) string {
-	var names []string
-	for i := range pods {
-		for _, l := range pods[i].Limits {
-			if !l.CapHolds && !l.Observed() && l.Ahead == "" {
-				names = append(names, pods[i].Pod+" "+l.Direction.String())
-			}
-		}
-	}
-	if len(names) == 0 {
-		return ""
-	}
-	return "Limits that a single second may exceed, as -o wide explains: " + few(names, ", ") + "."
+	return some(pods, "Limits that a single second may exceed, as -o wide explains: ", ", ", ".", func(l *Limit) (string, bool) {
+		return "", !l.CapHolds && !l.Observed() && l.Ahead == ""
+	})
 }
 
-// unsure names limits ahead of which a program of others may take packets; "" if there are
-// none.
+// unsure names limits ahead of which a program of others may take packets.
 func unsure(pods []Pod) string {
-	var all []string
-	for i := range pods {
-		for _, l := range pods[i].Limits {
-			if l.Ahead != "" {
-				all = append(all, pods[i].Pod+" "+l.Direction.String()+": "+l.Ahead)
-			}
-		}
-	}
-	if len(all) == 0 {
-		return ""
-	}
-	return "Programs of others run before podweir's redirect, and packets that they take are not limited: " + few(all, "; ") +
-		". None went past just now."
+	return some(pods, "Programs of others run before podweir's redirect, and packets that they take are not limited: ", "; ", ". None went past just now.",
+		func(l *Limit) (string, bool) { return ": " + l.Ahead, l.Ahead != "" })
 }
