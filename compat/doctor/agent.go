@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // Agent is what podweir's agent says of itself.
@@ -35,14 +36,6 @@ func (a *Agent) knowsPods() bool {
 }
 
 func (f *Facts) agentRuns() bool { return f.Agent != nil || len(f.Node.Agents()) > 0 }
-
-func texts(parts []Part) []string {
-	all := make([]string, len(parts))
-	for i, p := range parts {
-		all[i] = p.String()
-	}
-	return all
-}
 
 // With is a report with what the agent says of itself now: its own doctor, which does not ask it, looked before. Run is
 // [Options.Run].
@@ -73,10 +66,10 @@ func checkAgent(f *Facts) Outcome {
 	case f.Agent == nil:
 		return skip("no agent answers here")
 	case len(f.Agent.NotReady) > 0:
-		parts := texts(f.Agent.NotReady)
+		parts := terms.Texts(f.Agent.NotReady)
 		return breaks("not ready: "+strings.Join(parts, "; "), "every part works", "mend what the reason names; the agent goes on by itself", parts...)
 	case len(f.Agent.Notes) > 0:
-		notes := texts(f.Agent.Notes)
+		notes := terms.Texts(f.Agent.Notes)
 		return warns(strings.Join(notes, "; "), "an agent that works by what its settings are now",
 			"restart the agent, unless an upgrade is about to: kubectl rollout restart of its DaemonSet", notes...)
 	}

@@ -202,7 +202,7 @@ func checkUnattached(f *Facts) Outcome {
 			s := &unheard[i]
 			text := s.String()
 			if len(s.Misspelt) > 0 {
-				text += ", whose annotation is misspelt: " + joined(s.Misspelt)
+				text += ", whose annotation is misspelt: " + strings.Join(terms.Texts(s.Misspelt), "; ")
 			}
 			bad = append(bad, text)
 		}
@@ -270,14 +270,6 @@ func (f *Facts) heard(s *Sandbox) (known, failure bool, missing []terms.Misspelt
 		}
 	}
 	return known, failure, missing
-}
-
-func joined(all []terms.Misspelt) string {
-	texts := make([]string, len(all))
-	for i, m := range all {
-		texts[i] = m.String()
-	}
-	return strings.Join(texts, "; ")
 }
 
 // unheardPods are the names of the pods that podweir has no record of.

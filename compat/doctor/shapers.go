@@ -148,13 +148,7 @@ func checkOneShaper(f *Facts) Outcome {
 	return holds("the bandwidth manager is off")
 }
 
-func and(list []terms.Direction) string {
-	texts := make([]string, len(list))
-	for i, d := range list {
-		texts[i] = d.String()
-	}
-	return strings.Join(texts, " and ")
-}
+func and(list []terms.Direction) string { return strings.Join(terms.Texts(list), " and ") }
 
 // besideFelix looks for pods of podweir's on which Felix has a limit of ingress. Its
 // limit of egress lies behind podweir's queue, and lets all pass that this lets out.

@@ -4,6 +4,7 @@
 package examine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -295,13 +296,7 @@ func (a *Asked) Add(ctx context.Context, rep *status.Report) error {
 		if _, err := os.Stat(rtnl.Seen(s.NetNS)); s.NetNS != "" && errors.Is(err, fs.ErrNotExist) || time.Since(s.Made).Abs() < status.Young {
 			continue
 		}
-		one := status.RuntimePod{Pod: s.String(), NetNSPath: s.NetNS, Devices: s.Devices, Asks: s.Asks}
-		for _, m := range s.Misspelt {
-			one.Misspelt = append(one.Misspelt, m.String())
-		}
-		if s.Pod != "" {
-			one.Pod = s.Pod
-		}
+		one := status.RuntimePod{Pod: cmp.Or(s.Pod, s.String()), NetNSPath: s.NetNS, Devices: s.Devices, Asks: s.Asks, Misspelt: terms.Texts(s.Misspelt)}
 		if slices.ContainsFunc(rep.Lost, func(l engine.Lost) bool {
 			return s.In(l.Interface.NetNSPath, addressesIn(l.Interface.NetNSPath)) || slices.Contains(s.Devices, l.Interface.HostName)
 		}) {

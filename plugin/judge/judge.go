@@ -290,15 +290,11 @@ type Report struct {
 }
 
 func (r Report) String() string {
-	names := make([]string, len(r.Ahead))
-	for i := range r.Ahead {
-		names[i] = r.Ahead[i].String()
-	}
 	switch r.Standing {
 	case First:
 		return "podweir runs first"
 	case Behind:
-		return strings.Join(names, ", ") + " ahead of podweir: whether it lets packets on is not known"
+		return strings.Join(terms.Texts(r.Ahead), ", ") + " ahead of podweir: whether it lets packets on is not known"
 	case Starved:
 		if r.By.Answer == AnswerDrops {
 			return fmt.Sprintf("%v %v", *r.By, AnswerDrops)

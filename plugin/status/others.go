@@ -61,11 +61,7 @@ func otherView(o *view.Other) *view.Pod {
 	case o.LeftTo != "":
 		return nil
 	case len(o.Asks) > 0:
-		texts := make([]string, len(o.Asks))
-		for i, a := range o.Asks {
-			texts[i] = a.String()
-		}
-		p.Cause, p.Cure = "it asks for a limit ("+strings.Join(texts, ", ")+"), and podweir has none for it", cureUncalled
+		p.Cause, p.Cure = "it asks for a limit ("+strings.Join(terms.Texts(o.Asks), ", ")+"), and podweir has none for it", cureUncalled
 	case len(o.Misspelt) > 0:
 		p.Cause, p.Cure = "misspelt: "+strings.Join(o.Misspelt, "; "), cureInvalid
 	default:

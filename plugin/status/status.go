@@ -384,9 +384,7 @@ func attachment(node *engine.Node, queues *engine.Queues, r *apply.Record) Attac
 	now := *r
 	now.Interface = in.Interface
 	a.Interface, a.inspection, a.record = in.Interface, in, r
-	for _, step := range in.Plan {
-		a.Drift = append(a.Drift, step.String())
-	}
+	a.Drift = terms.Texts(in.Plan)
 	if beside, err := node.Beside(&now); err != nil {
 		a.Notes = append(slices.Clip(a.Notes), err.Error())
 	} else if len(beside) > 0 {

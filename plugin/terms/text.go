@@ -4,6 +4,7 @@
 package terms
 
 import (
+	"fmt"
 	"strings"
 	"unicode/utf8"
 )
@@ -50,6 +51,15 @@ func Paragraph(label, text string, lines int) string {
 		b.WriteString(label + line + "\n")
 	}
 	return b.String()
+}
+
+// Texts are values as people are shown them.
+func Texts[T fmt.Stringer](all []T) []string {
+	texts := make([]string, len(all))
+	for i, one := range all {
+		texts[i] = one.String()
+	}
+	return texts
 }
 
 // Printable has no control characters.

@@ -17,6 +17,7 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/status"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // repaired is one interface as repair prints it.
@@ -120,7 +121,7 @@ func (r *repair) attachment(ctx context.Context, id attach.ID) {
 	r.node.Planned = func(i attach.Interface, plan []attach.Action) {
 		for n := range lines {
 			if lines[n].Interface == i.PodName {
-				lines[n].Steps = steps(plan)
+				lines[n].Steps = terms.Texts(plan)
 			}
 		}
 	}
@@ -180,7 +181,7 @@ func (r *repair) compare(rec *apply.Record, line *repaired) {
 	if in.Unheld != nil {
 		r.fault(line, rec, in.Unheld)
 	}
-	line.Steps, line.Degraded = steps(in.Plan), degraded(in)
+	line.Steps, line.Degraded = terms.Texts(in.Plan), degraded(in)
 }
 
 // fault notes an error. What is gone needs no repair.
@@ -194,14 +195,6 @@ func (r *repair) fault(line *repaired, rec *apply.Record, err error) {
 		return
 	}
 	r.failed++
-}
-
-func steps(plan []attach.Action) []string {
-	all := make([]string, len(plan))
-	for i, a := range plan {
-		all[i] = a.String()
-	}
-	return all
 }
 
 func (r *repair) print(out io.Writer) error {
