@@ -89,8 +89,7 @@ func TestPrivilegedSenderOfTheKernel(t *testing.T) {
 // probe makes a program the filter of what a device sends.
 func probe(t *testing.T, ns *testutil.NetNS, device string, program int) {
 	t.Helper()
-	h, err := netlink.NewHandleAt(netns.NsHandle(ns.FD()))
-	must.OK(t, err)
+	h := must.Get(netlink.NewHandleAt(netns.NsHandle(ns.FD())))(t)
 	defer h.Close()
 	index := ns.Interface(t, device).Index
 	clsact := &netlink.GenericQdisc{
@@ -98,11 +97,10 @@ func probe(t *testing.T, ns *testutil.NetNS, device string, program int) {
 		QdiscType:  "clsact",
 	}
 	must.OK(t, h.QdiscAdd(clsact))
-	err = h.FilterAdd(&netlink.BpfFilter{
+	must.OK(t, h.FilterAdd(&netlink.BpfFilter{
 		FilterAttrs: netlink.FilterAttrs{LinkIndex: index, Parent: netlink.HANDLE_MIN_EGRESS, Priority: 1, Protocol: unix.ETH_P_ALL},
 		Fd:          program, Name: "pw_sender_probe", DirectAction: true,
-	})
-	must.OK(t, err)
+	}))
 }
 
 // A limit that is observed only counts exactly the packets that policing would drop,

@@ -20,8 +20,7 @@ import (
 
 func object(t *testing.T) *ebpf.CollectionSpec {
 	t.Helper()
-	spec := must.Get(bpf.LoadPodweir())(t)
-	return spec
+	return must.Get(bpf.LoadPodweir())(t)
 }
 
 // Every program is linked to what the library makes of the object, with the

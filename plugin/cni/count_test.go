@@ -86,11 +86,10 @@ func (p *pod) count(t *testing.T, verb string) counts {
 	must.OK(t, os.WriteFile(stdin, p.conf(both(nil)).json(t), 0o600))
 	in := must.Get(os.Open(stdin))(t)
 	defer func() { _ = in.Close() }()
-	out, err := os.Create(stdout)
-	must.OK(t, err)
+	out := must.Get(os.Create(stdout))(t)
 	defer func() { _ = out.Close() }()
 	c := counts{by: make(map[uint64]int)}
-	err = p.node.Do(func() error { // on the one thread that may trace
+	err := p.node.Do(func() error { // on the one thread that may trace
 		pid, err := syscall.ForkExec("/proc/self/exe", []string{"podweir-cni"}, &syscall.ProcAttr{
 			Env: p.env(verb), Files: []uintptr{in.Fd(), out.Fd(), out.Fd()}, Sys: &syscall.SysProcAttr{Ptrace: true},
 		})

@@ -177,8 +177,7 @@ func (p *pod) conf(more conf) conf {
 
 func (c conf) json(t *testing.T) []byte {
 	t.Helper()
-	b := must.Get(json.Marshal(c))(t)
-	return b
+	return must.Get(json.Marshal(c))(t)
 }
 
 // both is 10 Mbit/s in both directions.

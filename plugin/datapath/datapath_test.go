@@ -34,8 +34,7 @@ func params(t *testing.T, change func(*shaping.Config)) *shaping.Params {
 	t.Helper()
 	cfg := &shaping.Config{Egress: shaping.DefaultLimit(10_000_000)}
 	change(cfg)
-	p := must.Get(shaping.Compute(cfg, terms.Egress, shaping.Facts{TBF: true, HTB: true, MTU: 1500}, shaping.RandomMajor))(t)
-	return p
+	return must.Get(shaping.Compute(cfg, terms.Egress, shaping.Facts{TBF: true, HTB: true, MTU: 1500}, shaping.RandomMajor))(t)
 }
 
 // openNode is a node on a bpffs of its own, and the pin directory of an interface.

@@ -20,8 +20,7 @@ func TestPrivilegedFindPair(t *testing.T) {
 	podIf, hostIf := testutil.VethPair(t,
 		testutil.End{NetNS: pod, Name: "eth0"}, testutil.End{NetNS: host, Name: "vethx"})
 
-	p, err := hostif.FindPair(pod.Handle, host.Handle, pod.NetNS, host.NetNS, "eth0")
-	must.OK(t, err)
+	p := must.Get(hostif.FindPair(pod.Handle, host.Handle, pod.NetNS, host.NetNS, "eth0"))(t)
 	if p.Pod.Index != podIf.Index || p.Host.Index != hostIf.Index || p.Host.Name != "vethx" {
 		t.Errorf("FindPair = %d and %d %q, want %d and %d \"vethx\"",
 			p.Pod.Index, p.Host.Index, p.Host.Name, podIf.Index, hostIf.Index)
@@ -31,7 +30,7 @@ func TestPrivilegedFindPair(t *testing.T) {
 		t.Errorf("FindPair gives the pod's interface as %+v", p.Pod)
 	}
 
-	_, err = hostif.FindPair(pod.Handle, host.Handle, pod.NetNS, host.NetNS, "eth1")
+	_, err := hostif.FindPair(pod.Handle, host.Handle, pod.NetNS, host.NetNS, "eth1")
 	must.Is(t, "FindPair(absent)", hostif.ErrNoDevice, err, `"eth1"`, pod.Path())
 	_, err = hostif.FindPair(pod.Handle, host.Handle, pod.NetNS, host.NetNS, "lo")
 	must.Is(t, "FindPair(lo)", hostif.ErrNoPeer, err)

@@ -20,6 +20,7 @@ import (
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil/must"
+	"github.com/podweir/podweir/plugin/units"
 )
 
 // manyAnnotations is what a pod's author may write: all of podweir's domain.
@@ -209,6 +210,8 @@ func TestParseEntry(t *testing.T) {
 // not lift it; what would is ignored, and told.
 func TestPodsCannotLiftTheirLimit(t *testing.T) {
 	t.Parallel()
+	burst := func(b units.Bytes) func(*shaping.Limit) { return func(l *shaping.Limit) { l.Burst = b } }
+	elephants := func(l *shaping.Limit) { l.Policy = terms.PolicyElephants }
 	for name, tc := range map[string]struct {
 		annotations, keys string
 		// ignored is the annotation that is not accepted, "" if all are; accepted is
@@ -216,42 +219,22 @@ func TestPodsCannotLiftTheirLimit(t *testing.T) {
 		ignored, accepted string
 		change            func(*shaping.Limit)
 	}{
-		"a burst of 50 s":             {annotations: `"podweir.io/egress-burst":"500M"`, ignored: "egress-burst", accepted: "100ms"},
-		"a burst of 101 ms":           {annotations: `"podweir.io/egress-burst":"101ms"`, ignored: "egress-burst", accepted: "100ms"},
-		"a burst of 100 ms":           {annotations: `"podweir.io/egress-burst":"100ms"`, change: func(l *shaping.Limit) { l.Burst = 125_000 }},
-		"the burst of 100 ms in bits": {annotations: `"podweir.io/egress-burst":"1M"`, change: func(l *shaping.Limit) { l.Burst = 125_000 }},
-		"up to the node's own burst": {
-			annotations: `"podweir.io/egress-burst":"900ms"`, keys: `"egressBurst":"1s"`,
-			change: func(l *shaping.Limit) { l.Burst = 1_125_000 },
-		},
-		"a burst that the operator lets pods have": {
-			annotations: `"podweir.io/egress-burst":"1s"`, keys: `"podAnnotations":["egress-burst=1s"]`,
-			change: func(l *shaping.Limit) { l.Burst = 1_250_000 },
-		},
-		"more than that": {
-			annotations: `"podweir.io/egress-burst":"2s"`, keys: `"podAnnotations":["egress-burst=1s"]`,
-			ignored: "egress-burst", accepted: "1s",
-		},
-		"elephants": {annotations: `"podweir.io/policy":"elephants"`, ignored: "policy", accepted: "one of strict, flat"},
-		"elephants, as the node": {
-			annotations: `"podweir.io/policy":"elephants"`, keys: `"policy":"elephants"`,
-			change: func(l *shaping.Limit) { l.Policy = terms.PolicyElephants },
-		},
-		"elephants, which the operator lets pods have": {
-			annotations: `"podweir.io/policy":"elephants"`, keys: `"podAnnotations":["policy=elephants"]`,
-			change: func(l *shaping.Limit) { l.Policy = terms.PolicyElephants },
-		},
+		"a burst of 50 s":                              {`"podweir.io/egress-burst":"500M"`, "", "egress-burst", "100ms", nil},
+		"a burst of 101 ms":                            {`"podweir.io/egress-burst":"101ms"`, "", "egress-burst", "100ms", nil},
+		"a burst of 100 ms":                            {`"podweir.io/egress-burst":"100ms"`, "", "", "", burst(125_000)},
+		"the burst of 100 ms in bits":                  {`"podweir.io/egress-burst":"1M"`, "", "", "", burst(125_000)},
+		"up to the node's own burst":                   {`"podweir.io/egress-burst":"900ms"`, `"egressBurst":"1s"`, "", "", burst(1_125_000)},
+		"a burst that the operator lets pods have":     {`"podweir.io/egress-burst":"1s"`, `"podAnnotations":["egress-burst=1s"]`, "", "", burst(1_250_000)},
+		"more than that":                               {`"podweir.io/egress-burst":"2s"`, `"podAnnotations":["egress-burst=1s"]`, "egress-burst", "1s", nil},
+		"elephants":                                    {`"podweir.io/policy":"elephants"`, "", "policy", "one of strict, flat", nil},
+		"elephants, as the node":                       {`"podweir.io/policy":"elephants"`, `"policy":"elephants"`, "", "", elephants},
+		"elephants, which the operator lets pods have": {`"podweir.io/policy":"elephants"`, `"podAnnotations":["policy=elephants"]`, "", "", elephants},
 		"a threshold for strict, and then elephants": {
-			annotations: `"podweir.io/policy":"elephants"`, keys: `"heavyThreshold":"100%","podAnnotations":["policy=elephants"]`,
-			change: func(l *shaping.Limit) { l.Policy, l.HeavyThreshold = terms.PolicyElephants, 500 },
+			`"podweir.io/policy":"elephants"`, `"heavyThreshold":"100%","podAnnotations":["policy=elephants"]`, "", "",
+			func(l *shaping.Limit) { l.Policy, l.HeavyThreshold = terms.PolicyElephants, 500 },
 		},
-		"what the operator does not list": {
-			annotations: `"podweir.io/policy":"flat"`, keys: `"podAnnotations":["egress-burst"]`,
-			ignored: "policy", accepted: "podAnnotations",
-		},
-		"nothing is listed": {
-			annotations: `"podweir.io/egress-burst":"50ms"`, keys: `"podAnnotations":[]`, ignored: "egress-burst", accepted: "podAnnotations",
-		},
+		"what the operator does not list": {`"podweir.io/policy":"flat"`, `"podAnnotations":["egress-burst"]`, "policy", "podAnnotations", nil},
+		"nothing is listed":               {`"podweir.io/egress-burst":"50ms"`, `"podAnnotations":[]`, "egress-burst", "podAnnotations", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

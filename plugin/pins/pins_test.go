@@ -76,8 +76,7 @@ func TestOpenElsewhere(t *testing.T) {
 
 func newStore(tb testing.TB) *pins.Store {
 	tb.Helper()
-	s := must.Get(pins.Open(filepath.Join(testutil.BPFFS(tb), "podweir")))(tb)
-	return s
+	return must.Get(pins.Open(filepath.Join(testutil.BPFFS(tb), "podweir")))(tb)
 }
 
 func TestPrivilegedListAndRemove(t *testing.T) {

@@ -21,8 +21,7 @@ import (
 
 func (d *device) attach(tb testing.TB, at queue.Place, p testutil.Program) bool {
 	tb.Helper()
-	made := must.Get(queue.AttachClsact(d.Handle, d.index, at, queue.Classifier{ProgramFD: p.FD, Name: "pw_test"}))(tb)
-	return made
+	return must.Get(queue.AttachClsact(d.Handle, d.index, at, queue.Classifier{ProgramFD: p.FD, Name: "pw_test"}))(tb)
 }
 
 // What is asked of one device is what the list of all says.

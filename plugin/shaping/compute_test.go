@@ -302,31 +302,15 @@ class 1:2 under 1:0 rate 50000000000 ceil 50000000000 burst 4000000/4000000 prio
 func TestComputeConflicts(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		limit *shaping.Limit
-		dir   terms.Direction
-		field string
-		value string
+		dir          terms.Direction
+		limit        *shaping.Limit
+		field, value string
 	}{
-		"a queue at pod-side ingress": {
-			limit: strict(1e9, mode(terms.ModeTCXPodSide), queue(terms.QueueTBF)), dir: terms.Ingress,
-			field: "ingressMode, ingressQueue", value: "tcx-podside, tbf",
-		},
-		"a queue at host-side egress": {
-			limit: strict(1e9, mode(terms.ModeClsactHostSide), queue(terms.QueueTBF)), dir: terms.Egress,
-			field: "egressMode, egressQueue", value: "clsact-hostside, tbf",
-		},
-		"policing on a qdisc": {
-			limit: strict(1e9, mode(terms.ModeQdisc), queue(terms.QueueNone)), dir: terms.Egress,
-			field: "egressMode, egressQueue", value: "qdisc, none",
-		},
-		"ifb for host-side hooks": {
-			limit: strict(1e9, mode(terms.ModeTCXHostSide), at(terms.PlaceIFB)), dir: terms.Ingress,
-			field: "ingressPlace, ingressMode", value: "ifb, tcx-hostside",
-		},
-		"host for pod-side hooks": {
-			limit: strict(1e9, mode(terms.ModeTCXPodSide), at(terms.PlaceHost)), dir: terms.Ingress,
-			field: "ingressPlace, ingressMode", value: "host, tcx-podside",
-		},
+		"a queue at pod-side ingress": {terms.Ingress, strict(1e9, mode(terms.ModeTCXPodSide), queue(terms.QueueTBF)), "ingressMode, ingressQueue", "tcx-podside, tbf"},
+		"a queue at host-side egress": {terms.Egress, strict(1e9, mode(terms.ModeClsactHostSide), queue(terms.QueueTBF)), "egressMode, egressQueue", "clsact-hostside, tbf"},
+		"policing on a qdisc":         {terms.Egress, strict(1e9, mode(terms.ModeQdisc), queue(terms.QueueNone)), "egressMode, egressQueue", "qdisc, none"},
+		"ifb for host-side hooks":     {terms.Ingress, strict(1e9, mode(terms.ModeTCXHostSide), at(terms.PlaceIFB)), "ingressPlace, ingressMode", "ifb, tcx-hostside"},
+		"host for pod-side hooks":     {terms.Ingress, strict(1e9, mode(terms.ModeTCXPodSide), at(terms.PlaceHost)), "ingressPlace, ingressMode", "host, tcx-podside"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -22,51 +22,25 @@ func TestComputePastTheHostSide(t *testing.T) {
 	past := func(f shaping.Facts) shaping.Facts { f.PastHost = true; return f }
 	noIFB := full
 	noIFB.IFB = false
+	const own, police, noQueue = `qdisc/tbf on ifb: "pw_class" at own-qdisc/auto redirect`, `auto/none on pod: "pw_police" at ingress/auto`, "no queue: this kernel has no ifb"
 	for name, tc := range map[string]struct {
-		limit *shaping.Limit
 		dir   terms.Direction
+		limit *shaping.Limit
 		facts shaping.Facts
 		where string
 		holds bool
 		note  string
 	}{
-		"auto": {
-			limit: strict(10e6), dir: terms.Ingress, facts: past(full),
-			where: `qdisc/tbf on ifb: "pw_class" at own-qdisc/auto redirect`, holds: true, note: "ingress may go past",
-		},
-		"mode qdisc": {
-			limit: strict(10e6, mode(terms.ModeQdisc)), dir: terms.Ingress, facts: past(here),
-			where: `qdisc/tbf on ifb: "pw_band" at egress/auto redirect`, holds: true, note: "ingress may go past",
-		},
-		"no ifb": {
-			limit: strict(10e6), dir: terms.Ingress, facts: past(noIFB),
-			where: `auto/none on pod: "pw_police" at ingress/auto`, note: "no queue: this kernel has no ifb",
-		},
-		"queue by name, no ifb": {
-			limit: strict(10e6, queue(terms.QueueTBF)), dir: terms.Ingress, facts: past(noIFB),
-			where: `auto/none on pod: "pw_police" at ingress/auto`, note: "no queue: this kernel has no ifb",
-		},
-		"the ifb preferred": {
-			limit: strict(10e6, at(terms.PlacePreferIFB)), dir: terms.Ingress, facts: full,
-			where: `qdisc/tbf on ifb: "pw_class" at own-qdisc/auto redirect`, holds: true,
-		},
-		"the ifb preferred, none there": {
-			limit: strict(10e6, at(terms.PlacePreferIFB)), dir: terms.Ingress, facts: noIFB,
-			where: `auto/none on pod: "pw_police" at ingress/auto`, note: "no queue: this kernel has no ifb",
-		},
-		"the host's place by name": {
-			limit: strict(10e6, at(terms.PlaceHost)), dir: terms.Ingress, facts: past(full),
-			where: `qdisc/tbf on host: "pw_class" at own-qdisc/auto`, note: "on the host side",
-		},
-		"a host-side mode by name": {
-			limit: strict(10e6, mode(terms.ModeTCXHostSide)), dir: terms.Egress, facts: past(full),
-			where: `tcx-hostside/none on host: "pw_police" at ingress/tcx`, note: "on the host side",
-		},
-		"a pod-side mode by name": {
-			limit: strict(10e6, mode(terms.ModeTCXPodSide)), dir: terms.Ingress, facts: past(full),
-			where: `tcx-podside/none on pod: "pw_police" at ingress/tcx`, note: "policing",
-		},
-		"egress": {limit: strict(10e6), dir: terms.Egress, facts: past(full), where: `qdisc/tbf on pod: "pw_class" at own-qdisc/auto guard`, holds: true},
+		"auto":                          {terms.Ingress, strict(10e6), past(full), own, true, "ingress may go past"},
+		"mode qdisc":                    {terms.Ingress, strict(10e6, mode(terms.ModeQdisc)), past(here), `qdisc/tbf on ifb: "pw_band" at egress/auto redirect`, true, "ingress may go past"},
+		"no ifb":                        {terms.Ingress, strict(10e6), past(noIFB), police, false, noQueue},
+		"queue by name, no ifb":         {terms.Ingress, strict(10e6, queue(terms.QueueTBF)), past(noIFB), police, false, noQueue},
+		"the ifb preferred":             {terms.Ingress, strict(10e6, at(terms.PlacePreferIFB)), full, own, true, ""},
+		"the ifb preferred, none there": {terms.Ingress, strict(10e6, at(terms.PlacePreferIFB)), noIFB, police, false, noQueue},
+		"the host's place by name":      {terms.Ingress, strict(10e6, at(terms.PlaceHost)), past(full), `qdisc/tbf on host: "pw_class" at own-qdisc/auto`, false, "on the host side"},
+		"a host-side mode by name":      {terms.Egress, strict(10e6, mode(terms.ModeTCXHostSide)), past(full), `tcx-hostside/none on host: "pw_police" at ingress/tcx`, false, "on the host side"},
+		"a pod-side mode by name":       {terms.Ingress, strict(10e6, mode(terms.ModeTCXPodSide)), past(full), `tcx-podside/none on pod: "pw_police" at ingress/tcx`, false, "policing"},
+		"egress":                        {terms.Egress, strict(10e6), past(full), `qdisc/tbf on pod: "pw_class" at own-qdisc/auto guard`, true, ""},
 	} {
 		p := must.Get(shaping.Compute(limiting(tc.dir, tc.limit), tc.dir, tc.facts, counter()))(t)
 		notes := strings.Join(p.Notes, "\n")

@@ -52,8 +52,7 @@ func attach(tb testing.TB, h *lab.Host) map[string]*wiremeter.Meter {
 
 func read(tb testing.TB, m *wiremeter.Meter, from time.Duration) *wiremeter.Series {
 	tb.Helper()
-	s := must.Get(m.Read(from, wiremeter.Now()))(tb)
-	return s
+	return must.Get(m.Read(from, wiremeter.Now()))(tb)
 }
 
 // The sender's count of datagrams, with headers, is what the meter must see,

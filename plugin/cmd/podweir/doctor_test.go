@@ -214,10 +214,9 @@ func TestDoctorShort(t *testing.T) {
 
 // The page of a code comes from the binary.
 func TestDoctorExplain(t *testing.T) {
-	out, err := runPodweir(t, "explain", "pw602")
-	must.OK(t, err)
+	out := must.Get(runPodweir(t, "explain", "pw602"))(t)
 	must.Have(t, "explain pw602", out, "# PW602: ", "**Cure**: ")
-	_, err = runPodweir(t, "explain", "PW000")
+	_, err := runPodweir(t, "explain", "PW000")
 	must.Fail(t, "explain PW000", err, `"PW000" is not accepted`)
 }
 
@@ -317,14 +316,12 @@ func xdpOn(t *testing.T, ns *testutil.NetNS, device, name string, answer int32) 
 // everybody.
 func filterOn(t *testing.T, ns *testutil.NetNS, device, name string) {
 	t.Helper()
-	h, err := netlink.NewHandleAt(netns.NsHandle(ns.FD()))
-	must.OK(t, err)
+	h := must.Get(netlink.NewHandleAt(netns.NsHandle(ns.FD())))(t)
 	defer h.Close()
-	err = h.FilterAdd(&netlink.BpfFilter{
+	must.OK(t, h.FilterAdd(&netlink.BpfFilter{
 		FilterAttrs: netlink.FilterAttrs{
 			LinkIndex: ns.Interface(t, device).Index, Parent: netlink.HANDLE_MIN_INGRESS, Handle: 1, Priority: 1, Protocol: unix.ETH_P_ALL,
 		},
 		Fd: testutil.VerdictProgram(t, name, 0).FD, Name: name, DirectAction: true,
-	})
-	must.OK(t, err)
+	}))
 }

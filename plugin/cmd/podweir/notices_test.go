@@ -65,8 +65,7 @@ func starting(c *cli, more map[string]any) *noticed {
 // verb runs a verb of the plugin; the error has its details.
 func (n *noticed) verb(t *testing.T, verb string) error {
 	t.Helper()
-	stdin, err := json.Marshal(n.conf)
-	must.OK(t, err)
+	stdin := must.Get(json.Marshal(n.conf))(t)
 	var stdout, log bytes.Buffer
 	p := cni.Plugin{Stdout: &stdout, Stderr: &log, Paths: engine.Paths{Pins: n.pins, Run: n.run}}
 	f := p.Funcs()
@@ -75,7 +74,7 @@ func (n *noticed) verb(t *testing.T, verb string) error {
 		ContainerID: n.container, Netns: n.path, IfName: "eth0", StdinData: stdin,
 		Args: "K8S_POD_NAMESPACE=default;K8S_POD_NAME=" + n.name,
 	}
-	err = n.node.Do(func() error { return run(args) })
+	err := n.node.Do(func() error { return run(args) })
 	if e, ok := errors.AsType[*types.Error](err); ok {
 		return fmt.Errorf("%s: %s", e.Msg, e.Details)
 	}

@@ -159,10 +159,7 @@ func TestPrivilegedPodThatIsNotShapedIsNotMeasured(t *testing.T) {
 	r := cell(t, "costs", "latency-egress/100M/podweir-strict")
 	r.Cell.Rate = 500 // the least limit is 1k
 	into := &record.Sample{}
-	err := New(root).Run(t.Context(), r, into)
-	if err == nil || !strings.Contains(err.Error(), "the plugin said") {
-		t.Errorf("Run with a limit that is too low = %v, want what the plugin said", err)
-	}
+	must.Fail(t, "Run with a limit that is too low", New(root).Run(t.Context(), r, into), "the plugin said")
 	if len(into.Metrics) > 0 {
 		t.Errorf("a pod that was not shaped has numbers: %v", into.Metrics)
 	}

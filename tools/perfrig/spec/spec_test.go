@@ -37,9 +37,7 @@ func TestProfilesAreValid(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Profile("hourly"); err == nil || !strings.Contains(err.Error(), "costs, loads, rivals, scale") {
-		t.Errorf("Profile(hourly) = %v, want an error that names the profiles", err)
-	}
+	must.Fail(t, "Profile(hourly)", must.Err(Profile("hourly")), "costs, loads, rivals, scale")
 }
 
 // example is a spec with three groups, an unshaped phase, and fewer or more

@@ -59,9 +59,7 @@ func TestSelection(t *testing.T) {
 		}
 		return m
 	})
-	if diff := cmp.Diff(want, got, sorted); diff != "" {
-		t.Errorf("selected tests (-want +got):\n%s", diff)
-	}
+	must.Match(t, "selected tests", want, got, sorted)
 	if got, want := marks.Pattern([]string{"TestPrivilegedA", "TestPrivilegedB"}), "^TestPrivileged(A|B)$"; got != want {
 		t.Errorf("Pattern() = %q, want %q", got, want)
 	}
@@ -129,7 +127,5 @@ func TestMarksOfThisRepository(t *testing.T) {
 	}
 	raw := must.Get(os.ReadFile(filepath.Join(root, marks.Page)))(t)
 	want := must.Get(marks.Replace(string(raw), marks.Table(tests)))(t)
-	if diff := cmp.Diff(want, string(raw)); diff != "" {
-		t.Errorf("%s is not what the marks say; run \"go run ./tools/tiers page\" (-want +got):\n%s", marks.Page, diff)
-	}
+	must.Match(t, marks.Page+" is not what the marks say; run \"go run ./tools/tiers page\"", want, string(raw))
 }
