@@ -100,18 +100,14 @@ func (c *cachedResult) netns() string {
 			name = i.Sandbox
 		}
 	}
-	return name
+	return terms.NetNSPath(name)
 }
 
 // ended says that the network namespace of a result is gone: a plugin failed when the pod
 // was deleted, or the node was booted since, and libcni kept the result. Where the node's
 // files do not show it, nothing has ended.
 func (c *cachedResult) ended(root fs.FS) bool {
-	name := c.netns()
-	if strings.HasPrefix(name, "/var/run/") {
-		name = strings.TrimPrefix(name, "/var") // they are one
-	}
-	name = strings.TrimPrefix(name, "/")
+	name := strings.TrimPrefix(c.netns(), "/")
 	top, _, below := strings.Cut(name, "/")
 	if !below || !fs.ValidPath(name) {
 		return false

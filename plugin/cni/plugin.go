@@ -22,6 +22,7 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/netconf"
+	"github.com/podweir/podweir/plugin/rtnl"
 	"github.com/podweir/podweir/plugin/terms"
 )
 
@@ -100,7 +101,7 @@ func idOf(cfg *netconf.Config, args *skel.CmdArgs) attach.ID {
 func interfaces(cfg *netconf.Config, args *skel.CmdArgs) []string {
 	names := []string{args.IfName}
 	for _, i := range cfg.Interfaces {
-		if i.Sandbox == args.Netns && i.Name != "" && !slices.Contains(names, i.Name) {
+		if i.Name != "" && !slices.Contains(names, i.Name) && rtnl.SameNetNS(i.Sandbox, args.Netns) {
 			names = append(names, i.Name)
 		}
 	}
@@ -184,7 +185,7 @@ func (p *Plugin) Check(args *skel.CmdArgs) error {
 		return shapeError(err)
 	}
 	return shapeError(node.Check(ctx, &apply.Want{
-		ID: id, NetNSPath: args.Netns, Names: interfaces(cfg, args), Config: &cfg.Shaping, ReplaceQdisc: cfg.ReplaceQdisc,
+		ID: id, NetNSPath: terms.NetNSPath(args.Netns), Names: interfaces(cfg, args), Config: &cfg.Shaping, ReplaceQdisc: cfg.ReplaceQdisc,
 	}))
 }
 

@@ -140,7 +140,7 @@ func (a *Adding) apply(ctx context.Context, log *slog.Logger, out *Added) error 
 		return node.Remove(ctx, out.ID)
 	}
 	want := &apply.Want{
-		ID: out.ID, TakesOver: a.takesOver, NetNSPath: a.NetNSPath, Names: a.Interfaces(out.Config), Config: &out.Config.Shaping,
+		ID: out.ID, TakesOver: a.takesOver, NetNSPath: terms.NetNSPath(a.NetNSPath), Names: a.Interfaces(out.Config), Config: &out.Config.Shaping,
 		ReplaceQdisc: out.Config.ReplaceQdisc, Pod: a.Pod, By: a.By, Strict: a.Strict,
 	}
 	if a.By == apply.ByPlugin {

@@ -133,6 +133,19 @@ func (n *NetNS) Same(other *NetNS) bool {
 	return other != nil && n.ino == other.ino && n.dev == other.dev
 }
 
+// SameNetNS says whether two paths name the same network namespace: one may have several. Those that cannot be looked
+// at are the same if they are one path.
+func SameNetNS(path, other string) bool {
+	if path == other {
+		return true
+	}
+	var a, b unix.Stat_t
+	if unix.Stat(Seen(path), &a) != nil || unix.Stat(Seen(other), &b) != nil {
+		return false
+	}
+	return a.Dev == b.Dev && a.Ino == b.Ino
+}
+
 // Close lets go of the namespace. Once more is nothing.
 func (n *NetNS) Close() error {
 	fd := n.fd

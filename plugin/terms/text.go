@@ -5,6 +5,7 @@ package terms
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"unicode/utf8"
 )
@@ -70,4 +71,17 @@ func Printable(s string) string {
 		}
 		return r
 	}, s)
+}
+
+// NetNSPath is the one text of a path to a network namespace: on a node /var/run is a link to /run, and runtimes and people
+// write either.
+func NetNSPath(path string) string {
+	if path == "" {
+		return ""
+	}
+	path = filepath.Clean(path)
+	if strings.HasPrefix(path, "/var/run/") {
+		return strings.TrimPrefix(path, "/var")
+	}
+	return path
 }

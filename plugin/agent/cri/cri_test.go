@@ -118,8 +118,8 @@ func TestFindTheReadySandboxOfAPod(t *testing.T) {
 	}
 	c := open(t, r)
 	for uid, want := range map[string]cri.Sandbox{
-		"u1": {ID: "b", NetNSPath: "/var/run/netns/cni-1", Interfaces: []string{"eth0", "net1"}},
-		"u4": {ID: "e", NetNSPath: "/var/run/netns/f2"},
+		"u1": {ID: "b", NetNSPath: "/run/netns/cni-1", Interfaces: []string{"eth0", "net1"}},
+		"u4": {ID: "e", NetNSPath: "/run/netns/f2"},
 		"u7": {ID: "h", NetNSPath: "/run/netns/cni-2", Interfaces: []string{"eth0", "mNicIf1"}},
 	} {
 		must.Match(t, "the sandbox of "+uid, want, must.Get(c.Find(t.Context(), uid))(t))

@@ -7,11 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/podweir/podweir/compat/detect"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // errNoNetNS is for a sandbox without a network namespace of its own, or of a
@@ -50,7 +49,7 @@ func parseInfo(verbose map[string]string) (Sandbox, error) {
 	var s Sandbox
 	for _, ns := range i.RuntimeSpec.Linux.Namespaces {
 		if ns.Type == "network" {
-			s.NetNSPath = ns.Path
+			s.NetNSPath = terms.NetNSPath(ns.Path)
 		}
 	}
 	if s.NetNSPath == "" {
@@ -60,7 +59,7 @@ func parseInfo(verbose map[string]string) (Sandbox, error) {
 		// The host's ends are named without a sandbox, and not everything with one
 		// is an interface: aws-cni keeps notes for its DEL in an entry "dummy…" whose
 		// sandbox is the number of a network card.
-		if name != "lo" && samePath(dev.Sandbox, s.NetNSPath) {
+		if name != "lo" && terms.NetNSPath(dev.Sandbox) == s.NetNSPath {
 			s.Interfaces = append(s.Interfaces, name)
 		}
 	}
@@ -83,16 +82,4 @@ func parseNetwork(verbose map[string]string) (*detect.RuntimeNetwork, error) {
 		return nil, nil
 	}
 	return n, nil
-}
-
-// samePath says whether two paths lead to the same network namespace. On the
-// node /var/run is a link to /run, and a runtime may write either.
-func samePath(a, b string) bool { return withoutVar(a) == withoutVar(b) }
-
-func withoutVar(path string) string {
-	path = filepath.Clean(path)
-	if strings.HasPrefix(path, "/var/run/") {
-		return strings.TrimPrefix(path, "/var")
-	}
-	return path
 }

@@ -92,7 +92,7 @@ func newRoot() *cobra.Command {
 				if err != nil {
 					return fmt.Errorf("--netns: %w", err)
 				}
-				o.v.Set("netns", abs)
+				o.v.Set("netns", terms.NetNSPath(abs))
 			}
 			rtnl.ProcessesBelow(o.v.GetString("root")) // the environment has it for commands without the flag
 			if err := checkDir("run", o.v.GetString("run"), "podweir's directory below /run"); err != nil && !errors.Is(err, fs.ErrNotExist) {

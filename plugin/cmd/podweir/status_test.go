@@ -244,7 +244,8 @@ func TestPrivilegedStatusOfDamagedFiles(t *testing.T) {
 // A record of one of a pod's interfaces that cannot be read is one problem, and the pod's.
 func TestPrivilegedStatusOfOneDamagedRecordOfTwo(t *testing.T) {
 	testutil.RequireRoot(t)
-	n := newNoticed(t, nil)
+	n := starting(newCLI(t), nil)
+	n.path = filepath.Join("/var", n.path) // as containerd writes it
 	testutil.VethPair(t, testutil.End{NetNS: n.pod, Name: "net1"}, testutil.End{NetNS: n.node, Name: "veth8"})
 	n.conf["prevResult"] = map[string]any{"cniVersion": "1.1.0", "interfaces": []map[string]any{{"name": "eth0", "sandbox": n.path}, {"name": "net1", "sandbox": n.path}}}
 	n.add(t)
