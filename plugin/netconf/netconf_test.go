@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -173,6 +174,11 @@ func TestParseLimits(t *testing.T) {
 			must.Match(t, "egress", tc.want.egress, got.Shaping.Egress, anyOrigin)
 			must.Match(t, "ingress", tc.want.ingress, got.Shaping.Ingress, anyOrigin)
 			must.Match(t, "warnings", tc.want.warnings, got.Warnings)
+			for _, text := range got.Warnings { // no limit is other than asked without status saying so
+				if changed := strings.Contains(text, "clamped"); changed != slices.Contains(got.Shaping.Notes, text) {
+					t.Errorf("notes are %q, want %q in them: %v", got.Shaping.Notes, text, changed)
+				}
+			}
 		})
 	}
 }

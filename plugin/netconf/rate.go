@@ -215,7 +215,7 @@ func (p *parser) rateOf(s *source) (units.BitRate, *FieldError) {
 	case err != nil || rate < units.MinRate || rate > units.MaxRate && s.origin != ofPod:
 		return 0, s.fieldError(accepted)
 	case rate > units.MaxRate:
-		p.warn("%s: %s is above the highest rate, clamped to %v", s.field, quoted(s.value), units.MaxRate)
+		p.tell(fmt.Sprintf("%s: %s is above the highest rate, clamped to %v", s.field, quoted(s.value), units.MaxRate))
 		return units.MaxRate, nil
 	}
 	return rate, nil

@@ -68,7 +68,9 @@ func (p *parser) ignoreError(e *FieldError, instead string) {
 // tell puts something into the log and into what status shows.
 func (p *parser) tell(text string) {
 	p.warn("%s", text)
-	p.notes = append(p.notes, text)
+	if !slices.Contains(p.notes, text) {
+		p.notes = append(p.notes, text)
+	}
 }
 
 // addError says whether an error is new: the directions share keys, and each is
