@@ -57,6 +57,8 @@ type Interface struct {
 	// the host.
 	HostName  string `json:"hostName,omitempty"`
 	HostIndex int    `json:"hostIndex,omitempty"`
+	// HostNetNSCookie is NetNSCookie of the namespace with that end: the node's.
+	HostNetNSCookie uint64 `json:"hostNetnsCookie,omitempty"`
 	// MTU is the L3 MTU in bytes.
 	MTU    int  `json:"mtu"`
 	L3Only bool `json:"l3Only,omitempty"`

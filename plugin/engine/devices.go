@@ -144,14 +144,16 @@ func (p Paths) look() (map[int][]*apply.Record, *kernel, error) {
 }
 
 // records are all that this release can read.
-func (n *Node) records() ([]*apply.Record, error) {
-	ids, err := n.List()
+func (n *Node) records() ([]*apply.Record, error) { return n.store.all() }
+
+func (s *store) all() ([]*apply.Record, error) {
+	ids, err := s.pins.List()
 	if err != nil {
 		return nil, err
 	}
 	var all []*apply.Record
 	for _, id := range ids {
-		records, err := n.store.Records(id)
+		records, err := s.Records(id)
 		if err != nil && !errors.Is(err, apply.ErrUnknownRecord) {
 			return nil, err
 		}

@@ -84,12 +84,29 @@ func (k *kernel) interfaceOf(p *podNS, path string, pair *hostif.Pair, err error
 			pair.Pod.Name, pair.Pod.Index, path, pair.Pod.NotLimited(), apply.ErrStandIn)
 	}
 	k.find(p, pair)
-	return attach.Interface{
+	found := attach.Interface{
 		NetNSPath: path, NetNSInode: p.ns.Inode(), NetNSCookie: p.cookie,
 		PodName: pair.Pod.Name, PodIndex: pair.Pod.Index, Kind: pair.Pod.Kind,
 		HostName: pair.Host.Name, HostIndex: pair.Host.Index,
 		MTU: pair.Pod.MTU, L3Only: pair.Pod.L3Only, Unseen: pair.Pod.Unseen,
-	}, nil
+	}
+	if found.HostIndex != 0 {
+		found.HostNetNSCookie = k.host.Cookie()
+	}
+	return found, nil
+}
+
+// astray returns an error if podweir runs in another network namespace than the one with the host's end of an
+// interface that is there: it would find no other end, or somebody else's device under its number.
+func (k *kernel) astray(i *attach.Interface) error {
+	if i.HostNetNSCookie == 0 || k.host.Cookie() == 0 || i.HostNetNSCookie == k.host.Cookie() {
+		return nil
+	}
+	if p, err := k.podOf(i); p == nil {
+		return err // what is left of a pod that is gone may be removed from anywhere
+	}
+	return fmt.Errorf("%s in %s has its other end in another network namespace than podweir runs in: run podweir in that of the node (nsenter -t 1 -n)",
+		i.PodName, i.NetNSPath)
 }
 
 // Again implements [apply.Kernel].
@@ -101,6 +118,9 @@ func (k *kernel) Again(i *attach.Interface) (attach.Interface, error) {
 	if !p.holds(i) {
 		return attach.Interface{}, fmt.Errorf("%s (ifindex %d) in %s: %w, another namespace is in its place",
 			i.PodName, i.PodIndex, i.NetNSPath, apply.ErrGone)
+	}
+	if err := k.astray(i); err != nil {
+		return attach.Interface{}, err
 	}
 	pair, err := hostif.FindPairAt(p.handle, k.host, p.ns, k.hostNS, i.PodIndex)
 	if pair.Pod.Index != 0 && !i.IsKind(pair.Pod.Kind) {

@@ -166,6 +166,9 @@ func (k *kernel) placeOf(r *apply.Record, s terms.Side) (*place, error) {
 // ask for a device whose index the record has, and returns nil if the namespace is gone.
 func (k *kernel) recordedPlace(r *apply.Record, s terms.Side) (*place, error) {
 	i := &r.Interface
+	if err := k.astray(i); err != nil {
+		return nil, err
+	}
 	if s == terms.SideHost {
 		if i.HostIndex == 0 {
 			return nil, nil

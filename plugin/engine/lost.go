@@ -144,6 +144,11 @@ func isPair(d *hostif.Interface) bool {
 // is not known: its interface is not held.
 func (n *Node) held() ([]attach.Interface, error) {
 	records, err := n.records()
+	if usual := n.store.usual; usual != nil && err == nil {
+		var more []*apply.Record
+		more, err = usual.all()
+		records = append(records, more...)
+	}
 	all := make([]attach.Interface, len(records))
 	for i, r := range records {
 		all[i] = r.Interface

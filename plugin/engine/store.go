@@ -18,6 +18,7 @@ import (
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/pins"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // Paths are where podweir keeps state: pins, and what may be deleted at any
@@ -36,7 +37,12 @@ var DefaultPaths = Paths{Pins: pins.DefaultRoot, Run: "/run/podweir"}
 func (p Paths) Mail() mailbox.Dir { return mailbox.Dir(p.Run) }
 
 // store implements apply.Store: records as maps pinned on bpffs.
-type store struct{ pins *pins.Store }
+type store struct {
+	pins *pins.Store
+	// usual is the node's own where this is another one: what that one has is not lost, and not to be taken over. Else
+	// it is nil.
+	usual *store
+}
 
 func openStore(root string) (*store, error) {
 	s, err := pins.Open(root)
@@ -46,7 +52,18 @@ func openStore(root string) (*store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &store{s}, nil
+	out := &store{pins: s}
+	if s.Root() == DefaultPaths.Pins {
+		return out, nil
+	}
+	if there, err := os.Stat(DefaultPaths.Pins); err == nil {
+		if here, err := os.Stat(root); err != nil || !os.SameFile(here, there) { // a directory may have several paths
+			if usual, err := pins.Open(DefaultPaths.Pins); err == nil {
+				out.usual = &store{pins: usual}
+			}
+		}
+	}
+	return out, nil
 }
 
 // Attached says whether there is anything of an attachment: the quick look for what
@@ -131,6 +148,7 @@ func (s *store) read(id attach.ID, name string) (*apply.Record, error) {
 		return nil, fmt.Errorf("%w: it is of %v device %q", apply.ErrUnknownRecord, r.ID, r.Interface.PodName)
 	}
 	if err == nil {
+		r.Interface.NetNSPath = terms.NetNSPath(r.Interface.NetNSPath)
 		r.ClockWasSet(mailbox.Moved(r.Booted))
 	}
 	return r, err
@@ -178,6 +196,11 @@ func (s *store) Hold(r *apply.Record) error {
 
 // Another implements [apply.Store].
 func (s *store) Another(than attach.ID, i *attach.Interface) (*apply.Record, error) {
+	if s.usual != nil {
+		if r, err := s.usual.Another(attach.ID{}, i); r != nil || err != nil {
+			return r, err
+		}
+	}
 	id, found, err := s.pins.Holder(holdName(i))
 	if err != nil || !found || id.Same(than) {
 		return nil, err
