@@ -95,6 +95,8 @@ type Attachment struct {
 	// every packet on.
 	Redirected bool
 	Ahead      []judge.Program
+	// Blocked names a program of others that drops every packet of the direction, and its device; "" if there is none.
+	Blocked string
 	// Divided says that an agent divides the limit that the pods of the namespace have together.
 	Divided bool
 	// FailedOpen counts the packets that passed for a fault of podweir's own.

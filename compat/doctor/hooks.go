@@ -132,6 +132,11 @@ func checkStrangers(f *Facts) Outcome {
 			}
 		}
 	}
+	for _, a := range f.Attached { // in pods: theirs are their own, unless nothing passes
+		if a.Blocked != "" && !strings.Contains(a.Blocked, " on "+a.Device+" ") {
+			bad, show = append(bad, a.name()+": "+a.Blocked), cmp.Or(show, "podweir explain "+a.Pod)
+		}
+	}
 	switch {
 	case len(bad) > 0:
 		return breaks(shorten(bad), "programs of "+f.Profile.Title+" and podweir", "on the node: "+show, bad...)

@@ -291,7 +291,7 @@ func TestPrivilegedXDPBeforePodweir(t *testing.T) {
 		xdpOn(t, of.ns, device, "eats", 1)
 		c.well(t, []string{name + " " + of.direction + ": XDP eats (program ", ") on " + device + " drops every packet. That is not podweir."}, "status")
 	}
-	must.Have(t, "PW502", strangers(), "warn: ", "veth1 ingress: XDP eats (program ", ") drops every packet", "bpftool prog show id")
+	must.Have(t, "PW502", strangers(), "warn: ", "veth1 ingress: XDP eats (program ", ") drops every packet", name+" ingress: XDP eats (program ", ") on eth0 drops every packet", "bpftool prog show id", "!on veth1")
 	c.well(t, []string{"silent XDP eats (program ", ") on eth0 in the pod may drop"}, "explain", name)
 }
 
