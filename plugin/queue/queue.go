@@ -108,12 +108,15 @@ func (d *Device) Root() *Qdisc {
 }
 
 // Made says that the root is a TBF as [Build] makes it: with a child that has a handle,
-// and a limit that is this package's own or the child's; or that it is an HTB above such a TBF
-// that cuts packets, as that of a share is. It knows a queue of podweir's that no record tells of.
+// and a limit that is this package's own or the child's; or that it is a classful qdisc above such a TBF, which
+// cuts packets, as that of a share does, or has the second class, beside what bypasses the limit. It
+// knows a queue of podweir's that no record tells of.
 func (d *Device) Made() bool {
 	root := d.Root()
-	if root != nil && root.Kind == shaping.KindHTB {
-		below := slices.IndexFunc(d.Qdiscs, func(q Qdisc) bool { return q.Parent&majorMask == root.Handle && q.Segment != 0 })
+	if root != nil && (root.Kind == shaping.KindHTB || root.Kind == shaping.KindPrio) {
+		below := slices.IndexFunc(d.Qdiscs, func(q Qdisc) bool {
+			return q.Parent&majorMask == root.Handle && (q.Segment != 0 || q.Kind == shaping.KindTBF && q.Parent == root.Handle|2)
+		})
 		if below < 0 {
 			return false
 		}

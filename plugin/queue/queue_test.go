@@ -198,6 +198,7 @@ func TestPrivilegedBuildObserveRemove(t *testing.T) {
 			d.build(t, c.tree, prog)
 			got := d.observe(t)
 			sameTree(t, "Build", c.tree, got.Tree)
+			must.Be(t, "known without a record", true, got.Made())
 			if c.tree.Filter != nil && (got.Classifier == nil || got.Classifier.ProgramID != prog.ID ||
 				got.Classifier.Name != "pw_test" || got.Classifier.ClassID != c.tree.Filter.ClassID|testSlot) {
 				t.Errorf("filter = %+v, want program %d pw_test with slot %#x", got.Classifier, prog.ID, testSlot)

@@ -179,7 +179,8 @@ func request(t *testing.T, conf *tls.Config, url, header, value string) (status 
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: conf}, Timeout: 20 * time.Second}
 	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))(t)
 	req.Header.Set(header, value)
-	res := must.Get(client.Do(req))(t)
+	res, err := client.Do(req)
+	must.OK(t, err)
 	defer func() { _ = res.Body.Close() }()
 	return res.StatusCode, string(must.Get(io.ReadAll(res.Body))(t))
 }
