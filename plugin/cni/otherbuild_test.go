@@ -84,9 +84,8 @@ func TestPrivilegedOtherLayoutIsRemoved(t *testing.T) {
 	p.fromOtherBuild(t)
 	remove := func(want []string) {
 		t.Helper()
-		node := must.Get(engine.Open(p.node.paths))(t)
-		defer node.Close()
-		dirs := must.Get(node.RemoveUnusedLayouts())(t)
+		var dirs []string
+		p.onNode(t, func(n *engine.Node) (err error) { dirs, err = n.RemoveUnusedLayouts(); return err })
 		must.Match(t, "RemoveUnusedLayouts", want, dirs)
 		if _, err := os.Stat(other); (err == nil) != (want == nil) {
 			t.Errorf("%s after RemoveUnusedLayouts = %q: %v", other, dirs, err)
