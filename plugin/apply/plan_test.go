@@ -459,6 +459,44 @@ func TestSetOutlivesNotes(t *testing.T) {
 	must.Be(t, "after another wish the rate", 20_000_000, record(t, w).Config.Egress.Rate)
 }
 
+// What waits stays while `set` changes a rate. Where the kernel has prio, a bucket that takes whole offloaded packets and
+// one that cuts them have the classifier on different sides.
+func TestSetKeepsTheQueue(t *testing.T) {
+	const line = 54_000_000
+	for _, tt := range []struct {
+		prio     bool
+		from, to units.BitRate
+		burst    units.Bytes
+		kept     bool
+	}{
+		{false, 10_000, 100_000_000, 0, true},
+		{true, 10_000, line - 1, 0, true},
+		{true, line, 10_000_000_000, 0, true},
+		{true, line - 1, line, 0, false},
+		{true, line, line - 1, 0, false},
+		{true, line - 1, line, 50_000, true},
+		{true, 10_000_000, 10_000_000, 125_000, false},
+	} {
+		w := newWorld()
+		w.facts.Prio = tt.prio
+		ensure(t, w, both(tt.from))
+		handles := func() (all []shaping.TCHandle) {
+			for _, q := range w.devices[terms.SidePod].Tree.Qdiscs {
+				all = append(all, q.Handle)
+			}
+			return all
+		}
+		was := handles()
+		must.OK(t, must.Err(w.executor().Set(t.Context(), podID, func(c *shaping.Config) error {
+			c.Egress.Rate, c.Egress.Burst = tt.to, tt.burst
+			return nil
+		})))
+		if kept := slices.Equal(was, handles()); kept != tt.kept {
+			t.Errorf("%+v: the queue is kept: %v", tt, kept)
+		}
+	}
+}
+
 // Records of releases before this one have the choices by the names of the directions, and
 // so do those of this one: either reads the other's.
 func TestRecordHasChoicesByName(t *testing.T) {
