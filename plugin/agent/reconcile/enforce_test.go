@@ -9,12 +9,12 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/cilium/ebpf/asm"
-	"github.com/cilium/ebpf/link"
 
 	"github.com/podweir/podweir/plugin/agent/enforce"
 	"github.com/podweir/podweir/plugin/agent/kube"
@@ -255,9 +255,12 @@ func TestPrivilegedRateOfRedirectPeer(t *testing.T) {
 	w, pods := n.watch(t, states, 0)
 	defer p.flood(t, far, n.NetNS, "10.80.0.1")()
 	<-time.After(2 * time.Second)
-	n.AttachTCX(t, uplink.Index, "ingress", testutil.Load(t, "", asm.Instructions{
+	pin := filepath.Join(testutil.BPFFS(t), "peer")
+	must.OK(t, testutil.Load(t, "", asm.Instructions{
 		asm.Mov.Imm(asm.R1, int32(p.host.Index)), asm.Mov.Imm(asm.R2, 0), asm.FnRedirectPeer.Call(), asm.Return(),
-	}), link.Tail())
+	}).Pin(pin))
+	n.Run(t, "tc", "qdisc", "add", "dev", uplink.Name, "clsact")
+	n.Run(t, "tc", "filter", "add", "dev", uplink.Name, "ingress", "bpf", "da", "pinned", pin)
 	began := time.Now()
 	testutil.Eventually(t, soon, "an event", func() bool { return len(pods.told()) > 0 })
 	t.Logf("told after %v: %+v", time.Since(began).Round(100*time.Millisecond), pods.told())
