@@ -362,6 +362,11 @@ func TestTreeDiff(t *testing.T) {
 		{"another root", fifo, func(g *shaping.Tree) { g.Qdiscs[0].Handle = 0x30000 }, "no tbf 1:0 at 10 Mbit/s under root", false},
 		{"no child", fifo, func(g *shaping.Tree) { g.Qdiscs = g.Qdiscs[:1] }, "no bfifo 2:0 under 1:1", false},
 		{"nothing", fifo, func(g *shaping.Tree) { g.Qdiscs = nil }, "no root qdisc, want tbf 1:0 at 10 Mbit/s", false},
+		{"nothing, where a prio is above the bucket", func() *shaping.Tree {
+			bucket := fifo().Qdiscs[0]
+			bucket.Handle, bucket.Parent = 0x20000, 0x10002
+			return &shaping.Tree{Qdiscs: []shaping.Qdisc{{Kind: shaping.KindPrio, Handle: 0x10000, Parent: shaping.RootParent, Bands: 2}, bucket}}
+		}, func(g *shaping.Tree) { g.Qdiscs = nil }, "no root qdisc, want prio 1:0 at 10 Mbit/s", false},
 		{"another rate and a foreign qdisc", fifo, func(g *shaping.Tree) {
 			g.Qdiscs[0].Rate = 2_500_000
 			g.Qdiscs = append(g.Qdiscs, shaping.Qdisc{Kind: "sfq", Handle: 0x90000, Parent: 0x20001})

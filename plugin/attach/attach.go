@@ -391,7 +391,7 @@ func (o *Observed) Own() []string {
 			continue
 		}
 		if root := dev.OwnRoot(); root != nil {
-			all = append(all, fmt.Sprintf("%s on %s", describe(root), dev.Name))
+			all = append(all, fmt.Sprintf("%s on %s", describeTree(root, &dev.Tree), dev.Name))
 		}
 		for i := range dev.Hooks {
 			if h := &dev.Hooks[i]; h.Ours {

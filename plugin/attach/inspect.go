@@ -214,7 +214,7 @@ func (in *Inspection) degraded(prior *Prior, now time.Time) {
 func TreeDiff(want, got *shaping.Tree) (diff string, inPlace bool) {
 	root := want.Qdiscs[0]
 	if len(got.Qdiscs) == 0 {
-		return fmt.Sprintf("no root qdisc, want %s", describe(&root)), false
+		return "no root qdisc, want " + describeTree(&root, want), false
 	}
 	for i := range want.Qdiscs {
 		w := &want.Qdiscs[i]
@@ -368,6 +368,15 @@ func datapathDiff(want, got *shaping.Datapath) string {
 		all = append(all, "bursts, classes or thresholds of flows differ")
 	}
 	return strings.Join(all, ", ")
+}
+
+// describeTree names a tree by its root, and by its limit: that of a prio or an HTB is on a TBF below.
+func describeTree(root *shaping.Qdisc, t *shaping.Tree) string {
+	named := *root
+	if i := slices.IndexFunc(t.Qdiscs, func(q shaping.Qdisc) bool { return q.Rate != 0 }); i >= 0 {
+		named.Rate = t.Qdiscs[i].Rate
+	}
+	return describe(&named)
 }
 
 func describe(q *shaping.Qdisc) string {

@@ -330,7 +330,7 @@ func (o *Observed) strays(d terms.Direction, state *DirectionState) string {
 			}
 		}
 		if root := dev.OwnRoot(); root != nil && side == QueueSide(d) && (state == nil || !state.KeepsRoot(side)) {
-			all = append(all, fmt.Sprintf("%s on %s", describe(root), dev.Name))
+			all = append(all, fmt.Sprintf("%s on %s", describeTree(root, &dev.Tree), dev.Name))
 		}
 	}
 	if ifb := o.Device(terms.SideIFB); ifb.Exists && state != nil && !state.KeepsIFB() {
