@@ -201,12 +201,13 @@ const ifbName = `$(ip -o link | sed -n 's/.*: \(podweir[0-9]*\):.*/\1/p')`
 
 // rootOf is the handle of podweir's root qdisc on a device, in a shell.
 func rootOf(device string) string {
-	return "$(tc qdisc show dev " + device + ` root | sed -n 's/^qdisc [a-z]* \([0-9a-f]*:\) root.*/\1/p')`
+	return handleOf(device, "[a-z]*", "root")
 }
 
-// prioOf is the handle of the queue of bands on a device, in a shell.
-func prioOf(device string) string {
-	return "$(tc qdisc show dev " + device + ` | sed -n 's/^qdisc prio \([0-9a-f]*:\) parent .*/\1/p')`
+// handleOf is the handle of the qdisc of a kind and at a place on a device, in a shell. Where the kernel has prio, the root
+// of egress is one, with the bucket below it and the prio of the bands below that.
+func handleOf(device, kind, place string) string {
+	return "$(tc qdisc show dev " + device + " | sed -n 's/^qdisc " + kind + ` \([0-9a-f]*:\) ` + place + `.*/\1/p')`
 }
 
 // queueNotices are about queues and programs, changed by others.
@@ -284,7 +285,7 @@ func queueNotices() []notice {
 			truth: free, check: []string{"no root qdisc"}, dry: []string{"would repair"},
 		}.mends("egress", "ingress"),
 		notice{
-			name: "the queue below the limit was removed", make: inPod("tc qdisc del dev eth0 parent " + rootOf("eth0") + "1"),
+			name: "the queue below the limit was removed", make: inPod("tc qdisc del dev eth0 parent " + handleOf("eth0", "tbf", "") + "1"),
 			truth: outage + ", " + limited, check: []string{"egress build-queue"},
 		}.mends("egress build-queue"),
 		notice{
@@ -320,7 +321,7 @@ func queueNotices() []notice {
 func kindNotices() []notice {
 	return []notice{
 		notice{
-			name: "the queue of a band was removed", needs: []string{"prio"}, make: inPod("tc qdisc del dev eth0 parent " + prioOf("eth0") + "1"),
+			name: "the queue of a band was removed", needs: []string{"prio"}, make: inPod("tc qdisc del dev eth0 parent " + handleOf("eth0", "prio", "parent") + "1"),
 			check: []string{"egress build-queue"},
 		}.mends("egress build-queue"),
 		notice{
@@ -354,7 +355,7 @@ func lostNotices() []notice {
 	return []notice{
 		notice{
 			name: "the record was lost", make: loseRecord, truth: same, check: notAttached, doctor: "PW608",
-			status: []string{"DIFFERS eth0 in", "no record of tbf", "error"}, then: []string{"no record of"},
+			status: []string{"DIFFERS eth0 in", "no record of", "at 800 kbit/s on eth0", "error"}, then: []string{"no record of"},
 		}.tells("no record of", "podweir gc"),
 		notice{
 			name: "the record was lost, and the next ADD comes", make: inTurn(loseRecord, verb("ADD")), truth: same, status: kept,

@@ -265,7 +265,8 @@ func (n *noticed) renew(t *testing.T) {
 // namesake renames the pod's device and gives its name and addresses to another pair.
 func (n *noticed) namesake(t *testing.T) {
 	t.Helper()
-	n.pod.Run(t, "ip", "link", "set", "eth0", "down", "name", "old0")
+	n.pod.Run(t, "ip", "link", "set", "eth0", "down") // on its own: before Linux 6.2 a device that is up cannot be renamed
+	n.pod.Run(t, "ip", "link", "set", "eth0", "name", "old0")
 	n.pod.Run(t, "ip", "addr", "flush", "dev", "old0")
 	n.node.Run(t, "ip", "addr", "flush", "dev", "veth1")
 	n.wire(t, n.pod, "veth2")
@@ -367,7 +368,7 @@ func renderNotices(all []notice) string {
 States of a limited pod, and what each command says of them. A test makes each of these %d states, sends a flood in both directions,
 runs every command, repairs, sends the floods again, and repairs once more: a second repair finds nothing to do. This page is
 written from that test: `+"`go test ./plugin/cmd/podweir -run TestNoticesPage -update`"+`. It runs on Linux 6.1, 6.12 and
-the newest. The agent does what `+"`podweir repair`"+` does, by itself.
+the newest, each state where the kernel has what it needs. The agent does what `+"`podweir repair`"+` does, by itself.
 
 Traffic is what becomes of a flood: egress first, then ingress. *Limited* means that the limit holds, *outage* that nothing passes.
 Quotes are parts of what the command prints. "In order" means that no difference and no error is shown. Codes are those of
@@ -388,18 +389,22 @@ Quotes are parts of what the command prints. "In order" means that no difference
 		if s.noTCX != "" {
 			codes += " (without TCX: " + s.noTCX + ")"
 		}
-		fmt.Fprintf(&b, "| %s%s | %s | %s | %s | %s | %s | %s |\n", s.name, confOf(s.conf), orDash(s.truth), check, quotes(s.status),
+		fmt.Fprintf(&b, "| %s%s | %s | %s | %s | %s | %s | %s |\n", s.name, confOf(s), orDash(s.truth), check, quotes(s.status),
 			codes, quotes(s.repair), afterwards(s))
 	}
 	return b.String()
 }
 
-func confOf(conf map[string]any) string {
+// confOf is what a state has beside the rates, and what it needs of the kernel.
+func confOf(s *notice) string {
 	var all []string
 	for _, key := range []string{"ingressPlace", "egressQueue", "ingressQueue", "egressCeiling", "hostHook", "policy", "namespaceRate"} {
-		if v, ok := conf[key]; ok {
+		if v, ok := s.conf[key]; ok {
 			all = append(all, fmt.Sprintf("`%s: %v`", key, v))
 		}
+	}
+	for _, what := range s.needs {
+		all = append(all, "needs `"+what+"`")
 	}
 	if len(all) == 0 {
 		return ""
@@ -434,7 +439,7 @@ func quotes(parts []string) string {
 			all = append(all, "nothing to do")
 		case p == "error", p == "0 errors", strings.HasPrefix(p, "!"):
 		default:
-			all = append(all, `"`+p+`"`)
+			all = append(all, `"`+strings.TrimSuffix(p, " default/web")+`"`) // each state's pod
 		}
 	}
 	return orDash(strings.Join(all, ", "))
