@@ -245,7 +245,7 @@ func TestPrivilegedLeftoversWithoutARecord(t *testing.T) {
 		p.api.Annotations = both("10M", "20M")
 		must.OK(t, p.call(t, "ADD"))
 	}
-	queue := limited.programs(t)
+	before := limited.programs(t)
 	entries := must.Get(os.ReadDir(n.paths.Pins))(t)
 	for _, e := range entries {
 		must.OK(t, os.RemoveAll(filepath.Join(n.paths.Pins, e.Name())))
@@ -258,7 +258,7 @@ func TestPrivilegedLeftoversWithoutARecord(t *testing.T) {
 	free.gets(t, "", "")
 	limited.gets(t, "10Mbit", "20Mbit")
 	handles := regexp.MustCompile(`qdisc tbf [0-9a-f]+:`)
-	must.Match(t, "queues of the pod with a limit", handles.FindAllString(queue, -1), handles.FindAllString(limited.programs(t), -1))
+	must.Match(t, "queues of the pod with a limit", handles.FindAllString(before, -1), handles.FindAllString(limited.programs(t), -1))
 	testutil.Eventually(t, soon, "the log tells of it", func() bool {
 		return strings.Contains(n.log.String(), "of which there was no record")
 	})
