@@ -95,7 +95,7 @@ type Attachment struct {
 	// every packet on.
 	Redirected bool
 	Ahead      []judge.Program
-	// Blocked names a program of others that drops every packet of the direction, and its device; "" if there is none.
+	// Blocked names a program in the pod that drops every packet of the direction; "" if there is none.
 	Blocked string
 	// Divided says that an agent divides the limit that the pods of the namespace have together.
 	Divided bool

@@ -133,7 +133,7 @@ func checkStrangers(f *Facts) Outcome {
 		}
 	}
 	for _, a := range f.Attached { // in pods: theirs are their own, unless nothing passes
-		if a.Blocked != "" && !strings.Contains(a.Blocked, " on "+a.Device+" ") {
+		if a.Blocked != "" {
 			bad, show = append(bad, a.name()+": "+a.Blocked), cmp.Or(show, "podweir explain "+a.Pod)
 		}
 	}

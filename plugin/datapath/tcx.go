@@ -146,7 +146,7 @@ func linkAtHead(program uint32, ifindex int, at uint32) (*bpfcall.Link, error) {
 		return nil, err
 	}
 	l, err := bpfcall.LinkByID(list.Links[0])
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EAGAIN) {
+	if leaves(err) {
 		return nil, nil
 	}
 	return l, err
@@ -326,7 +326,7 @@ func DetachLost(ifindex int, h terms.Hook, keep func(p *attach.HookProgram) bool
 
 func detachLink(id uint32) error {
 	l, err := bpfcall.LinkByID(id)
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EAGAIN) {
+	if leaves(err) {
 		return nil // the kernel is about to detach it
 	}
 	if err != nil {
@@ -363,8 +363,11 @@ func dying(link uint32) bool {
 	if err == nil {
 		_ = l.Close()
 	}
-	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EAGAIN)
+	return leaves(err)
 }
+
+// leaves says that a link could not be opened because the kernel is about to detach it.
+func leaves(err error) bool { return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EAGAIN) }
 
 // QueryTCX lists the programs on both TCX hooks of a device in the caller's
 // network namespace, in the order they run. A kernel without TCX has none.

@@ -53,14 +53,10 @@ func openStore(root string) (*store, error) {
 		return nil, err
 	}
 	out := &store{pins: s}
-	if s.Root() == DefaultPaths.Pins {
-		return out, nil
-	}
-	if there, err := os.Stat(DefaultPaths.Pins); err == nil {
-		if here, err := os.Stat(root); err != nil || !os.SameFile(here, there) { // a directory may have several paths
-			if usual, err := pins.Open(DefaultPaths.Pins); err == nil {
-				out.usual = &store{pins: usual}
-			}
+	here, _ := os.Stat(root)
+	if there, err := os.Stat(DefaultPaths.Pins); err == nil && !os.SameFile(here, there) { // a directory may have several paths
+		if usual, err := pins.Open(DefaultPaths.Pins); err == nil { // else there are no records in it
+			out.usual = &store{pins: usual}
 		}
 	}
 	return out, nil

@@ -209,7 +209,10 @@ func attachments(node *engine.Node, a *status.Attachment, groups []mailbox.Group
 		one := doctor.Attachment{
 			Pod: a.Name(), ContainerID: a.ID.ContainerID, ByHandIn: byHandIn(a), Limit: d.Limit, Device: a.Interface.HostName,
 			FailedOpen: counted(d.Counters, "failed-open"), PastQueue: counted(d.Counters, "dropped-ceiling"), Standard: standard(record, d.Direction.Is),
-			Kept: d.Kept, Blocked: d.Blocked,
+			Kept: d.Kept,
+		}
+		if d.BlockedAt == terms.SidePod { // Devices have what is at the host side
+			one.Blocked = d.Blocked
 		}
 		one.Addresses = addressesIn(one.ByHandIn)
 		one.Divided = record != nil && slices.ContainsFunc(groups, func(g mailbox.Group) bool {

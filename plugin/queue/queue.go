@@ -107,10 +107,10 @@ func (d *Device) Root() *Qdisc {
 	return nil
 }
 
-// Made says that the root is a TBF as [Build] makes it: with a child that has a handle,
-// and a limit that is this package's own or the child's; or that it is a classful qdisc above such a TBF, which
-// cuts packets, as that of a share does, or has the second class, beside what bypasses the limit. It
-// knows a queue of podweir's that no record tells of.
+// Made says that the queue looks like one of [Build]. It knows a queue of podweir's that no record tells of.
+// Its TBF has a child with a handle, and a limit that is this package's own or the child's. That TBF is the root, or
+// below an HTB or a prio. There it cuts packets, as that of a share does, or is in the second class, beside
+// what bypasses the limit.
 func (d *Device) Made() bool {
 	root := d.Root()
 	if root != nil && (root.Kind == shaping.KindHTB || root.Kind == shaping.KindPrio) {

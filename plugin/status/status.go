@@ -118,6 +118,8 @@ type Direction struct {
 	Program  string                      `json:"program,omitempty"`
 	// Build is the release that attached it last.
 	Build string `json:"build,omitempty"`
+	// BlockedAt is the side with the program that Blocked names, 0 if there is none.
+	BlockedAt terms.Side `json:"-"`
 	// Bypassed says why packets go past the limit, "" if it is not known that they do.
 	Bypassed string `json:"bypassed,omitempty"`
 	// Starved names a program of others that keeps every packet from podweir's, so that the
@@ -408,7 +410,7 @@ func attachment(node *engine.Node, queues *engine.Queues, r *apply.Record) Attac
 					one.Starved = cmp.Or(one.Starved, in.Unheld.Error())
 				}
 			}
-			one.Blocked = blocked(in.Observed, d)
+			one.Blocked, one.BlockedAt = blocked(in.Observed, d)
 			if s.Params.Divided {
 				if share := s.Params.Tree.Share(&in.Observed.Device(s.Params.Side).Tree); share != nil {
 					one.Share = share.Rate.BitRate()
@@ -561,21 +563,21 @@ func beforeRedirect(obs *attach.Observed, s *attach.DirectionState) string {
 }
 
 // blocked names a program of others that drops every packet of a direction, "" if there is
-// none.
-func blocked(obs *attach.Observed, d terms.Direction) string {
+// none, and says at which side it is.
+func blocked(obs *attach.Observed, d terms.Direction) (program string, at terms.Side) {
 	for _, side := range []terms.Side{terms.SidePod, terms.SideHost} {
 		device := obs.Device(side)
 		if x := device.XDP; x != nil && terms.DirectionAt(side, x.Hook) == d && (x.Answer == judge.AnswerDrops || x.Answer == judge.AnswerEnds) {
-			return fmt.Sprintf("%v on %s %v", *x, device.Name, x.Answer)
+			return fmt.Sprintf("%v on %s %v", *x, device.Name, x.Answer), side
 		}
 		for i := range device.Hooks {
 			h := &device.Hooks[i]
 			if !h.Ours && h.Answer == judge.AnswerDrops && terms.DirectionAt(side, h.Hook) == d {
-				return fmt.Sprintf("%v on %s %v", *h, device.Name, h.Answer)
+				return fmt.Sprintf("%v on %s %v", *h, device.Name, h.Answer), side
 			}
 		}
 	}
-	return ""
+	return "", at
 }
 
 // Describe is a direction with everything but its counters.

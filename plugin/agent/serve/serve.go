@@ -60,7 +60,7 @@ type Check struct {
 	Name string
 	// Err says what is wrong and where, nil if nothing is. It answers at once.
 	Err func() error
-	// Note says that the agent works all the same.
+	// Note says that what Err tells does not keep the agent from working.
 	Note bool
 	// Is says in a word how it works; it may be nil.
 	Is func() string

@@ -20,6 +20,7 @@ import (
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/status/cluster"
 	"github.com/podweir/podweir/plugin/status/view"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/version"
 )
 
@@ -61,9 +62,9 @@ func (a *agentParts) answer(ctx context.Context, checks []serve.Check) *cluster.
 	for _, c := range checks {
 		if err := c.Err(); err != nil {
 			self.NotReady = append(self.NotReady, doctor.Part{Name: c.Name, Reason: err.Error()})
-			answer.NotReady = append(answer.NotReady, self.NotReady[len(self.NotReady)-1].String())
 		}
 	}
+	answer.NotReady = terms.Texts(self.NotReady)
 	if a.waiting.on() {
 		answer.Error = a.waiting.problem().Error() // the other agent tells of the pods
 		return answer

@@ -108,7 +108,7 @@ func values(path string) (map[string]any, error) {
 	return values, nil
 }
 
-// Since returns what says how a file differs from what it is now, which a program that goes on running works by.
+// Since reads a file and returns a function that says how the file has changed since: a program goes on by what it read.
 func Since(path string) func() error {
 	read, _ := values(path) // a program that could not read it has not begun
 	return func() error {
