@@ -34,28 +34,29 @@ func (p *Places) Watch(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	// Not by os.Open: Go's poller would take the changes.
-	changes, err := unix.Open(mountInfo, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return fmt.Errorf("find the agent's own mounts: %w", err)
 	}
-	defer func() { _ = unix.Close(changes) }()
-	mounted, err := mountPoints()
-	if err != nil {
-		return err
+	// What the node mounts anew, or over a directory, may be nowhere in the container: the list of its first process tells.
+	// Not by os.Open: Go's poller would take the changes.
+	list, err := unix.Open(filepath.Join(p.Root, "proc/1/mountinfo"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err == nil { // else the directories alone tell
+		defer func() { _ = unix.Close(list) }()
 	}
-	now := mounted
+	mounted, before := mountPoints(text), p.nodeMounts()
+	now := before
 	tick := time.NewTicker(placesEvery)
 	defer tick.Stop()
 	for {
-		if changed(changes) {
-			if read, err := mountPoints(); err == nil {
+		if before != nil && changed(list) {
+			if read := p.nodeMounts(); read != nil {
 				now = read
 			}
 		}
 		for _, dir := range p.Dirs() {
-			// What the node mounts over a directory comes to lie below the agent's own mount of it.
-			if mounted[dir] > 0 && (now[dir] != mounted[dir] || p.replaced(dir)) {
+			there := filepath.Join("/", strings.TrimPrefix(dir, filepath.Clean(p.Root)+"/"))
+			if mounted[dir] != "" && (now[there] != before[there] || p.replaced(dir)) {
 				return fmt.Errorf("%s is not the node's directory any more: it was replaced, removed, unmounted or mounted over while the agent ran; "+
 					"an agent that starts anew uses the one that is there now", dir)
 			}
@@ -68,28 +69,33 @@ func (p *Places) Watch(ctx context.Context) error {
 	}
 }
 
-const mountInfo = "/proc/self/mountinfo"
-
-// changed says whether anything was mounted or unmounted since it was asked last, or the file was opened.
+// changed says whether anything was mounted or unmounted since it was asked last, or the file was opened. Without a file
+// nothing was.
 func changed(mounts int) bool {
 	fds := []unix.PollFd{{Fd: int32(mounts), Events: unix.POLLPRI}} //nolint:gosec // descriptors are small
 	n, err := unix.Poll(fds, 0)
 	return n > 0 || err != nil
 }
 
-// mountPoints are the directories on which something is mounted for this process now, and how many times.
-func mountPoints() (map[string]int, error) {
-	text, err := os.ReadFile(mountInfo)
+// nodeMounts are the mount points of the node, nil if they are not known.
+func (p *Places) nodeMounts() map[string]string {
+	text, err := os.ReadFile(filepath.Join(p.Root, "proc/1/mountinfo"))
 	if err != nil {
-		return nil, fmt.Errorf("find the agent's own mounts: %w", err)
+		return nil
 	}
-	all := make(map[string]int)
-	for line := range strings.Lines(string(text)) {
+	return mountPoints(text)
+}
+
+// mountPoints are the directories on which a list of mounts has something, and which file system and part of it is on top.
+// Its number is not given to another one while the agent has it mounted.
+func mountPoints(list []byte) map[string]string {
+	all := make(map[string]string)
+	for line := range strings.Lines(string(list)) {
 		if fields := strings.Fields(line); len(fields) > 4 {
-			all[fields[4]]++
+			all[fields[4]] = fields[2] + fields[3]
 		}
 	}
-	return all, nil
+	return all
 }
 
 // replaced says whether the node has another directory, or none, where this one was mounted from. The root, and what is
