@@ -257,6 +257,9 @@ func (a *Asked) Add(ctx context.Context, rep *status.Report) error {
 	if a.untold != "" {
 		rep.Missing = append(rep.Missing, "pods that ask for a limit and have none: "+a.untold)
 	}
+	if a.agent != nil {
+		rep.NotReady = terms.Texts(a.agent.NotReady)
+	}
 	a.node.forgetEnded(ctx, rep)
 	var paths []string
 	pods := make([]status.RuntimePod, 0, len(a.asking)+len(rep.Attachments))

@@ -105,7 +105,7 @@ func (r *Report) View(now time.Time) *view.Status {
 		n.Groups = append(n.Groups, r.Groups[i].Group)
 	}
 	n.Unread, n.Missing, n.Losses = r.Unread, r.Missing, r.Losses
-	n.AgentLooked = r.AgentLooked
+	n.AgentLooked, n.NotReady = r.AgentLooked, r.NotReady
 	n.Sort()
 	return n
 }

@@ -48,6 +48,8 @@ type Report struct {
 	Overdue []mailbox.Unshaped `json:"overdue,omitempty"`
 	// AgentLooked is when the agent looked at the limits last, zero if none runs.
 	AgentLooked time.Time `json:"agentLooked,omitzero"`
+	// NotReady are the parts of the agent that do not work, and why, where it was asked.
+	NotReady []string `json:"notReady,omitempty"`
 	// Unshaped are the other pods that run without a limit, as the agent knows it.
 	Unshaped []mailbox.Unshaped `json:"unshaped,omitempty"`
 	// Others are the devices of pods that podweir has no limit on, where they were looked for.

@@ -304,11 +304,26 @@ func TestPrivilegedStatusCountsWhatTheRuntimeKept(t *testing.T) {
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer) }), ReadHeaderTimeout: time.Second}
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(func() { _ = server.Close() })
-	for text, limited := range map[string]bool{"ok: api\nok: pass\n": true, "not ready: api: 403\nok: pass\n": false, "not ready: delivery: no chain\nok: api\n": true} {
-		answer = text
-		out, err := c.do(t, "status", "--root", root, "--health-address", l.Addr().String())
-		if limited != strings.Contains(out, "The only pod with a limit is limited as it should be.") || limited != (err == nil) {
-			t.Errorf("status beside an agent that answers %q: %v\n%s", text, err, out)
+	for _, agent := range []struct {
+		answer  string
+		limited bool
+		tells   string
+	}{
+		{"ok: api\nok: pass\n", true, ""},
+		{"not ready: api: 403\nok: pass\n", false, "The agent is not ready: api: 403."},
+		{"not ready: delivery: no chain\nnot ready: nri: 1\nok: api\n", true, "The agent is not ready: delivery: no chain; nri: 1."},
+	} {
+		answer = agent.answer
+		for _, form := range []string{"table", "wide", "json"} {
+			out, err := c.do(t, "status", "--root", root, "--health-address", l.Addr().String(), "-o", form)
+			told := strings.Contains(oneLine(out), agent.tells)
+			if form == "json" {
+				told = strings.Contains(out, `"notReady"`) == (agent.tells != "")
+			}
+			limited := form != "table" || agent.limited == strings.Contains(out, "The only pod with a limit is limited as it should be.")
+			if !told || !limited || (agent.tells == "") != (err == nil) {
+				t.Errorf("status -o %s beside an agent that answers %q: %v\n%s", form, answer, err, out)
+			}
 		}
 	}
 }

@@ -34,8 +34,8 @@ func newStatus(o *options) *cobra.Command {
 		Short: "Show which pods are limited as they should be, and why others are not",
 		Long: "Show which pods of this node are limited as they should be. Each pod that is not comes first, with the\n" +
 			"cause and what to do; the others are counted, or listed if there are few. -o wide shows every limit: where it\n" +
-			"is enforced and why there, and its counters. Exit status 1 if a pod is not limited as it should be, or may\n" +
-			"be missing.",
+			"is enforced and why there, and its counters. Exit status 1 if a pod is not limited as it should be or may\n" +
+			"be missing, or the agent is not ready.",
 		Example: "  podweir status\n  podweir status --broken\n  podweir status --pod default/web\n  podweir status -o wide",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runStatus(cmd, o) },

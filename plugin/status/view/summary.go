@@ -93,8 +93,11 @@ func (n *Status) age() string {
 	return fmt.Sprintf("The agent looked %d s ago, and looks every 2 s: it may have ended. How long limits were reached, whether they hold and what namespaces send is of then.", int(age.Seconds()))
 }
 
-// Doubts are sentences about what is not known of the pods, and why.
+// Doubts are sentences about what is not known of the pods, or not done for those that come, and why.
 func (n *Status) Doubts() (sentences []string) {
+	if len(n.NotReady) > 0 {
+		sentences = append(sentences, "The agent is not ready: "+strings.Join(n.NotReady, "; ")+".")
+	}
 	for _, what := range n.Unread {
 		sentences = append(sentences, strings.ToUpper(what[:1])+what[1:]+". Remove that file: an agent writes it again.")
 	}

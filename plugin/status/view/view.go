@@ -36,6 +36,8 @@ type Status struct {
 	Losses []terms.Loss `json:"-"`
 	// AgentLooked is when the agent looked at the limits last, zero if none runs.
 	AgentLooked time.Time `json:"agentLooked,omitzero"`
+	// NotReady are the parts of the agent that do not work, and why, where it was asked.
+	NotReady []string `json:"-"`
 	// Unread says what is not known because a file of podweir's is damaged.
 	Unread []string `json:"unread,omitempty"`
 	// Missing are which pods without their limit may be missing, and why.
