@@ -281,10 +281,13 @@ func readOnce(root fs.FS, name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, MaxBytes+1)) // what grew meanwhile is refused by its size
 }
 
+// MayUse is who may use another user's file: in a container, or as a service, root may lack the capability.
+const MayUse = "root that owns it or has CAP_DAC_OVERRIDE"
+
 func explain(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("must not be read by this user, root may: %w", err)
+		return fmt.Errorf("cannot be read by this process, want "+MayUse+": %w", err)
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("is gone, or a link that leads nowhere: %w", err)
 	default:

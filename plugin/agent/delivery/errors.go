@@ -9,6 +9,8 @@ import (
 	"io/fs"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/compat/conflist"
 )
 
 var (
@@ -50,7 +52,7 @@ func fileError(op, path string, err error) error {
 	case errors.Is(cause, unix.EROFS):
 		return unusable(op, path, cause, "a file system that is mounted writable; or the agent with the delivery nri or watch, which write nothing")
 	case errors.Is(cause, fs.ErrPermission):
-		return unusable(op, path, cause, "root, and no policy (SELinux, AppArmor) against it")
+		return unusable(op, path, cause, conflist.MayUse+", and no policy (SELinux, AppArmor) against it")
 	case errors.Is(cause, unix.ENOSPC), errors.Is(cause, unix.EDQUOT):
 		return unusable(op, path, cause, "free space there")
 	case errors.Is(cause, unix.EISDIR), errors.Is(cause, unix.ENOTDIR):

@@ -504,6 +504,23 @@ func asNobody(t *testing.T, f func()) {
 	f()
 }
 
+// withoutOverride runs f on a thread that may not use the files of others.
+func withoutOverride(t *testing.T, f func()) {
+	t.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	header, data := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, [2]unix.CapUserData{}
+	must.OK(t, unix.Capget(&header, &data[0]))
+	had := data[0].Effective
+	data[0].Effective &^= 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH
+	must.OK(t, unix.Capset(&header, &data[0]))
+	defer func() {
+		data[0].Effective = had
+		must.OK(t, unix.Capset(&header, &data[0]))
+	}()
+	f()
+}
+
 // refuses installs and wants an error with these parts, and the node as it was. refused wants no podweir in its chain.
 func (h *host) refuses(t *testing.T, m *delivery.Manager, parts ...string) {
 	t.Helper()
@@ -595,7 +612,15 @@ func TestPrivilegedNoPermission(t *testing.T) {
 		must.OK(t, os.Chmod(dir, 0o755))
 	}
 	m := h.manager(t, nil)
-	asNobody(t, func() { h.refused(t, m, h.path(confDir), "permission denied", "root") })
+	want := []string{"permission denied", "root that owns it or has CAP_DAC_OVERRIDE"}
+	asNobody(t, func() { h.refused(t, m, append(want, h.path(confDir))...) })
+	// Root is as anybody else there.
+	for _, path := range []string{confDir, binDir} {
+		must.OK(t, os.Chown(h.path(path), 65534, 65534))
+		withoutOverride(t, func() { must.Fail(t, "Install()", must.Err(m.Install(t.Context())), append(want, path)...) })
+		must.OK(t, os.Chown(h.path(path), 0, 0))
+	}
+	must.OK(t, must.Err(m.Install(t.Context())))
 }
 
 // TestPrivilegedWrongNodeKeepsRunning has the agent's part go on where nothing
