@@ -30,6 +30,8 @@ import (
 var (
 	// ErrNoSandbox means that the runtime has no ready sandbox for a pod.
 	ErrNoSandbox = errors.New("no ready sandbox")
+	// ErrEnded means beside it that the pod had one, which has ended: it does not run, whatever the API server says yet.
+	ErrEnded = errors.New("the last one has ended")
 	// ErrNoSocket means that nothing shows which runtime the node has.
 	ErrNoSocket = errors.New("no CRI socket")
 )
@@ -192,13 +194,14 @@ func (c *Client) Network(ctx context.Context) (*detect.RuntimeNetwork, error) {
 const uidLabel = "io.kubernetes.pod.uid"
 
 // Find returns the ready sandbox of a pod, by the UID that the kubelet gave it.
-// It returns an error wrapping [ErrNoSandbox] if there is none.
+// It returns an error wrapping [ErrNoSandbox] if there is none, and [ErrEnded] if there was one.
 func (c *Client) Find(ctx context.Context, uid string) (Sandbox, error) {
 	c.one.Lock()
 	defer c.one.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	list, err := c.ready(ctx, map[string]string{uidLabel: uid})
+	of := map[string]string{uidLabel: uid}
+	list, err := c.ready(ctx, of)
 	if err != nil {
 		return Sandbox{}, err
 	}
@@ -210,7 +213,11 @@ func (c *Client) Find(ctx context.Context, uid string) (Sandbox, error) {
 		}
 	}
 	if found == nil {
-		return Sandbox{}, fmt.Errorf("%w for pod UID %s at %s", ErrNoSandbox, uid, c.Socket)
+		none := fmt.Errorf("%w for pod UID %s at %s", ErrNoSandbox, uid, c.Socket)
+		if ended, err := c.in(ctx, runtime.PodSandboxState_SANDBOX_NOTREADY, of); err == nil && len(ended) > 0 {
+			none = fmt.Errorf("%w: %w", none, ErrEnded)
+		}
+		return Sandbox{}, none
 	}
 	answer, err := c.sandboxStatus(ctx, found.GetId())
 	if err != nil {

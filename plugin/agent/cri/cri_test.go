@@ -124,9 +124,9 @@ func TestFindTheReadySandboxOfAPod(t *testing.T) {
 	} {
 		must.Match(t, "the sandbox of "+uid, want, must.Get(c.Find(t.Context(), uid))(t))
 	}
-	for _, uid := range []string{"u3", "none"} {
-		if got, err := c.Find(t.Context(), uid); !errors.Is(err, cri.ErrNoSandbox) {
-			t.Errorf("Find(%q) = %+v, %v, want ErrNoSandbox", uid, got, err)
+	for uid, ended := range map[string]bool{"u3": true, "none": false} {
+		if got, err := c.Find(t.Context(), uid); !errors.Is(err, cri.ErrNoSandbox) || errors.Is(err, cri.ErrEnded) != ended {
+			t.Errorf("Find(%q) = %+v, %v, want ErrNoSandbox, and whether it ended: %v", uid, got, err, ended)
 		}
 	}
 	must.Fail(t, "Find of a sandbox in the node's network", must.Err(c.Find(t.Context(), "u5")), "no network namespace")

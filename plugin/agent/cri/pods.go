@@ -45,10 +45,11 @@ func (c *Client) Handlers(ctx context.Context) (map[string]string, error) {
 
 // ready lists the ready sandboxes of the node, with these labels if there are any.
 func (c *Client) ready(ctx context.Context, labels map[string]string) ([]*runtime.PodSandbox, error) {
-	return c.list(ctx, &runtime.PodSandboxFilter{
-		State:         &runtime.PodSandboxStateValue{State: runtime.PodSandboxState_SANDBOX_READY},
-		LabelSelector: labels,
-	})
+	return c.in(ctx, runtime.PodSandboxState_SANDBOX_READY, labels)
+}
+
+func (c *Client) in(ctx context.Context, state runtime.PodSandboxState, labels map[string]string) ([]*runtime.PodSandbox, error) {
+	return c.list(ctx, &runtime.PodSandboxFilter{State: &runtime.PodSandboxStateValue{State: state}, LabelSelector: labels})
 }
 
 // Strangers says whether a pod with one of these UIDs runs, as the kubelet gave them, and if none does,

@@ -238,8 +238,11 @@ func (s *sandboxes) Find(_ context.Context, uid string) (cri.Sandbox, error) {
 		return cri.Sandbox{}, s.err
 	}
 	found, ok := s.pods[uid]
-	if !ok {
+	switch {
+	case !ok:
 		return cri.Sandbox{}, cri.ErrNoSandbox
+	case found.NetNSPath == "":
+		return cri.Sandbox{}, fmt.Errorf("%w: %w", cri.ErrNoSandbox, cri.ErrEnded)
 	}
 	return found, nil
 }

@@ -303,7 +303,8 @@ func (l *look) attach(ctx context.Context, conf *netconf.Config, unread error, o
 	}
 	if errors.Is(err, cri.ErrNoSandbox) {
 		l.wait(err.Error())
-		l.retry, l.missing = true, true
+		// The API server has the mirror of a static pod that was changed for some ten seconds longer.
+		l.retry, l.missing = true, !errors.Is(err, cri.ErrEnded)
 		return
 	}
 	if err != nil {

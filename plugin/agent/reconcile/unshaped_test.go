@@ -268,6 +268,24 @@ func TestPrivilegedOverdue(t *testing.T) {
 	}
 }
 
+// TestPrivilegedEndedIsNotOverdue: the kubelet takes a static pod that was changed away, and its mirror in the API server,
+// which has it running, some ten seconds later.
+func TestPrivilegedEndedIsNotOverdue(t *testing.T) {
+	n := newNode(t)
+	n.overdue = 100 * time.Millisecond
+	p := n.newPod(t)
+	n.sandbox.set(p.api.UID, cri.Sandbox{ID: p.container})
+	p.annotate(both("10M", "20M"))
+	a := n.start(t, 50*time.Millisecond)
+	began := a.becomes(t, p, reconcile.Waiting).At
+	testutil.Eventually(t, soon, "a look after it would be overdue", func() bool { return a.state(p).At.Sub(began) > 3*n.overdue })
+	if s := a.state(p); s.Outcome != reconcile.Waiting || len(n.api.Events()) != 0 {
+		t.Errorf("a pod that ended is %v, with the events %v", s.Outcome, n.api.Events())
+	}
+	n.sandbox.drop(p.api.UID)
+	a.becomes(t, p, reconcile.Overdue)
+}
+
 // TestPrivilegedOverdueIsForgotten: what an agent waited for is of no interest
 // when the pod is gone, or to the next agent.
 func TestPrivilegedOverdueIsForgotten(t *testing.T) {
