@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // Processors watches whether the processors of a machine run at all. A virtual
@@ -105,15 +106,11 @@ func (p *Processors) watch(cpu int, begun chan<- error) {
 }
 
 // takeProcessor binds this thread to a processor, with a real-time priority.
-func takeProcessor(cpu int, priority uint32) error {
+func takeProcessor(cpu int, priority uint32) (err error) {
+	defer step.End(&err)
 	var own unix.CPUSet
 	own.Set(cpu)
-	if err := unix.SchedSetaffinity(0, &own); err != nil {
-		return fmt.Errorf("bind a thread to processor %d: %w", cpu, err)
-	}
-	err := unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: priority}, 0)
-	if err != nil {
-		return fmt.Errorf("make a thread a real-time one: %w", err)
-	}
+	step.Say(unix.SchedSetaffinity(0, &own), "bind a thread to processor %d", cpu)
+	step.Say(unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: priority}, 0), "make a thread a real-time one")
 	return nil
 }

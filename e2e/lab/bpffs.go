@@ -5,10 +5,11 @@ package lab
 
 import (
 	"context"
-	"fmt"
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // bpffsPath is where systemd mounts the BPF file system on every node.
@@ -16,17 +17,14 @@ const bpffsPath = "/sys/fs/bpf"
 
 // needBPFFS mounts the BPF file system if the machine has none (containers
 // and bare VMs), and unmounts it again at the end if nothing is in it.
-func (l *Lab) needBPFFS() error {
+func (l *Lab) needBPFFS() (err error) {
+	defer step.End(&err)
 	var st unix.Statfs_t
-	if err := unix.Statfs(bpffsPath, &st); err != nil {
-		return fmt.Errorf("%s: %w", bpffsPath, err)
-	}
+	step.Say(unix.Statfs(bpffsPath, &st), "%s", bpffsPath)
 	if uint32(st.Type) == unix.BPF_FS_MAGIC {
 		return nil
 	}
-	if err := unix.Mount("bpf", bpffsPath, "bpf", 0, "mode=0700"); err != nil {
-		return fmt.Errorf("mount bpffs on %s: %w", bpffsPath, err)
-	}
+	step.Say(unix.Mount("bpf", bpffsPath, "bpf", 0, "mode=0700"), "mount bpffs on %s", bpffsPath)
 	l.onClose("bpffs", func(context.Context) error {
 		entries, err := os.ReadDir(bpffsPath)
 		if err != nil || len(entries) > 0 {

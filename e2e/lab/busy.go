@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/prometheus/procfs"
+
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // Work is what the processors of the machine have done since its boot.
@@ -19,11 +21,9 @@ type Work struct {
 }
 
 // Worked reads it.
-func Worked() (Work, error) {
-	fs, err := procfs.NewDefaultFS()
-	if err != nil {
-		return Work{}, err
-	}
+func Worked() (_ Work, err error) {
+	defer step.End(&err)
+	fs := step.Get(procfs.NewDefaultFS())
 	stat, err := fs.Stat()
 	now, not := monotonic(), stat.CPUTotal.Idle+stat.CPUTotal.Iowait+stat.CPUTotal.Steal
 	return Work{At: now, BusySeconds: float64(len(stat.CPU))*now.Seconds() - not}, err

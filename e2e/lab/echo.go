@@ -68,9 +68,7 @@ func runEchoServer(args echoArgs, ready func(any), _ <-chan struct{}) any {
 	step.OK(errors.Join(unix.Bind(fd, sockaddr(args.Addr)), unix.Listen(fd, 1)))
 	ready(netip.AddrPortFrom(args.Addr.Addr(), step.Get(boundPort(fd))))
 	conn, _, err := unix.Accept4(fd, unix.SOCK_CLOEXEC)
-	if err != nil {
-		step.OK(fmt.Errorf("accept: %w", err))
-	}
+	step.Say(err, "accept")
 	step.OK(unix.SetsockoptInt(conn, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1))
 	for buf := make([]byte, echoBytes); readFull(conn, buf) == nil; {
 		step.Get(unix.Write(conn, buf))
@@ -78,11 +76,9 @@ func runEchoServer(args echoArgs, ready func(any), _ <-chan struct{}) any {
 	return struct{}{} // the client has closed: the normal end
 }
 
-func boundPort(fd int) (uint16, error) {
-	sa, err := unix.Getsockname(fd)
-	if err != nil {
-		return 0, err
-	}
+func boundPort(fd int) (_ uint16, err error) {
+	defer step.End(&err)
+	sa := step.Get(unix.Getsockname(fd))
 	switch sa := sa.(type) {
 	case *unix.SockaddrInet4:
 		return uint16(sa.Port), nil
@@ -118,9 +114,7 @@ func runEchoClient(args echoArgs, ready func(any), quit <-chan struct{}) any {
 		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout),
 		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &timeout),
 	))
-	if err := unix.Connect(fd, sockaddr(args.Addr)); err != nil {
-		step.OK(fmt.Errorf("connect to %s: %w", args.Addr, err))
-	}
+	step.Say(unix.Connect(fd, sockaddr(args.Addr)), "connect to %s", args.Addr)
 	ready(nil)
 	defer step.Close(func() error { return unix.Close(fd) })
 	return echoLoop(fd, args, quit)

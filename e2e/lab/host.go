@@ -6,6 +6,8 @@ package lab
 import (
 	"fmt"
 	"net/netip"
+
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // podIfName is the name of the interface inside pods and clients.
@@ -68,15 +70,11 @@ func (s subnet) nth(n byte) (v4, v6 netip.Addr) {
 // Client makes a namespace that reaches the pods through the node, by a veth
 // pair of its own, and is reached by them: address 1 of the subnet is the node's, address 2
 // the client's.
-func (l *Lab) Client(name string) (*Host, error) {
-	sub, err := l.nextSubnet()
-	if err != nil {
-		return nil, err
-	}
+func (l *Lab) Client(name string) (_ *Host, err error) {
+	defer step.End(&err)
+	sub := step.Get(l.nextSubnet())
 	ns, _, err := l.newNamespace("-" + name)
-	if err != nil {
-		return nil, err
-	}
+	step.OK(err)
 	h, nodeIf := &Host{Name: name, Netns: ns, IfName: podIfName}, fmt.Sprintf("client%d", sub.index)
 	h.V4, h.V6 = sub.nth(2)
 	gw4, gw6 := sub.nth(1)

@@ -113,15 +113,11 @@ func control(_, _ string, conn syscall.RawConn) error {
 	return errors.Join(err, setErr)
 }
 
-func get(client *http.Client, url string) error {
-	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, url, http.NoBody)
-	if err != nil {
-		return err
-	}
+func get(client *http.Client, url string) (err error) {
+	defer step.End(&err)
+	req := step.Get(http.NewRequestWithContext(context.Background(), http.MethodGet, url, http.NoBody))
 	resp, err := client.Do(req)
-	if err != nil {
-		return err
-	}
+	step.OK(err)
 	n, err := io.Copy(io.Discard, resp.Body)
 	if err == nil && n != resp.ContentLength {
 		err = fmt.Errorf("%d bytes of %d", n, resp.ContentLength)

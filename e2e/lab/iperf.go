@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/podweir/podweir/e2e/step"
 )
 
 const (
@@ -78,21 +80,19 @@ type Bulk struct {
 }
 
 // StartElephant starts iperf3 on both ends.
-func (l *Lab) StartElephant(ctx context.Context, e Elephant) (*ElephantRun, error) {
+func (l *Lab) StartElephant(ctx context.Context, e Elephant) (_ *ElephantRun, err error) {
+	defer step.End(&err)
 	if e.CongestionControl == QUIC {
 		return l.startQUIC(ctx, &e)
 	}
-	if _, err := exec.LookPath("iperf3"); err != nil {
-		return nil, fmt.Errorf("iperf3 is needed for bulk flows: %w", err)
-	}
+	_, err = exec.LookPath("iperf3")
+	step.Say(err, "iperf3 is needed for bulk flows")
 	port := iperfPort + l.nextPort()
 	addr := e.To.Addr(e.IPv6).String()
 	server, err := l.startProcess(ctx, e.To, nil, "iperf3",
 		"--server", "--one-off", "--json", "--bind", addr, "--port", strconv.Itoa(port),
 		"--interval", fmt.Sprint(iperfInterval))
-	if err != nil {
-		return nil, err
-	}
+	step.OK(err)
 	// Connecting would use up iperf3's only test.
 	listens := fmt.Sprintf("ss -Hltn 'sport = :%d' | grep -q .", port)
 	for deadline := monotonic() + iperfStart; e.To.Netns.Run(listens) != nil; {

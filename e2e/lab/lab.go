@@ -28,6 +28,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // namePrefix starts the name of every namespace, network and directory that a
@@ -100,24 +102,20 @@ func New(ctx context.Context, opts Options) (*Lab, error) {
 	return l, nil
 }
 
-func (o *Options) complete() error {
+func (o *Options) complete() (err error) {
+	defer step.End(&err)
 	if len(o.PluginDirs) > 0 {
 		return nil
 	}
-	root, err := checkoutRoot()
-	if err != nil {
-		return err
-	}
+	root := step.Get(checkoutRoot())
 	o.PluginDirs = []string{filepath.Join(root, "bin"), filepath.Join(root, "bin", "ref")}
 	return nil
 }
 
 // checkoutRoot is the nearest directory upwards that holds go.mod.
-func checkoutRoot() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
+func checkoutRoot() (_ string, err error) {
+	defer step.End(&err)
+	dir := step.Get(os.Getwd())
 	for d := dir; ; d = filepath.Dir(d) {
 		if _, err := os.Stat(filepath.Join(d, "go.mod")); err == nil {
 			return d, nil
@@ -128,26 +126,21 @@ func checkoutRoot() (string, error) {
 	}
 }
 
-func (l *Lab) start() error {
-	err := os.MkdirAll(l.dir, 0o700)
+func (l *Lab) start() (err error) {
+	defer step.End(&err)
+	err = os.MkdirAll(l.dir, 0o700)
 	for tries := 0; errors.Is(err, fs.ErrNotExist) && tries < 10; tries++ {
 		err = os.MkdirAll(l.dir, 0o700) // another lab was the last one, and took the directory of all away
 	}
-	if err != nil {
-		return fmt.Errorf("make the lab's directory: %w", err)
-	}
+	step.Say(err, "make the lab's directory")
 	l.onClose("directory "+l.dir, func(context.Context) error {
 		err := os.RemoveAll(l.dir)
 		_ = os.Remove(stateRoot) // it stays while another lab is in it
 		return err
 	})
-	if err := l.needBPFFS(); err != nil {
-		return err
-	}
+	step.OK(l.needBPFFS())
 	node, _, err := l.newNamespace(nodeSuffix)
-	if err != nil {
-		return err
-	}
+	step.OK(err)
 	l.node = node
 	return node.Run("sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1")
 }
@@ -162,11 +155,9 @@ sysctl -qw net.ipv4.ip_local_port_range='16384 65535'`
 
 // newNamespace makes a namespace with its loopback up, that goes with the lab, or
 // earlier by its closer.
-func (l *Lab) newNamespace(suffix string) (*Netns, *closer, error) {
-	ns, err := newNetns(l.name + suffix)
-	if err != nil {
-		return nil, nil, err
-	}
+func (l *Lab) newNamespace(suffix string) (_ *Netns, _ *closer, err error) {
+	defer step.End(&err)
+	ns := step.Get(newNetns(l.name + suffix))
 	c := l.onClose("namespace "+ns.Name(), func(context.Context) error { return ns.close() })
 	return ns, c, ns.Run(namespaceSetup)
 }

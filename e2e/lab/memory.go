@@ -38,15 +38,10 @@ func (m Memory) Div(n int64) Memory {
 }
 
 // KernelMemory reads the whole machine's use. It needs root for Chunks.
-func KernelMemory() (Memory, error) {
-	fs, err := procfs.NewDefaultFS()
-	if err != nil {
-		return Memory{}, err
-	}
-	i, err := fs.Meminfo()
-	if err != nil {
-		return Memory{}, err
-	}
+func KernelMemory() (_ Memory, err error) {
+	defer step.End(&err)
+	fs := step.Get(procfs.NewDefaultFS())
+	i := step.Get(fs.Meminfo())
 	if i.SlabBytes == nil || i.VmallocUsedBytes == nil || i.PercpuBytes == nil {
 		return Memory{}, errors.New("meminfo lacks one of Slab, VmallocUsed and Percpu")
 	}
@@ -105,23 +100,22 @@ func SettledMemory(ctx context.Context) (Memory, error) {
 // not in the difference. One more pod, made before the first reading, pays for
 // what the kernel allocates only once. While the pods are there, beside is called.
 func (n *Network) ChainMemoryBeside(ctx context.Context, pods int, opts PodOptions, beside func() error) (m Memory, err error) {
-	err = step.Run(func() {
-		made := step.Get(n.plain().Pods(ctx, pods+1, opts))
-		defer step.Close(func() error {
-			for _, p := range made {
-				p.network = n // from now on DEL runs the whole chain
-			}
-			return DeletePods(context.WithoutCancel(ctx), made)
-		})
-		step.OK(n.addChain(ctx, made[0]))
-		before := step.Get(SettledMemory(ctx))
-		for _, pod := range made[1:] {
-			step.OK(n.addChain(ctx, pod))
+	defer step.End(&err)
+	made := step.Get(n.plain().Pods(ctx, pods+1, opts))
+	defer step.Close(func() error {
+		for _, p := range made {
+			p.network = n // from now on DEL runs the whole chain
 		}
-		m = step.Get(SettledMemory(ctx)).Sub(before).Div(int64(pods))
-		step.OK(beside())
+		return DeletePods(context.WithoutCancel(ctx), made)
 	})
-	return m, err
+	step.OK(n.addChain(ctx, made[0]))
+	before := step.Get(SettledMemory(ctx))
+	for _, pod := range made[1:] {
+		step.OK(n.addChain(ctx, pod))
+	}
+	m = step.Get(SettledMemory(ctx)).Sub(before).Div(int64(pods))
+	step.OK(beside())
+	return m, nil
 }
 
 // plain is the network with ptp alone.
@@ -133,21 +127,17 @@ func (n *Network) plain() *Network {
 }
 
 // addChain runs ADD of the chained plugins on a pod that ptp has made.
-func (n *Network) addChain(ctx context.Context, pod *Pod) error {
+func (n *Network) addChain(ctx context.Context, pod *Pod) (err error) {
+	defer step.End(&err)
 	result, err := pod.Result.GetAsVersion(n.list.CNIVersion)
-	if err != nil {
-		return fmt.Errorf("pod %s: %w", pod.Name, err)
-	}
+	step.Say(err, "pod %s", pod.Name)
 	for _, plugin := range n.list.Plugins[1:] {
 		conf, err := libcni.InjectConf(plugin, map[string]any{
 			"name": n.list.Name, "cniVersion": n.list.CNIVersion, "prevResult": result,
 		})
-		if err != nil {
-			return fmt.Errorf("pod %s: %w", pod.Name, err)
-		}
-		if _, err := n.cni.AddNetwork(ctx, conf, pod.rt); err != nil {
-			return fmt.Errorf("pod %s: add %s: %w", pod.Name, plugin.Network.Type, err)
-		}
+		step.Say(err, "pod %s", pod.Name)
+		_, err = n.cni.AddNetwork(ctx, conf, pod.rt)
+		step.Say(err, "pod %s: add %s", pod.Name, plugin.Network.Type)
 	}
 	return nil
 }

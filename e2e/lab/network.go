@@ -15,6 +15,8 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 	current "github.com/containernetworking/cni/pkg/types/100"
+
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // cniVersion is the usual version of the lab's conflists: the newest that the
@@ -85,31 +87,21 @@ type Network struct {
 // Network writes a conflist with ptp and host-local, followed by chained
 // plugins, and reads it back as a runtime does. Pods of the network get one
 // IPv4 and one IPv6 address.
-func (l *Lab) Network(name string, chained ...Entry) (*Network, error) {
-	sub, err := l.nextSubnet()
-	if err != nil {
-		return nil, err
-	}
+func (l *Lab) Network(name string, chained ...Entry) (_ *Network, err error) {
+	defer step.End(&err)
+	sub := step.Get(l.nextSubnet())
 	full := l.name + "-" + name
 	plugins := append([]Entry{l.ptpEntry(sub)}, chained...)
 	raw, err := json.MarshalIndent(map[string]any{
 		"cniVersion": cniVersion, "name": full, "plugins": plugins,
 	}, "", "  ")
-	if err != nil {
-		return nil, err
-	}
+	step.OK(err)
 	dir := filepath.Join(l.dir, "net.d")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
-	}
+	step.OK(os.MkdirAll(dir, 0o700))
 	file := filepath.Join(dir, name+".conflist")
-	if err := os.WriteFile(file, raw, 0o600); err != nil {
-		return nil, err
-	}
+	step.OK(os.WriteFile(file, raw, 0o600))
 	list, err := libcni.NetworkConfFromFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("conflist %s: %w", file, err)
-	}
+	step.Say(err, "conflist %s", file)
 	return &Network{
 		Name: full, Conflist: file, lab: l, list: list,
 		cni: libcni.NewCNIConfigWithCacheDir(l.opts.PluginDirs, filepath.Join(l.dir, "cache"), newNodeExec(l.node, l.opts.PluginLog)),
@@ -203,17 +195,12 @@ func (p *Pod) prepare(opts PodOptions) error {
 	return nil
 }
 
-func (p *Pod) add(ctx context.Context) error {
+func (p *Pod) add(ctx context.Context) (err error) {
+	defer step.End(&err)
 	// Registered first: a half-done ADD needs its DEL, too.
 	p.attachment = p.network.lab.onClose("pod "+p.Name, p.Del)
-	result, err := p.network.cni.AddNetworkList(ctx, p.network.list, p.rt)
-	if err != nil {
-		return err
-	}
-	p.Result, err = current.NewResultFromResult(result)
-	if err != nil {
-		return err
-	}
+	result := step.Get(p.network.cni.AddNetworkList(ctx, p.network.list, p.rt))
+	p.Result = step.Get(current.NewResultFromResult(result))
 	for _, ip := range p.Result.IPs {
 		addr, ok := netip.AddrFromSlice(ip.Address.IP)
 		switch addr = addr.Unmap(); {

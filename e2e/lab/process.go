@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/e2e/child"
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // process is a child inside a namespace. It dies with the lab and with the program, and a
@@ -33,7 +34,8 @@ type process struct {
 // startProcess runs a program in the host's namespace. stdout, if not nil, is
 // given its output instead of the buffer. The process is killed when the lab
 // closes or ctx ends.
-func (l *Lab) startProcess(ctx context.Context, h *Host, stdout *os.File, name string, args ...string) (*process, error) {
+func (l *Lab) startProcess(ctx context.Context, h *Host, stdout *os.File, name string, args ...string) (_ *process, err error) {
+	defer step.End(&err)
 	p := &process{cmd: exec.CommandContext(ctx, name, args...), done: make(chan struct{}), lab: l}
 	p.cmd.WaitDelay = time.Second
 	p.cmd.Stderr = &p.stderr
@@ -41,13 +43,8 @@ func (l *Lab) startProcess(ctx context.Context, h *Host, stdout *os.File, name s
 	if stdout != nil {
 		p.cmd.Stdout = stdout
 	}
-	var err error
-	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	if err := child.Start(p.cmd, h.Netns.NetNS); err != nil {
-		return nil, fmt.Errorf("start %s in %s: %w", name, h.Name, err)
-	}
+	p.stdin = step.Get(p.cmd.StdinPipe())
+	step.Say(child.Start(p.cmd, h.Netns.NetNS), "start %s in %s", name, h.Name)
 	p.closer = l.onClose("process "+name, func(context.Context) error { return p.kill() })
 	go func() {
 		p.err = p.cmd.Wait()

@@ -169,14 +169,10 @@ func (f *quicFlow) pace() time.Duration {
 }
 
 // run sends from now on until a time, or quit.
-func (f *quicFlow) run(to netip.AddrPort, start, until time.Duration, quit <-chan struct{}) error {
-	if err := preciseThread(); err != nil {
-		return err
-	}
-	fd, err := openUDP(to)
-	if err != nil {
-		return err
-	}
+func (f *quicFlow) run(to netip.AddrPort, start, until time.Duration, quit <-chan struct{}) (err error) {
+	defer step.End(&err)
+	step.OK(preciseThread())
+	fd := step.Get(openUDP(to))
 	defer func() { _ = unix.Close(fd) }()
 	packet, answer := make([]byte, quicPayload), make([]byte, callHead)
 	due := time.Duration(0)

@@ -3,7 +3,11 @@
 
 package lab
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/podweir/podweir/e2e/step"
+)
 
 const (
 	tunnelIf = "tunnel"
@@ -19,18 +23,14 @@ const (
 // source port, which needs no WireGuard in the kernel. A host can have one tunnel,
 // which goes with either host.
 func (l *Lab) Tunnel(a, b *Host) (insideA, insideB *Host, err error) {
-	sub, err := l.nextSubnet()
-	if err != nil {
-		return nil, nil, err
-	}
+	defer step.End(&err)
+	sub := step.Get(l.nextSubnet())
 	end := func(of, peer *Host, number byte) (*Host, error) {
 		inside := &Host{Name: of.Name + "-" + tunnelIf, Netns: of.Netns, IfName: tunnelIf}
 		inside.V4, inside.V6 = sub.nth(number)
 		return inside, tunnelEnd(of, peer, inside)
 	}
-	if insideA, err = end(a, b, 1); err != nil {
-		return nil, nil, err
-	}
+	insideA = step.Get(end(a, b, 1))
 	insideB, err = end(b, a, 2)
 	return insideA, insideB, err
 }

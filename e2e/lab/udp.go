@@ -190,9 +190,7 @@ func (f *flooder) open() {
 
 // set is an option of the socket.
 func (f *flooder) set(name string, level, option, value int) {
-	if err := unix.SetsockoptInt(f.fd, level, option, value); err != nil {
-		step.OK(fmt.Errorf("set %s %d: %w", name, value, err))
-	}
+	step.Say(unix.SetsockoptInt(f.fd, level, option, value), "set %s %d", name, value)
 }
 
 // packetBytes is the size of the IP packets of one send.

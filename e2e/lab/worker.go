@@ -100,21 +100,14 @@ type worker struct {
 
 // startWorker runs a worker in the host's namespace and returns when it says
 // that it is ready; readyInfo, if not nil, receives what it said.
-func (l *Lab) startWorker(ctx context.Context, h *Host, kind string, args, readyInfo any) (*worker, error) {
-	raw, err := json.Marshal(args)
-	if err != nil {
-		return nil, err
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
+func (l *Lab) startWorker(ctx context.Context, h *Host, kind string, args, readyInfo any) (_ *worker, err error) {
+	defer step.End(&err)
+	raw := step.Get(json.Marshal(args))
+	self := step.Get(os.Executable())
 	// The kernel's pipe buffers what is never read, such as the result of a
 	// server; the read end goes with the worker.
 	pr, pw, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
+	step.OK(err)
 	// env(1) carries the kind, so that startProcess stays one for all.
 	proc, err := l.startProcess(ctx, h, pw, "/usr/bin/env", workerEnv+"="+kind, self)
 	if err := errors.Join(err, pw.Close()); err != nil {

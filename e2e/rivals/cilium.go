@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/e2e/lab"
+	"github.com/podweir/podweir/e2e/step"
 )
 
 //go:generate go tool bpf2go -go-package rivals -tags linux -target bpfel -cc clang-19 -no-global-types -cflags "-O2 -mcpu=v3 -std=gnu11 -nostdinc -Wall -Wextra -Werror -Wshadow -Wimplicit-int-conversion -Wenum-conversion -Wimplicit-fallthrough" police police.bpf.c -- -I../../bpf/headers
@@ -37,11 +38,9 @@ var object []byte
 // remainders of a division are lost, that two processors may charge one bucket at a
 // time, and that a packet whose processor read the clock before the other's finds
 // the bucket full, because the time since then is a huge number without a sign.
-func CiliumIngress(ns *lab.Netns, ifName string, bitsPerSec uint64) error {
-	objects, err := load(bitsPerSec / 8)
-	if err != nil {
-		return err
-	}
+func CiliumIngress(ns *lab.Netns, ifName string, bitsPerSec uint64) (err error) {
+	defer step.End(&err)
+	objects := step.Get(load(bitsPerSec / 8))
 	// They go with the device, and need not be open.
 	defer objects.Close()
 	return ns.Do(func() error {
@@ -71,13 +70,9 @@ func CiliumIngress(ns *lab.Netns, ifName string, bitsPerSec uint64) error {
 
 const program = "rival_police"
 
-func load(bytesPerSec uint64) (*ebpf.Collection, error) {
-	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
-	if err != nil {
-		return nil, err
-	}
-	if err := spec.Variables["bytes_per_sec"].Set(bytesPerSec); err != nil {
-		return nil, err
-	}
+func load(bytesPerSec uint64) (_ *ebpf.Collection, err error) {
+	defer step.End(&err)
+	spec := step.Get(ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object)))
+	step.OK(spec.Variables["bytes_per_sec"].Set(bytesPerSec))
 	return ebpf.NewCollection(spec)
 }

@@ -127,27 +127,25 @@ func (r *CapResult) Err() error {
 
 // Measure puts the load of a case on a fresh pod.
 func (r *Rig) Measure(ctx context.Context, c Case) (res *CapResult, err error) {
-	err = step.Run(func() {
-		t := step.Get(r.Shaped(ctx, c.Cap, c.Keys))
-		defer step.Close(func() error { return t.Close(ctx) })
-		res = step.Get(r.MeasureOn(ctx, t, c))
-	})
-	return res, err
+	defer step.End(&err)
+	t := step.Get(r.Shaped(ctx, c.Cap, c.Keys))
+	defer step.Close(func() error { return t.Close(ctx) })
+	return r.MeasureOn(ctx, t, c)
 }
 
 // MeasureOn is Measure on a pod that exists.
-func (r *Rig) MeasureOn(ctx context.Context, t *Target, c Case) (*CapResult, error) {
-	res := &CapResult{Case: c}
-	return res, step.Run(func() {
-		res.Carried = step.Get(r.Carried(ctx, c.Direction, c.Load, c.Cap))
-		processors := step.Get(lab.WatchProcessors())
-		defer step.Close(func() error {
-			away, sum := processors.StopSum()
-			res.Away, res.Lost = away, sum.Seconds()/c.Duration.Seconds()
-			return nil
-		})
-		t.measure(ctx, res)
+func (r *Rig) MeasureOn(ctx context.Context, t *Target, c Case) (res *CapResult, err error) {
+	defer step.End(&err)
+	res = &CapResult{Case: c}
+	res.Carried = step.Get(r.Carried(ctx, c.Direction, c.Load, c.Cap))
+	processors := step.Get(lab.WatchProcessors())
+	defer step.Close(func() error {
+		away, sum := processors.StopSum()
+		res.Away, res.Lost = away, sum.Seconds()/c.Duration.Seconds()
+		return nil
 	})
+	t.measure(ctx, res)
+	return res, nil
 }
 
 // measure puts the load on the pod and fills in what passed.

@@ -29,27 +29,25 @@ type Kept struct {
 
 // KeptBeside measures requests and responses on one kept connection of a pod
 // and, in turns, of the unlimited pod, while the first is loaded.
-func (t *Target) KeptBeside(ctx context.Context, d Direction, load Load, bitsPerSec uint64, turns int, turn time.Duration) (out *Kept, err error) {
-	err = step.Run(func() {
-		o := step.Get(t.Start(ctx, d, load, bitsPerSec, bulkHead+time.Duration(2*turns)*(turn+starting)))
-		defer step.Close(func() error {
-			_, _, err := o.Wait(ctx)
-			return err
-		})
-		step.OK(wiremeter.Until(ctx, wiremeter.Now()+bulkHead))
-		of := map[*Target][]*lab.Latencies{}
-		for range turns {
-			for _, who := range []*Target{t, t.rig.Free} {
-				run := step.Get(t.rig.Lab.StartEcho(ctx, lab.EchoLoad{
-					From: t.rig.Client, To: &who.Host, PerSecond: keptPerSecond,
-					Duration: turn, Timeout: keptTimeout,
-				}))
-				of[who] = append(of[who], step.Get(run.Wait(ctx)))
-			}
-		}
-		out = &Kept{Pod: lab.Merge(of[t]...), Bystander: lab.Merge(of[t.rig.Free]...)}
+func (t *Target) KeptBeside(ctx context.Context, d Direction, load Load, bitsPerSec uint64, turns int, turn time.Duration) (_ *Kept, err error) {
+	defer step.End(&err)
+	o := step.Get(t.Start(ctx, d, load, bitsPerSec, bulkHead+time.Duration(2*turns)*(turn+starting)))
+	defer step.Close(func() error {
+		_, _, err := o.Wait(ctx)
+		return err
 	})
-	return out, err
+	step.OK(wiremeter.Until(ctx, wiremeter.Now()+bulkHead))
+	of := map[*Target][]*lab.Latencies{}
+	for range turns {
+		for _, who := range []*Target{t, t.rig.Free} {
+			run := step.Get(t.rig.Lab.StartEcho(ctx, lab.EchoLoad{
+				From: t.rig.Client, To: &who.Host, PerSecond: keptPerSecond,
+				Duration: turn, Timeout: keptTimeout,
+			}))
+			of[who] = append(of[who], step.Get(run.Wait(ctx)))
+		}
+	}
+	return &Kept{Pod: lab.Merge(of[t]...), Bystander: lab.Merge(of[t.rig.Free]...)}, nil
 }
 
 // Reference makes a pod shaped by the reference bandwidth plugin with a burst

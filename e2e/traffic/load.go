@@ -117,7 +117,8 @@ func (o *Offer) Wait(ctx context.Context) (bulk *lab.Bulk, flood *lab.FloodResul
 // Carried is what the unlimited pod carries of a load, wire bits per second,
 // measured once in a rig for each load, direction and, where that decides what is
 // offered, cap.
-func (r *Rig) Carried(ctx context.Context, d Direction, load Load, bitsPerSec uint64) (float64, error) {
+func (r *Rig) Carried(ctx context.Context, d Direction, load Load, bitsPerSec uint64) (_ float64, err error) {
+	defer step.End(&err)
 	key := fmt.Sprintf("%s %s", load.Name, d)
 	if r.SparesOthers && load.Bulk.Flows > 0 {
 		load.Times = sparingTimes
@@ -128,14 +129,11 @@ func (r *Rig) Carried(ctx context.Context, d Direction, load Load, bitsPerSec ui
 	if rate, ok := r.carried[key]; ok {
 		return rate, nil
 	}
-	err := step.Run(func() {
-		const counted = 750 * time.Millisecond
-		step.OK(r.Free.freshMeters())
-		o := step.Get(r.Free.Start(ctx, d, load, bitsPerSec, counted+starting))
-		_, _, err := o.Wait(ctx)
-		step.OK(err)
-		series := step.Get(r.Free.Wire(d, o.Until-counted, min(o.Until, wiremeter.Now())))
-		r.carried[key] = series.BitsPerSec()
-	})
-	return r.carried[key], err
+	const counted = 750 * time.Millisecond
+	step.OK(r.Free.freshMeters())
+	o := step.Get(r.Free.Start(ctx, d, load, bitsPerSec, counted+starting))
+	_, _, err = o.Wait(ctx)
+	step.OK(err)
+	r.carried[key] = step.Get(r.Free.Wire(d, o.Until-counted, min(o.Until, wiremeter.Now()))).BitsPerSec()
+	return r.carried[key], nil
 }

@@ -71,32 +71,31 @@ func (t *Target) OrderBesideLight(ctx context.Context, d Direction, capacity uin
 // order in which they came. They come from one socket and one processor, which
 // then also runs the queue: the kernel's stack may swap the packets of a flow
 // that moves to another processor, with or without podweir.
-func (t *Target) Sequence(ctx context.Context, d Direction, phases []Phase) (*Order, error) {
-	out := &Order{}
-	return out, step.Run(func() {
-		s := t.sockets(d, 1)
-		defer s.close()
-		done := make(chan error, 1)
-		go func() { done <- out.receive(s.receiver) }()
-		step.OK(onOneCPU(func() error { return s.send(ctx, phases) }))
-		step.OK(s.receiver.SetReadDeadline(time.Now().Add(drained)))
-		step.OK(<-done)
-		out.Sent = s.sent
-		out.Missing = out.Sent - out.Received
-	})
+func (t *Target) Sequence(ctx context.Context, d Direction, phases []Phase) (out *Order, err error) {
+	defer step.End(&err)
+	out = &Order{}
+	s := t.sockets(d, 1)
+	defer s.close()
+	done := make(chan error, 1)
+	go func() { done <- out.receive(s.receiver) }()
+	step.OK(onOneCPU(func() error { return s.send(ctx, phases) }))
+	step.OK(s.receiver.SetReadDeadline(time.Now().Add(drained)))
+	step.OK(<-done)
+	out.Sent = s.sent
+	out.Missing = out.Sent - out.Received
+	return out, nil
 }
 
 // Spread sends datagrams of many flows, each at the same rate of IP packets in
 // bits per second, from one processor, and returns when it began, in
 // [wiremeter.Now].
 func (t *Target) Spread(ctx context.Context, d Direction, flows int, bitsPerSec uint64, last time.Duration) (began time.Duration, err error) {
-	err = step.Run(func() {
-		s := t.sockets(d, flows)
-		defer s.close()
-		began = wiremeter.Now()
-		step.OK(onOneCPU(func() error { return s.send(ctx, []Phase{{uint64(flows) * bitsPerSec, last}}) }))
-	})
-	return began, err
+	defer step.End(&err)
+	s := t.sockets(d, flows)
+	defer s.close()
+	began = wiremeter.Now()
+	step.OK(onOneCPU(func() error { return s.send(ctx, []Phase{{uint64(flows) * bitsPerSec, last}}) }))
+	return began, nil
 }
 
 // sockets are those of UDP that datagrams go from, in turns, and the one that they go to.
@@ -134,21 +133,18 @@ func (s *sockets) close() {
 }
 
 // onOneCPU calls fn on a thread that stays on one processor.
-func onOneCPU(fn func() error) error {
+func onOneCPU(fn func() error) (err error) {
+	defer step.End(&err)
 	runtime.LockOSThread()
 	var all, one unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &all); err != nil {
-		return fmt.Errorf("processors of this thread: %w", err)
-	}
+	step.Say(unix.SchedGetaffinity(0, &all), "processors of this thread")
 	first := 0
 	for !all.IsSet(first) {
 		first++
 	}
 	one.Set(first)
-	if err := unix.SchedSetaffinity(0, &one); err != nil {
-		return fmt.Errorf("stay on processor %d: %w", first, err)
-	}
-	err := fn()
+	step.Say(unix.SchedSetaffinity(0, &one), "stay on processor %d", first)
+	err = fn()
 	if failed := unix.SchedSetaffinity(0, &all); failed != nil {
 		// Still locked, the thread ends with its goroutine.
 		return errors.Join(err, failed)

@@ -57,18 +57,15 @@ type Target struct {
 
 // NewRig makes the lab; it needs root and the binaries of `make build
 // refplugins`. The caller must call Close.
-func NewRig(ctx context.Context, opts lab.Options) (*Rig, error) {
-	l, err := lab.New(ctx, opts)
-	if err != nil {
-		return nil, err
-	}
-	r := &Rig{Lab: l, carried: map[string]float64{}}
+func NewRig(ctx context.Context, opts lab.Options) (_ *Rig, err error) {
+	defer step.End(&err)
+	r := &Rig{Lab: step.Get(lab.New(ctx, opts)), carried: map[string]float64{}}
 	err = step.Run(func() {
-		r.Client = step.Get(l.Client("client"))
+		r.Client = step.Get(r.Lab.Client("client"))
 		r.Free = step.Get(r.Pod(ctx, nil))
 	})
 	if err != nil {
-		return nil, errors.Join(err, l.Close())
+		return nil, errors.Join(err, r.Lab.Close())
 	}
 	return r, nil
 }
@@ -84,19 +81,14 @@ func (r *Rig) Close() error {
 // Pod makes a fresh pod of a fresh conflist: ptp, host-local and chained
 // plugins. Both directions get the bandwidth. The pod goes by Close or with
 // the rig.
-func (r *Rig) Pod(ctx context.Context, bw *lab.Bandwidth, chained ...lab.Entry) (*Target, error) {
+func (r *Rig) Pod(ctx context.Context, bw *lab.Bandwidth, chained ...lab.Entry) (_ *Target, err error) {
+	defer step.End(&err)
 	r.mu.Lock()
 	r.networks++
 	name := fmt.Sprintf("net%d", r.networks)
 	r.mu.Unlock()
-	network, err := r.Lab.Network(name, chained...)
-	if err != nil {
-		return nil, err
-	}
-	pod, err := network.Pod(ctx, lab.PodOptions{Bandwidth: bw})
-	if err != nil {
-		return nil, err
-	}
+	network := step.Get(r.Lab.Network(name, chained...))
+	pod := step.Get(network.Pod(ctx, lab.PodOptions{Bandwidth: bw}))
 	t := &Target{Pod: pod, rig: r}
 	if err := t.freshMeters(); err != nil {
 		return nil, errors.Join(err, t.Close(ctx))
@@ -106,17 +98,12 @@ func (r *Rig) Pod(ctx context.Context, bw *lab.Bandwidth, chained ...lab.Entry) 
 
 // freshMeters replaces the meters: one counts for [wiremeter.Span], and the
 // unlimited pod lives longer.
-func (t *Target) freshMeters() error {
-	if err := t.closeMeters(); err != nil {
-		return err
-	}
+func (t *Target) freshMeters() (err error) {
+	defer step.End(&err)
+	step.OK(t.closeMeters())
 	t.meters = map[Direction]*wiremeter.Meter{}
 	for d, host := range map[Direction]*lab.Host{Egress: t.rig.Client, Ingress: &t.Host} {
-		meter, err := wiremeter.Attach(host.Netns, host.IfName, wiremeter.Delivered)
-		if err != nil {
-			return err
-		}
-		t.meters[d] = meter
+		t.meters[d] = step.Get(wiremeter.Attach(host.Netns, host.IfName, wiremeter.Delivered))
 	}
 	return nil
 }

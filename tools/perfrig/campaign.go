@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/podweir/podweir/e2e/step"
 	"github.com/podweir/podweir/tools/perfrig/record"
 	"github.com/podweir/podweir/tools/perfrig/spec"
 )
@@ -28,7 +29,8 @@ type campaign struct {
 
 // run takes all samples that the file does not have. It returns an error if a
 // run failed, after the others were taken, or at once if ctx ended.
-func (c *campaign) run(ctx context.Context) error {
+func (c *campaign) run(ctx context.Context) (err error) {
+	defer step.End(&err)
 	done := c.file.Results.Done()
 	failed := 0
 	for i := range c.plan {
@@ -40,12 +42,8 @@ func (c *campaign) run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return err // what could not be removed is in it
 		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", r.ID(), err)
-		}
-		if err := c.file.Append(sample); err != nil {
-			return err
-		}
+		step.Say(err, "%s", r.ID())
+		step.OK(c.file.Append(sample))
 		word := fmt.Sprintf("%.1f s", sample.Seconds)
 		switch {
 		case sample.Failed != "":
@@ -64,12 +62,10 @@ func (c *campaign) run(ctx context.Context) error {
 }
 
 // sample takes one. What goes wrong in the run itself is in the sample.
-func (c *campaign) sample(ctx context.Context, r *spec.Run) (*record.Sample, error) {
+func (c *campaign) sample(ctx context.Context, r *spec.Run) (_ *record.Sample, err error) {
+	defer step.End(&err)
 	out := &record.Sample{Cell: r.Cell, Round: r.Round, Started: time.Now().UTC()}
-	stop, err := watch()
-	if err != nil {
-		return nil, err
-	}
+	stop := step.Get(watch())
 	runErr := c.measure(ctx, r, out)
 	others, err := stop()
 	if ctx.Err() != nil {

@@ -73,11 +73,9 @@ func inUse(p engine.Paths) bool {
 
 // forget removes what podweir keeps for the whole machine: programs, pins and probe results.
 // It leaves the machine's CNI alone, which the demo has not touched.
-func forget() error {
-	root, err := os.MkdirTemp("", "podweir-demo")
-	if err != nil {
-		return err
-	}
+func forget() (err error) {
+	defer step.End(&err)
+	root := step.Get(os.MkdirTemp("", "podweir-demo"))
 	defer func() { _ = os.RemoveAll(root) }()
 	if out, err := exec.Command("bin/podweir", "uninstall", "--root", root).CombinedOutput(); err != nil {
 		return fmt.Errorf("podweir uninstall: %w: %s", err, strings.TrimSpace(string(out)))

@@ -85,9 +85,7 @@ func (c *choices) plan() (*spec.Spec, []spec.Run) {
 // matching are the runs of a spec that were asked for.
 func (c *choices) matching(s *spec.Spec) (out []spec.Run) {
 	only, err := regexp.Compile(c.only)
-	if err != nil {
-		step.OK(fmt.Errorf("-only %q: %w", c.only, err))
-	}
+	step.Say(err, "-only %q", c.only)
 	for _, r := range s.Plan() {
 		if only.MatchString(r.ID()) {
 			out = append(out, r)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/prometheus/procfs"
+
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // others is processor time that was not the rig's, in cores: of processes of this
@@ -19,14 +21,9 @@ type others struct{ foreign, stolen float64 }
 // returns is called, which says how many cores others took: processes that are neither
 // this one, nor its children, nor the kernel's. One that ends within a second is not seen.
 func watch() (stop func() (others, error), err error) {
-	fs, err := procfs.NewDefaultFS()
-	if err != nil {
-		return nil, err
-	}
-	first, err := look(fs)
-	if err != nil {
-		return nil, err
-	}
+	defer step.End(&err)
+	fs := step.Get(procfs.NewDefaultFS())
+	first := step.Get(look(fs))
 	began, last, foreign := time.Now(), first, 0.0
 	quit, done := make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -69,15 +66,10 @@ type process struct {
 	seconds float64 // of processor time
 }
 
-func look(fs procfs.FS) (*reading, error) {
-	stat, err := fs.Stat()
-	if err != nil {
-		return nil, err
-	}
-	all, err := fs.AllProcs()
-	if err != nil {
-		return nil, err
-	}
+func look(fs procfs.FS) (_ *reading, err error) {
+	defer step.End(&err)
+	stat := step.Get(fs.Stat())
+	all := step.Get(fs.AllProcs())
 	r := &reading{stolen: stat.CPUTotal.Steal, processes: map[int]process{}}
 	for _, p := range all {
 		if st, err := p.Stat(); err == nil { // else it has ended since

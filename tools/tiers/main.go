@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/podweir/podweir/e2e/step"
 	"github.com/podweir/podweir/tools/tiers/marks"
 )
 
@@ -72,14 +73,9 @@ func selection(tests []marks.Test, what, tier string, at marks.Place) error {
 	return nil
 }
 
-func writePage(tests []marks.Test) error {
-	old, err := os.ReadFile(marks.Page)
-	if err != nil {
-		return err
-	}
-	page, err := marks.Replace(string(old), marks.Table(tests))
-	if err != nil {
-		return err
-	}
+func writePage(tests []marks.Test) (err error) {
+	defer step.End(&err)
+	old := step.Get(os.ReadFile(marks.Page))
+	page := step.Get(marks.Replace(string(old), marks.Table(tests)))
 	return os.WriteFile(marks.Page, []byte(page), 0o644)
 }

@@ -22,6 +22,8 @@ import (
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/e2e/step"
 )
 
 //go:generate go tool bpf2go -go-package wiremeter -tags linux -target bpfel -cc clang-19 -no-global-types -cflags "-O2 -mcpu=v3 -std=gnu11 -nostdinc -Wall -Wextra -Werror -Wshadow -Wimplicit-int-conversion -Wenum-conversion -Wimplicit-fallthrough" wire wire.bpf.c -- -I../../../bpf/headers
@@ -97,14 +99,10 @@ func Attach(ns Namespace, ifName string, dir Direction) (*Meter, error) {
 }
 
 // load loads the programs; the socket filter counts what arrives on one device.
-func load(ifindex int) (*ebpf.Collection, error) {
-	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
-	if err != nil {
-		return nil, err
-	}
-	if err := spec.Variables["ifindex"].Set(uint32(ifindex)); err != nil {
-		return nil, err
-	}
+func load(ifindex int) (_ *ebpf.Collection, err error) {
+	defer step.End(&err)
+	spec := step.Get(ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object)))
+	step.OK(spec.Variables["ifindex"].Set(uint32(ifindex)))
 	return ebpf.NewCollection(spec)
 }
 
@@ -112,7 +110,8 @@ func load(ifindex int) (*ebpf.Collection, error) {
 // protocols would see packets before the ingress hook; one for each stands
 // behind it (net/core/dev.c, __netif_receive_skb_core). They are not bound to
 // the device, because the stack would have to clone every packet for them.
-func (m *Meter) attachSockets() error {
+func (m *Meter) attachSockets() (err error) {
+	defer step.End(&err)
 	var fds []int
 	m.detach = func() error {
 		var errs []error
@@ -123,17 +122,11 @@ func (m *Meter) attachSockets() error {
 	}
 	for _, proto := range []uint16{unix.ETH_P_IP, unix.ETH_P_IPV6} {
 		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return fmt.Errorf("packet socket: %w", err)
-		}
+		step.Say(err, "packet socket")
 		fds = append(fds, fd)
-		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ATTACH_BPF, m.objects.Programs["delivered"].FD()); err != nil {
-			return fmt.Errorf("attach to packet socket: %w", err)
-		}
+		step.Say(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ATTACH_BPF, m.objects.Programs["delivered"].FD()), "attach to packet socket")
 		// In network order.
-		if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: proto<<8 | proto>>8}); err != nil {
-			return fmt.Errorf("bind packet socket: %w", err)
-		}
+		step.Say(unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: proto<<8 | proto>>8}), "bind packet socket")
 	}
 	return nil
 }

@@ -115,9 +115,7 @@ func (l *ordinary) besideDone(ctx context.Context, b *beside) {
 			continue
 		}
 		got, err := run.Wait(ctx)
-		if err != nil {
-			step.OK(fmt.Errorf("%s: %w", name, err))
-		}
+		step.Say(err, "%s", name)
 		l.answers(name, got)
 		if run == b.video {
 			l.set(name+"_mean_ms", meanMillis(got.Samples))

@@ -23,9 +23,7 @@ func (r *run) memory(ctx context.Context) {
 	defer step.Close(l.Close)
 	bw, chain := r.chain()
 	network := step.Get(l.Network("memory", chain...))
-	m, err := network.ChainMemoryBeside(ctx, r.cell.Workload.Pods, lab.PodOptions{Bandwidth: bw}, func() error {
-		return step.Run(func() { r.addMemory(ctx, l) })
-	})
+	m, err := network.ChainMemoryBeside(ctx, r.cell.Workload.Pods, lab.PodOptions{Bandwidth: bw}, func() error { return step.Run(func() { r.addMemory(ctx, l) }) })
 	step.OK(errors.Join(err, r.said.err()))
 	slots := r.slotsBytes()
 	for name, n := range map[string]int64{

@@ -46,19 +46,16 @@ func New(root string) *Substrate {
 }
 
 // Machine describes the machine, and the plugin that is measured.
-func (s *Substrate) Machine(ctx context.Context) (*record.Machine, error) {
+func (s *Substrate) Machine(ctx context.Context) (_ *record.Machine, err error) {
+	defer step.End(&err)
 	var u unix.Utsname
-	if err := unix.Uname(&u); err != nil {
-		return nil, err
-	}
+	step.OK(unix.Uname(&u))
 	m := &record.Machine{
 		Substrate: "netns", Kernel: unix.ByteSliceToString(u.Release[:]), CPU: lab.Processor(),
 		CPUs: runtime.NumCPU(), Commit: "unknown",
 	}
 	plugin, err := os.ReadFile(filepath.Join(s.root, ownPlugins, "podweir-cni"))
-	if err != nil {
-		return nil, fmt.Errorf("run make build, and this in the root of the checkout: %w", err)
-	}
+	step.Say(err, "run make build, and this in the root of the checkout")
 	sum := sha256.Sum256(plugin)
 	m.Plugin = hex.EncodeToString(sum[:6])
 	// Without git the numbers are still numbers.

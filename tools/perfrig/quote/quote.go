@@ -37,6 +37,7 @@ import (
 // again, in the checkout at root. It returns the files that have
 // changed by it, by their paths from there. Only if write is set are they written.
 func Update(root string, write bool) (changed []string, err error) {
+	defer step.End(&err)
 	renew := func(name, made string) {
 		file := filepath.Join(root, name)
 		if old, err := os.ReadFile(file); err == nil && string(old) == made {
@@ -47,22 +48,18 @@ func Update(root string, write bool) (changed []string, err error) {
 			step.OK(os.WriteFile(file, []byte(made), 0o644))
 		}
 	}
-	err = step.Run(func() {
-		results := &results{root: root, campaigns: map[string]*record.Results{}}
-		if campaign, _ := results.campaign("netns-rivals"); campaign != nil {
-			var chart bytes.Buffer
-			step.OK(report.RivalsChart(campaign).WriteSVG(&chart))
-			renew(rivalsChart, chart.String())
-		}
-		for _, name := range step.Get(markdown(root)) {
-			old := step.Get(os.ReadFile(filepath.Join(root, name)))
-			p := page{name: name, results: results}
-			if err := step.Run(func() { renew(name, p.rewrite(string(old))) }); err != nil {
-				step.OK(fmt.Errorf("%s: %w", name, err))
-			}
-		}
-	})
-	return changed, err
+	results := &results{root: root, campaigns: map[string]*record.Results{}}
+	if campaign, _ := results.campaign("netns-rivals"); campaign != nil {
+		var chart bytes.Buffer
+		step.OK(report.RivalsChart(campaign).WriteSVG(&chart))
+		renew(rivalsChart, chart.String())
+	}
+	for _, name := range step.Get(markdown(root)) {
+		old := step.Get(os.ReadFile(filepath.Join(root, name)))
+		p := page{name: name, results: results}
+		step.Say(step.Run(func() { renew(name, p.rewrite(string(old))) }), "%s", name)
+	}
+	return changed, nil
 }
 
 // markdown lists the pages that may quote.

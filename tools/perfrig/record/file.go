@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/podweir/podweir/e2e/step"
 	"github.com/podweir/podweir/tools/perfrig/spec"
 )
 
@@ -23,15 +24,11 @@ type line struct {
 
 // Read reads a file. A last line without its end, from a machine that stopped
 // while it was written, is left out.
-func Read(file string) (*Results, error) {
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
+func Read(file string) (_ *Results, err error) {
+	defer step.End(&err)
+	raw := step.Get(os.ReadFile(file))
 	r, err := parse(raw)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
+	step.Say(err, "%s", file)
 	return r, nil
 }
 
@@ -107,11 +104,9 @@ func Open(name string, c Campaign, plan []spec.Run) (*File, error) {
 	return &File{Results: old, f: f}, err
 }
 
-func create(name string, c Campaign) (*File, error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
-	if err != nil {
-		return nil, err
-	}
+func create(name string, c Campaign) (_ *File, err error) {
+	defer step.End(&err)
+	f := step.Get(os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644))
 	out := &File{Results: &Results{Campaign: c}, f: f}
 	if err := out.write(line{Campaign: &c}); err != nil {
 		return nil, errors.Join(err, f.Close(), os.Remove(name))
@@ -134,14 +129,10 @@ func (f *File) Append(s *Sample) error {
 	return nil
 }
 
-func (f *File) write(l line) error {
-	raw, err := json.Marshal(l)
-	if err != nil {
-		return err
-	}
-	if _, err := f.f.Write(append(raw, '\n')); err != nil {
-		return err
-	}
+func (f *File) write(l line) (err error) {
+	defer step.End(&err)
+	raw := step.Get(json.Marshal(l))
+	step.Get(f.f.Write(append(raw, '\n')))
 	return f.f.Sync()
 }
 

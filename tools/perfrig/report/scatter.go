@@ -11,6 +11,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // Scatter is a chart of two numbers against each other, with a dot and a name for each
@@ -100,8 +102,7 @@ func (c *Scatter) WriteSVG(out io.Writer) error {
 		top += noteHeight
 		drawn.text("small", "", 12, top, strings.TrimSpace(line))
 	}
-	_, err := fmt.Fprintf(out, head+"%[3]s</svg>\n", number(scatterWidth), number(top+noteHeight), drawn.String())
-	return err
+	return step.Err(fmt.Fprintf(out, head+"%[3]s</svg>\n", number(scatterWidth), number(top+noteHeight), drawn.String()))
 }
 
 func (c *Scatter) grid(out *drawing, p *Panel, x, y *scale, across, up []float64) {

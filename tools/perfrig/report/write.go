@@ -11,6 +11,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/podweir/podweir/e2e/step"
 	"github.com/podweir/podweir/tools/perfrig/record"
 	"github.com/podweir/podweir/tools/perfrig/spec"
 	"github.com/podweir/podweir/tools/perfrig/stats"
@@ -19,6 +20,7 @@ import (
 // Terminal prints every number of a campaign, a table for each workload and cap with the
 // phases side by side, and then its bars. It returns how many of these are missed.
 func Terminal(w io.Writer, r *record.Results) (missed int, err error) {
+	defer step.End(&err)
 	fmt.Fprintln(w, strings.TrimSuffix(Provenance(r), "."))
 	if missing := r.Campaign.Planned - len(r.Done()); missing > 0 {
 		fmt.Fprintf(w, "%d of %d samples are missing\n", missing, r.Campaign.Planned)
@@ -29,9 +31,7 @@ func Terminal(w io.Writer, r *record.Results) (missed int, err error) {
 		if n < 0 {
 			n = len(cells)
 		}
-		if err := group(w, r, cells[:n]); err != nil {
-			return 0, err
-		}
+		step.OK(group(w, r, cells[:n]))
 		cells = cells[n:]
 	}
 	fmt.Fprintln(w)
@@ -40,9 +40,7 @@ func Terminal(w io.Writer, r *record.Results) (missed int, err error) {
 		if word == miss {
 			missed++
 		}
-		if _, err := fmt.Fprintf(w, "%-4s %s: %s (want %s)\n", word, b.What, b.Measured, b.Want); err != nil {
-			return 0, err
-		}
+		step.Get(fmt.Fprintf(w, "%-4s %s: %s (want %s)\n", word, b.What, b.Measured, b.Want))
 	}
 	return missed, nil
 }

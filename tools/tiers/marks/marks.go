@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/podweir/podweir/e2e/step"
 	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
@@ -231,11 +232,9 @@ type file struct {
 	faults []string
 }
 
-func readFile(path, dir string) (file, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return file{}, err
-	}
+func readFile(path, dir string) (_ file, err error) {
+	defer step.End(&err)
+	data := step.Get(os.ReadFile(path))
 	f, in, n := file{}, Test{Dir: dir}, 0
 	isTest := func() bool { return testName.MatchString(in.Name) && in.Name != "TestMain" }
 	ends := func() {

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // Results are the tests of one kernel.
@@ -107,20 +109,16 @@ func Faults(all []Results) []string {
 
 // Keep writes which tests each kernel ran and skipped, so that RunByNone can be asked
 // of several runs together.
-func Keep(path string, all []Results) error {
-	b, err := json.Marshal(all)
-	if err != nil {
-		return err
-	}
+func Keep(path string, all []Results) (err error) {
+	defer step.End(&err)
+	b := step.Get(json.Marshal(all))
 	return os.WriteFile(path, b, 0o644)
 }
 
 // Kept reads what Keep wrote.
-func Kept(path string) ([]Results, error) {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
+func Kept(path string) (_ []Results, err error) {
+	defer step.End(&err)
+	b := step.Get(os.ReadFile(path))
 	var all []Results
 	return all, json.Unmarshal(b, &all)
 }
