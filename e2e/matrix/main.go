@@ -70,9 +70,7 @@ func main() {
 
 func run(ctx context.Context, o *options) {
 	m, err := row.Parse(rows)
-	if err != nil {
-		step.OK(fmt.Errorf("matrix.yaml: %w", err))
-	}
+	step.Say(err, "matrix.yaml")
 	switch {
 	case o.list:
 		list(m)
@@ -117,11 +115,9 @@ func dryRun(ctx context.Context, chosen []*row.Row) {
 }
 
 // plan are the steps of a row with the reasons of those that are left out.
-func plan(r *row.Row) ([]string, error) {
-	run, err := newRun(r)
-	if err != nil {
-		return nil, err
-	}
+func plan(r *row.Row) (_ []string, err error) {
+	defer step.End(&err)
+	run := step.Get(newRun(r))
 	var out []string
 	steps := scenario.Steps(r)
 	for name := range r.Skip {

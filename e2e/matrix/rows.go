@@ -148,15 +148,13 @@ func (s *session) aboutUs() error {
 
 // row runs one.
 func (u *runner) row(ctx context.Context, r *row.Row) (res row.Result, err error) {
+	defer step.End(&err)
 	res = u.about
 	res.Row, res.Version = r.Name, r.Version
 	if res.Lacks, err = lacks(ctx, r.Kernel); err != nil || res.Lacks != "" {
 		return res, err
 	}
-	run, err := newRun(r)
-	if err != nil {
-		return res, err
-	}
+	run := step.Get(newRun(r))
 	run.Say = u.say
 	if err := step.Run(func() { u.start(ctx, run) }); err != nil {
 		return res, errors.Join(err, u.close())
@@ -165,9 +163,7 @@ func (u *runner) row(ctx context.Context, r *row.Row) (res row.Result, err error
 	defer cancel()
 	u.cluster.Helm3 = r.Helm3
 	run.Cluster, run.Chart, run.Dir = u.cluster, filepath.Join(u.o.root, "chart"), filepath.Join(u.dir, r.Name)
-	if res.Versions, err = u.versions(ctx); err != nil {
-		return res, err
-	}
+	res.Versions = step.Get(u.versions(ctx))
 	res.Steps, err = run.All(ctx, scenario.Steps(r))
 	if err != nil || u.o.logs != "" {
 		err = errors.Join(err, run.KeepLogs(context.WithoutCancel(ctx)))
@@ -222,12 +218,9 @@ func (u *runner) reset(ctx context.Context) {
 	}
 	for _, n := range u.cluster.Members {
 		err := cluster.Eventually(ctx, time.Minute, func(ctx context.Context) error {
-			_, err := u.cluster.Kubectl(ctx, "", "get", "--raw", "/api/v1/nodes/"+n.Name+"/proxy/healthz")
-			return err
+			return step.Err(u.cluster.Kubectl(ctx, "", "get", "--raw", "/api/v1/nodes/"+n.Name+"/proxy/healthz"))
 		})
-		if err != nil {
-			step.OK(fmt.Errorf("kubelet of %s: %w", n.Name, err))
-		}
+		step.Say(err, "kubelet of %s", n.Name)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/podweir/podweir/e2e/k8s/cluster"
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // Made is what a Cilium is installed from.
@@ -28,11 +29,9 @@ const (
 
 // Prepare runs e2e/cilium/setup.sh, which builds what is missing of a version; here is
 // that directory. It takes 20 minutes of processor time the first time.
-func Prepare(ctx context.Context, here, version string) (Made, error) {
-	made, err := cluster.Setup(ctx, here, 2, version)
-	if err != nil {
-		return Made{}, err
-	}
+func Prepare(ctx context.Context, here, version string) (_ Made, err error) {
+	defer step.End(&err)
+	made := step.Get(cluster.Setup(ctx, here, 2, version))
 	return Made{Dir: made[0], Image: made[1]}, nil
 }
 

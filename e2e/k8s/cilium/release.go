@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/e2e/k8s/cluster"
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // namespace of Cilium's release.
@@ -38,28 +39,21 @@ type Release struct {
 
 // Install brings Cilium to these settings, from nothing or from others, and
 // returns when every node is ready and every agent routes as it should.
-func (r *Release) Install(ctx context.Context, s Settings) error {
+func (r *Release) Install(ctx context.Context, s Settings) (err error) {
+	defer step.End(&err)
 	if !r.installed {
-		if err := r.endpoints(ctx); err != nil {
-			return err
-		}
+		step.OK(r.endpoints(ctx))
 	}
 	for _, n := range r.Cluster.Members {
 		if !s.BandwidthManager {
 			break
 		}
-		if _, err := n.Exec(ctx, "bash", "-c", managerFiles); err != nil {
-			return err
-		}
+		step.Get(n.Exec(ctx, "bash", "-c", managerFiles))
 	}
 	values := filepath.Join(r.Cluster.Dir, "cilium.yaml")
 	text := s.values(r.Image, r.Cluster.API(), cluster.PodCIDR)
-	if err := os.WriteFile(values, []byte(text), 0o600); err != nil {
-		return err
-	}
-	if _, err := r.Cluster.Helm(ctx, "upgrade", "--install", "cilium", r.Chart(), "-n", namespace, "-f", values); err != nil {
-		return err
-	}
+	step.OK(os.WriteFile(values, []byte(text), 0o600))
+	step.Get(r.Cluster.Helm(ctx, "upgrade", "--install", "cilium", r.Chart(), "-n", namespace, "-f", values))
 	r.Settings = s
 	if !r.installed {
 		r.installed = true
@@ -99,8 +93,7 @@ func (r *Release) endpoints(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = r.Cluster.Kubectl(ctx, string(manifest), "apply", "-f", "-")
-	return err
+	return step.Err(r.Cluster.Kubectl(ctx, string(manifest), "apply", "-f", "-"))
 }
 
 // Ready waits until Cilium and every node are ready.
@@ -109,15 +102,12 @@ func (r *Release) Ready(ctx context.Context) error {
 }
 
 // Look looks once and returns what is missing.
-func (r *Release) Look(ctx context.Context) error {
+func (r *Release) Look(ctx context.Context) (err error) {
+	defer step.End(&err)
 	for _, what := range []string{"daemonset/cilium", "deployment/cilium-operator"} {
-		if err := r.kubectl(ctx, "rollout", "status", what, "--timeout=2s"); err != nil {
-			return err
-		}
+		step.OK(r.kubectl(ctx, "rollout", "status", what, "--timeout=2s"))
 	}
-	if err := r.kubectl(ctx, "wait", "--for=condition=Ready", "node", "--all", "--timeout=2s"); err != nil {
-		return err
-	}
+	step.OK(r.kubectl(ctx, "wait", "--for=condition=Ready", "node", "--all", "--timeout=2s"))
 	for _, n := range r.Cluster.Members {
 		got, err := r.HostRouting(ctx, n)
 		if want := r.Settings.HostRouting(); err == nil && got != want {
@@ -132,18 +122,14 @@ func (r *Release) Look(ctx context.Context) error {
 
 // regenerated returns an error while a pod of a node lacks the programs of the running agent.
 // The agent is ready earlier: it makes them one by one, and traffic may pause meanwhile.
-func (r *Release) regenerated(ctx context.Context, n *cluster.Node) error {
-	out, err := r.Exec(ctx, n, "cilium-dbg", "endpoint", "list", "-o", "json")
-	if err != nil {
-		return err
-	}
+func (r *Release) regenerated(ctx context.Context, n *cluster.Node) (err error) {
+	defer step.End(&err)
+	out := step.Get(r.Exec(ctx, n, "cilium-dbg", "endpoint", "list", "-o", "json"))
 	var endpoints []struct {
 		ID     int
 		Status struct{ State string }
 	}
-	if err := json.Unmarshal([]byte(out), &endpoints); err != nil {
-		return err
-	}
+	step.OK(json.Unmarshal([]byte(out), &endpoints))
 	for _, e := range endpoints {
 		if e.Status.State != "ready" {
 			return fmt.Errorf("endpoint %d is %s", e.ID, e.Status.State)
@@ -154,11 +140,9 @@ func (r *Release) regenerated(ctx context.Context, n *cluster.Node) error {
 
 // HostRouting is how the agent of a node says that packets get to its pods: BPF
 // or Legacy.
-func (r *Release) HostRouting(ctx context.Context, n *cluster.Node) (string, error) {
-	out, err := r.Exec(ctx, n, "cilium-dbg", "status", "-o", "json")
-	if err != nil {
-		return "", err
-	}
+func (r *Release) HostRouting(ctx context.Context, n *cluster.Node) (_ string, err error) {
+	defer step.End(&err)
+	out := step.Get(r.Exec(ctx, n, "cilium-dbg", "status", "-o", "json"))
 	// Until 1.15 it was the first of them.
 	var status struct {
 		HostRouting struct {
@@ -173,7 +157,8 @@ func (r *Release) HostRouting(ctx context.Context, n *cluster.Node) (string, err
 }
 
 // agent is the pod of the agent of a node that is not on its way out.
-func (r *Release) agent(ctx context.Context, n *cluster.Node) (string, error) {
+func (r *Release) agent(ctx context.Context, n *cluster.Node) (_ string, err error) {
+	defer step.End(&err)
 	var list struct {
 		Items []struct {
 			Metadata struct {
@@ -182,10 +167,7 @@ func (r *Release) agent(ctx context.Context, n *cluster.Node) (string, error) {
 			}
 		}
 	}
-	err := r.Cluster.Get(ctx, &list, "pods", "-n", namespace, "-l", "k8s-app=cilium", "--field-selector", "spec.nodeName="+n.Name)
-	if err != nil {
-		return "", err
-	}
+	step.OK(r.Cluster.Get(ctx, &list, "pods", "-n", namespace, "-l", "k8s-app=cilium", "--field-selector", "spec.nodeName="+n.Name))
 	for _, a := range list.Items {
 		if a.Metadata.DeletionTimestamp == nil {
 			return a.Metadata.Name, nil
@@ -195,20 +177,16 @@ func (r *Release) agent(ctx context.Context, n *cluster.Node) (string, error) {
 }
 
 // Exec runs a program in the agent of a node.
-func (r *Release) Exec(ctx context.Context, n *cluster.Node, args ...string) (string, error) {
-	a, err := r.agent(ctx, n)
-	if err != nil {
-		return "", err
-	}
+func (r *Release) Exec(ctx context.Context, n *cluster.Node, args ...string) (_ string, err error) {
+	defer step.End(&err)
+	a := step.Get(r.agent(ctx, n))
 	return r.Cluster.Kubectl(ctx, "", append([]string{"-n", namespace, "exec", a, "-c", "cilium-agent", "--"}, args...)...)
 }
 
 // Logs are the last words of the agent of a node.
-func (r *Release) Logs(ctx context.Context, n *cluster.Node) (string, error) {
-	a, err := r.agent(ctx, n)
-	if err != nil {
-		return "", err
-	}
+func (r *Release) Logs(ctx context.Context, n *cluster.Node) (_ string, err error) {
+	defer step.End(&err)
+	a := step.Get(r.agent(ctx, n))
 	return r.Cluster.Kubectl(ctx, "", "-n", namespace, "logs", a, "-c", "cilium-agent", "--tail=100")
 }
 
@@ -259,6 +237,5 @@ func (r *Release) Uninstall(ctx context.Context) error {
 }
 
 func (r *Release) kubectl(ctx context.Context, args ...string) error {
-	_, err := r.Cluster.Kubectl(ctx, "", append([]string{"-n", namespace}, args...)...)
-	return err
+	return step.Err(r.Cluster.Kubectl(ctx, "", append([]string{"-n", namespace}, args...)...))
 }

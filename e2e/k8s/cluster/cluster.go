@@ -13,7 +13,6 @@ package cluster
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -79,14 +78,10 @@ func (c *Cluster) start(ctx context.Context) {
 	step.OK(c.makeNetwork(ctx))
 	c.startControlPlane(ctx)
 	for i, name := range c.Nodes {
-		if err := step.Run(func() { c.Members = append(c.Members, c.startNode(ctx, name, i)) }); err != nil {
-			step.OK(fmt.Errorf("node %s: %w", name, err))
-		}
+		step.Say(step.Run(func() { c.Members = append(c.Members, c.startNode(ctx, name, i)) }), "node %s", name)
 	}
 	for _, n := range c.Members {
-		if err := n.join(ctx); err != nil {
-			step.OK(fmt.Errorf("node %s: %w", n.Name, err))
-		}
+		step.Say(n.join(ctx), "node %s", n.Name)
 	}
 	if c.NoCNI {
 		return

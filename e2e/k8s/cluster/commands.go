@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // Kubectl runs kubectl as the administrator and returns what it wrote to stdout.
@@ -30,11 +32,9 @@ func (c *Cluster) Helm(ctx context.Context, args ...string) (string, error) {
 }
 
 // Get decodes what kubectl gets.
-func (c *Cluster) Get(ctx context.Context, into any, args ...string) error {
-	out, err := c.Kubectl(ctx, "", append(append([]string{"get"}, args...), "-o", "json")...)
-	if err != nil {
-		return err
-	}
+func (c *Cluster) Get(ctx context.Context, into any, args ...string) (err error) {
+	defer step.End(&err)
+	out := step.Get(c.Kubectl(ctx, "", append(append([]string{"get"}, args...), "-o", "json")...))
 	return json.Unmarshal([]byte(out), into)
 }
 

@@ -62,13 +62,8 @@ func (c *Cluster) startControlPlane(ctx context.Context) {
 		// Names of nodes are not in any DNS.
 		"--kubelet-preferred-address-types=InternalIP",
 	))
-	err := Eventually(ctx, 2*time.Minute, func(ctx context.Context) error {
-		_, err := c.Kubectl(ctx, "", "get", "--raw", "/readyz")
-		return err
-	})
-	if err != nil {
-		step.OK(fmt.Errorf("API server: %w", err))
-	}
+	err := Eventually(ctx, 2*time.Minute, func(ctx context.Context) error { return step.Err(c.Kubectl(ctx, "", "get", "--raw", "/readyz")) })
+	step.Say(err, "API server")
 	step.OK(errors.Join(
 		c.run("kube-controller-manager", "--kubeconfig="+c.path("admin.kubeconfig"),
 			"--bind-address="+c.loopback.String(),

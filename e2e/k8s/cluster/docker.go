@@ -22,6 +22,8 @@ import (
 	"github.com/testcontainers/testcontainers-go"
 	"github.com/testcontainers/testcontainers-go/log"
 	"github.com/testcontainers/testcontainers-go/network"
+
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // label is on everything that we make in Docker, with the name of its cluster: the
@@ -72,11 +74,9 @@ func (c *Cluster) makeNetwork(ctx context.Context) error {
 
 // removeLabelled removes the containers, their volumes and the networks of
 // clusters.
-func removeLabelled(ctx context.Context, of func(cluster string) bool) error {
-	docker, err := testcontainers.NewDockerClientWithOpts(ctx)
-	if err != nil {
-		return err
-	}
+func removeLabelled(ctx context.Context, of func(cluster string) bool) (err error) {
+	defer step.End(&err)
+	docker := step.Get(testcontainers.NewDockerClientWithOpts(ctx))
 	defer func() { _ = docker.Close() }()
 	ours := make(client.Filters).Add("label", label)
 	containers, err := docker.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: ours})

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/podweir/podweir/e2e/step"
 	"github.com/podweir/podweir/plugin/rtnl"
 )
 
@@ -25,11 +26,9 @@ func (n *Node) Netns() Netns { return Netns{fmt.Sprintf("/proc/%d/ns/net", n.pid
 func NetnsAt(file string) Netns { return Netns{file} }
 
 // PodNetns finds the namespace of a pod by its address.
-func (n *Node) PodNetns(ip netip.Addr) (Netns, error) {
-	files, err := filepath.Glob(n.Path("/run/netns/*"))
-	if err != nil {
-		return Netns{}, err
-	}
+func (n *Node) PodNetns(ip netip.Addr) (_ Netns, err error) {
+	defer step.End(&err)
+	files := step.Get(filepath.Glob(n.Path("/run/netns/*")))
 	for _, file := range files {
 		ns, has := Netns{file}, false
 		err := ns.Do(func() error {
@@ -51,11 +50,9 @@ func (n *Node) PodNetns(ip netip.Addr) (Netns, error) {
 func (n Netns) Path() string { return n.path }
 
 // Do runs f in the namespace. f must not start goroutines that expect it.
-func (n Netns) Do(f func() error) error {
-	ns, err := rtnl.OpenNetNS(n.path)
-	if err != nil {
-		return err
-	}
+func (n Netns) Do(f func() error) (err error) {
+	defer step.End(&err)
+	ns := step.Get(rtnl.OpenNetNS(n.path))
 	return errors.Join(ns.Do(f), ns.Close())
 }
 

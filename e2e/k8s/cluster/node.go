@@ -73,23 +73,18 @@ func (c *Cluster) startNode(ctx context.Context, name string, index int) *Node {
 }
 
 // readPID reads it again: a container that was restarted has another one.
-func (n *Node) readPID(ctx context.Context) error {
-	state, err := n.container.State(ctx)
-	if err != nil {
-		return err
-	}
-	n.pid = state.Pid
+func (n *Node) readPID(ctx context.Context) (err error) {
+	defer step.End(&err)
+	n.pid = step.Get(n.container.State(ctx)).Pid
 	return nil
 }
 
 // Restart ends everything on the node at once, as a loss of power does, and
 // starts it again. Files outside of /run and /tmp stay; network, mounts and pins
 // are gone. It returns when the container runs, before the kubelet is ready.
-func (n *Node) Restart(ctx context.Context) error {
-	_, err := command(ctx, nil, "", "docker", "restart", "--time", "0", n.container.GetContainerID())
-	if err != nil {
-		return err
-	}
+func (n *Node) Restart(ctx context.Context) (err error) {
+	defer step.End(&err)
+	step.Get(command(ctx, nil, "", "docker", "restart", "--time", "0", n.container.GetContainerID()))
 	return n.readPID(ctx)
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/e2e/child"
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // process is a program of the control plane; its output is a file in Dir.
@@ -23,17 +24,13 @@ type process struct {
 }
 
 // run starts a program of the control plane. It ends with this process.
-func (c *Cluster) run(name string, args ...string) error {
-	log, err := os.Create(c.path(name + ".log"))
-	if err != nil {
-		return err
-	}
+func (c *Cluster) run(name string, args ...string) (err error) {
+	defer step.End(&err)
+	log := step.Get(os.Create(c.path(name + ".log")))
 	defer func() { _ = log.Close() }()
 	p := &process{name: name, cmd: exec.Command(filepath.Join(c.Components, name), args...), done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = log, log
-	if err := child.Start(p.cmd, nil); err != nil {
-		return err
-	}
+	step.OK(child.Start(p.cmd, nil))
 	go func() {
 		_ = p.cmd.Wait() // SIGKILL is how it ends
 		close(p.done)

@@ -12,6 +12,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // Namespace of podweir's release.
@@ -35,15 +37,13 @@ func (c *Cluster) Upgrade(ctx context.Context, chart, values string, set ...stri
 	for _, s := range set {
 		args = append(args, "--set", s)
 	}
-	_, err := c.Helm(ctx, args...)
-	return err
+	return step.Err(c.Helm(ctx, args...))
 }
 
 // Rollout waits until every agent is ready and has the values of the last
 // upgrade.
 func (c *Cluster) Rollout(ctx context.Context) error {
-	_, err := c.Kubectl(ctx, "", "-n", Namespace, "rollout", "status", "daemonset/podweir", "--timeout=80s")
-	return err
+	return step.Err(c.Kubectl(ctx, "", "-n", Namespace, "rollout", "status", "daemonset/podweir", "--timeout=80s"))
 }
 
 // Uninstall takes podweir's release away, if there is one, and returns when its
@@ -78,11 +78,9 @@ func (c *Cluster) Agents(ctx context.Context) (map[string]string, error) {
 }
 
 // Podweir runs podweir in the agent of a node.
-func (c *Cluster) Podweir(ctx context.Context, n *Node, args ...string) (string, error) {
-	agents, err := c.Agents(ctx)
-	if err != nil {
-		return "", err
-	}
+func (c *Cluster) Podweir(ctx context.Context, n *Node, args ...string) (_ string, err error) {
+	defer step.End(&err)
+	agents := step.Get(c.Agents(ctx))
 	if agents[n.Name] == "" {
 		return "", fmt.Errorf("no agent on %s: %v", n.Name, agents)
 	}
@@ -161,20 +159,16 @@ func (c *Cluster) ask(ctx context.Context, n *Node, command string, into any) er
 
 // Fetch reads from the HTTP port of the node's agent; another status than 200 is
 // an error with what it answered. It asks on the node's loopback, as the kubelet does.
-func (n *Node) Fetch(ctx context.Context, path string) (string, error) {
+func (n *Node) Fetch(ctx context.Context, path string) (_ string, err error) {
+	defer step.End(&err)
 	port := healthPort
 	if path == "/metrics" {
 		port = metricsPort
 	}
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: n.Netns().Dial}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", port, path), http.NoBody)
-	if err != nil {
-		return "", err
-	}
+	req := step.Get(http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", port, path), http.NoBody))
 	res, err := client.Do(req)
-	if err != nil {
-		return "", err
-	}
+	step.OK(err)
 	body, err := io.ReadAll(res.Body)
 	_ = res.Body.Close()
 	if err == nil && res.StatusCode != http.StatusOK {

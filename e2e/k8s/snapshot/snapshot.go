@@ -18,6 +18,7 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"github.com/podweir/podweir/e2e/k8s/cluster"
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // look prints, line by line: files with their modes and hashes (pins are files),
@@ -64,11 +65,9 @@ done
 type Snapshot []string
 
 // Take looks at a node.
-func Take(ctx context.Context, n *cluster.Node) (Snapshot, error) {
-	out, err := n.Exec(ctx, "bash", "-c", look)
-	if err != nil {
-		return nil, err
-	}
+func Take(ctx context.Context, n *cluster.Node) (_ Snapshot, err error) {
+	defer step.End(&err)
+	out := step.Get(n.Exec(ctx, "bash", "-c", look))
 	lines := Snapshot(strings.Split(out, "\n"))
 	attached, err := programs(n)
 	lines = append(lines, attached...)
@@ -79,11 +78,9 @@ func Take(ctx context.Context, n *cluster.Node) (Snapshot, error) {
 // programs are those at the TCX hooks of the node and its pods, which tc does
 // not show. A program that is not pinned, in a filter or at such a hook ends
 // with the process that loaded it.
-func programs(n *cluster.Node) ([]string, error) {
-	files, err := filepath.Glob(n.Path("/run/netns/*"))
-	if err != nil {
-		return nil, err
-	}
+func programs(n *cluster.Node) (_ []string, err error) {
+	defer step.End(&err)
+	files := step.Get(filepath.Glob(n.Path("/run/netns/*")))
 	var lines []string
 	look := func(where string, ns cluster.Netns) error {
 		found, err := Hooks(ns)

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/e2e/k8s/cluster"
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // The standard annotations.
@@ -59,15 +60,12 @@ func Manifest(name string, node *cluster.Node, annotations map[string]string) ma
 }
 
 // Create makes pods and does not wait for them.
-func Create(ctx context.Context, c *cluster.Cluster, manifests ...map[string]any) error {
-	list, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": manifests})
-	if err != nil {
-		return err
-	}
+func Create(ctx context.Context, c *cluster.Cluster, manifests ...map[string]any) (err error) {
+	defer step.End(&err)
+	list := step.Get(json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": manifests}))
 	// Namespaces get their service account a moment after they are there.
 	return cluster.Eventually(ctx, 20*time.Second+time.Duration(len(manifests))*time.Second, func(ctx context.Context) error {
-		_, err := c.Kubectl(ctx, string(list), "apply", "-f", "-")
-		return err
+		return step.Err(c.Kubectl(ctx, string(list), "apply", "-f", "-"))
 	})
 }
 
@@ -78,22 +76,19 @@ func Delete(ctx context.Context, c *cluster.Cluster, names ...string) error {
 	}
 	limit := 25*time.Second + time.Duration(len(names))*time.Second
 	args := append([]string{"delete", "pod", "--ignore-not-found", "--wait", "--timeout=" + limit.String()}, names...)
-	_, err := c.Kubectl(ctx, "", args...)
-	return err
+	return step.Err(c.Kubectl(ctx, "", args...))
 }
 
 // Ready waits for a pod that was created.
-func Ready(ctx context.Context, c *cluster.Cluster, name string) (*Pod, error) {
-	all, err := AllReady(ctx, c, name)
-	if err != nil {
-		return nil, err
-	}
-	return all[0], nil
+func Ready(ctx context.Context, c *cluster.Cluster, name string) (_ *Pod, err error) {
+	defer step.End(&err)
+	return step.Get(AllReady(ctx, c, name))[0], nil
 }
 
 // AllReady waits for pods that were created, and returns them in the order of their
 // names. One command waits for all: each costs a tenth of a second of a processor.
-func AllReady(ctx context.Context, c *cluster.Cluster, names ...string) ([]*Pod, error) {
+func AllReady(ctx context.Context, c *cluster.Cluster, names ...string) (_ []*Pod, err error) {
+	defer step.End(&err)
 	args := []string{"wait", "--for=condition=Ready", "--timeout=110s", "-o", "json"}
 	for _, name := range names {
 		args = append(args, "pod/"+name)
@@ -113,13 +108,9 @@ func AllReady(ctx context.Context, c *cluster.Cluster, names ...string) ([]*Pod,
 			}
 			Status struct{ PodIP netip.Addr }
 		}
-		if err := d.Decode(&got); err != nil {
-			return nil, fmt.Errorf("kubectl wait: %w", err)
-		}
+		step.Say(d.Decode(&got), "kubectl wait")
 		p := &Pod{Name: got.Metadata.Name, IP: got.Status.PodIP, cluster: c}
-		if p.Node, err = c.Node(got.Spec.NodeName); err != nil {
-			return nil, err
-		}
+		p.Node = step.Get(c.Node(got.Spec.NodeName))
 		if p.NS = p.Node.Netns(); !got.Spec.HostNetwork {
 			p.NS, err = p.Node.PodNetns(p.IP)
 		}
@@ -163,8 +154,7 @@ func (p *Pod) Annotate(ctx context.Context, annotations map[string]string) error
 			args = append(args, key+"="+value)
 		}
 	}
-	_, err := p.cluster.Kubectl(ctx, "", args...)
-	return err
+	return step.Err(p.cluster.Kubectl(ctx, "", args...))
 }
 
 // server is where the program of a pod sends back what it gets.
@@ -172,37 +162,27 @@ func (p *Pod) server() string { return net.JoinHostPort(p.IP.String(), "7000") }
 
 // Reach tries a connection to the server of another pod. A policy that does not
 // allow it drops its packets.
-func (p *Pod) Reach(ctx context.Context, server *Pod) error {
-	c, err := p.NS.Dial(ctx, "tcp", server.server())
-	if err != nil {
-		return err
-	}
+func (p *Pod) Reach(ctx context.Context, server *Pod) (err error) {
+	defer step.End(&err)
+	c := step.Get(p.NS.Dial(ctx, "tcp", server.server()))
 	return c.Close()
 }
 
 // Ask asks another pod 200 questions a second on one connection, and returns how long the
 // answers took, the shortest first. It gives up 5 s after it would have ended.
-func (p *Pod) Ask(ctx context.Context, server *Pod, length time.Duration) ([]time.Duration, error) {
-	c, err := p.NS.Dial(ctx, "tcp", server.server())
-	if err != nil {
-		return nil, err
-	}
+func (p *Pod) Ask(ctx context.Context, server *Pod, length time.Duration) (_ []time.Duration, err error) {
+	defer step.End(&err)
+	c := step.Get(p.NS.Dial(ctx, "tcp", server.server()))
 	defer func() { _ = c.Close() }()
 	end := time.Now().Add(length)
-	if err := c.SetDeadline(end.Add(5 * time.Second)); err != nil {
-		return nil, err
-	}
+	step.OK(c.SetDeadline(end.Add(5 * time.Second)))
 	var took []time.Duration
 	question := make([]byte, 64)
 	for next := time.Now(); next.Before(end) && ctx.Err() == nil; next = next.Add(5 * time.Millisecond) {
 		<-time.After(time.Until(next))
 		began := time.Now()
-		if _, err := c.Write(question); err != nil {
-			return nil, err
-		}
-		if _, err := io.ReadFull(c, question); err != nil {
-			return nil, err
-		}
+		step.Get(c.Write(question))
+		step.Get(io.ReadFull(c, question))
 		took = append(took, time.Since(began))
 	}
 	slices.Sort(took)

@@ -79,46 +79,41 @@ func (l Load) For(ctx context.Context, length time.Duration) (Traffic, error) {
 
 // While counts what arrives while f runs.
 func (l Load) While(ctx context.Context, f func(ctx context.Context) error) (t Traffic, err error) {
-	err = step.Run(func() {
-		at := l.at()
-		in := step.Get(wiremeter.Attach(l.Pod.NS, at.Name, wiremeter.Delivered))
-		defer step.Close(in.Close)
-		sent, device := l.Peer.NS, "eth0"
-		client, server, address := l.Peer, l.Pod, at.IP
-		if at.Outbound != "" {
-			sent, device = l.Pod.Node.Netns(), at.Outbound
-			client, server, address = l.Pod, l.Peer, l.Peer.IP
-		}
-		out := step.Get(wiremeter.Attach(sent, device, wiremeter.Delivered))
-		defer step.Close(out.Close)
-		r := &running{ends: make(chan error, 2)}
-		defer r.stop()
-		l.start(ctx, r, client, server, address)
-		begun := wiremeter.Now()
-		// Both are connected when more has come than a handshake.
-		err := cluster.Eventually(ctx, 20*time.Second, func(context.Context) error {
-			return step.Run(func() {
-				step.OK(r.failed())
-				if a, b := step.Get(in.Read(begun, wiremeter.Now())), step.Get(out.Read(begun, wiremeter.Now())); min(a.Total(), b.Total()) < 50_000 {
-					step.OK(fmt.Errorf("%d and %d bytes", a.Total(), b.Total()))
-				}
-			})
+	defer step.End(&err)
+	at := l.at()
+	in := step.Get(wiremeter.Attach(l.Pod.NS, at.Name, wiremeter.Delivered))
+	defer step.Close(in.Close)
+	sent, device := l.Peer.NS, "eth0"
+	client, server, address := l.Peer, l.Pod, at.IP
+	if at.Outbound != "" {
+		sent, device = l.Pod.Node.Netns(), at.Outbound
+		client, server, address = l.Pod, l.Peer, l.Peer.IP
+	}
+	out := step.Get(wiremeter.Attach(sent, device, wiremeter.Delivered))
+	defer step.Close(out.Close)
+	r := &running{ends: make(chan error, 2)}
+	defer r.stop()
+	l.start(ctx, r, client, server, address)
+	begun := wiremeter.Now()
+	// Both are connected when more has come than a handshake.
+	err = cluster.Eventually(ctx, 20*time.Second, func(context.Context) error {
+		return step.Run(func() {
+			step.OK(r.failed())
+			if a, b := step.Get(in.Read(begun, wiremeter.Now())), step.Get(out.Read(begun, wiremeter.Now())); min(a.Total(), b.Total()) < 50_000 {
+				step.OK(fmt.Errorf("%d and %d bytes", a.Total(), b.Total()))
+			}
 		})
-		if err != nil {
-			step.OK(fmt.Errorf("load: %w", err))
-		}
-		from := wiremeter.Now()
-		step.OK(f(ctx))
-		to := wiremeter.Now()
-		if err := r.failed(); err != nil {
-			step.OK(fmt.Errorf("the load ended: %w", err))
-		}
-		if !l.UDP {
-			t.settle = settle
-		}
-		t.In, t.Out = step.Get(in.Read(from, to)), step.Get(out.Read(from, to))
 	})
-	return t, err
+	step.Say(err, "load")
+	from := wiremeter.Now()
+	step.OK(f(ctx))
+	to := wiremeter.Now()
+	step.Say(r.failed(), "the load ended")
+	if !l.UDP {
+		t.settle = settle
+	}
+	t.In, t.Out = step.Get(in.Read(from, to)), step.Get(out.Read(from, to))
+	return t, nil
 }
 
 // at is the pod's interface.

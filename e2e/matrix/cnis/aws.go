@@ -18,6 +18,7 @@ import (
 	"github.com/podweir/podweir/e2e/k8s/cluster"
 	"github.com/podweir/podweir/e2e/k8s/workload"
 	"github.com/podweir/podweir/e2e/matrix/row"
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // vpc is the Amazon VPC CNI with the Network Policy Agent: AWS's own programs, installed by
@@ -119,12 +120,10 @@ func (v strictVPC) Lift(ctx context.Context, _ *cluster.Cluster, server *workloa
 }
 
 // Images runs e2e/aws/setup.sh. They are those of AWS's chart.
-func (v *vpc) Images(ctx context.Context, here string) ([]string, error) {
+func (v *vpc) Images(ctx context.Context, here string) (_ []string, err error) {
+	defer step.End(&err)
 	v.here = filepath.Join(here, "../aws")
-	made, err := cluster.Setup(ctx, v.here, 1)
-	if err != nil {
-		return nil, err
-	}
+	made := step.Get(cluster.Setup(ctx, v.here, 1))
 	v.made = made[0]
 	images, err := filepath.Glob(filepath.Join(v.made, "*.tar"))
 	if err == nil && len(images) != 4 {
@@ -157,8 +156,7 @@ func (v *vpc) helm(ctx context.Context, set ...string) error {
 	for _, s := range set {
 		args = append(args, "--set-string", s)
 	}
-	_, err := v.cluster.Helm(ctx, args...)
-	return err
+	return step.Err(v.cluster.Helm(ctx, args...))
 }
 
 // Changes roll aws-node with values that are set while pods run. Denied traffic may pass
@@ -177,7 +175,8 @@ func (v *vpc) Changes() []Change {
 
 // Ready looks whether every aws-node is that of the last change and whether it and
 // the Network Policy Agent are ready.
-func (v *vpc) Ready(ctx context.Context, c *cluster.Cluster) error {
+func (v *vpc) Ready(ctx context.Context, c *cluster.Cluster) (err error) {
+	defer step.End(&err)
 	var set struct {
 		Metadata struct{ Generation int }
 		Status   struct {
@@ -185,9 +184,7 @@ func (v *vpc) Ready(ctx context.Context, c *cluster.Cluster) error {
 			DesiredNumberScheduled, UpdatedNumberScheduled, NumberAvailable int
 		}
 	}
-	if err := c.Get(ctx, &set, "-n", "kube-system", "daemonset/aws-node"); err != nil {
-		return err
-	}
+	step.OK(c.Get(ctx, &set, "-n", "kube-system", "daemonset/aws-node"))
 	s := set.Status
 	if want := len(c.Members); s.ObservedGeneration != set.Metadata.Generation ||
 		s.DesiredNumberScheduled != want || s.UpdatedNumberScheduled != want || s.NumberAvailable != want {
@@ -197,9 +194,8 @@ func (v *vpc) Ready(ctx context.Context, c *cluster.Cluster) error {
 		// The Network Policy Agent's container has no probe in AWS's chart.
 		const ask = `exec 3<>/dev/tcp/127.0.0.1/61679 4<>/dev/tcp/127.0.0.1/8163 &&
 		printf 'GET /readyz HTTP/1.0\r\n\r\n' >&4 && grep -qx ok <&4`
-		if _, err := n.Exec(ctx, "bash", "-c", ask); err != nil {
-			return fmt.Errorf("ipamd or the Network Policy Agent of %s: %w", n.Name, err)
-		}
+		_, err := n.Exec(ctx, "bash", "-c", ask)
+		step.Say(err, "ipamd or the Network Policy Agent of %s", n.Name)
 	}
 	return nil
 }
@@ -226,14 +222,11 @@ func (v *vpc) Uninstall(ctx context.Context, c *cluster.Cluster) error {
 
 // KillAgent kills the Network Policy Agent, then ipamd, with which aws-node ends. The kubelet
 // starts them again.
-func (v *vpc) KillAgent(ctx context.Context, _ *cluster.Cluster, n *cluster.Node) error {
+func (v *vpc) KillAgent(ctx context.Context, _ *cluster.Cluster, n *cluster.Node) (err error) {
+	defer step.End(&err)
 	for _, program := range []string{"controller", "aws-k8s-agent"} {
-		if _, err := n.Exec(ctx, "pkill", "-KILL", "-x", program); err != nil {
-			return err
-		}
-		if err := v.wait(ctx); err != nil {
-			return fmt.Errorf("after the end of %s: %w", program, err)
-		}
+		step.Get(n.Exec(ctx, "pkill", "-KILL", "-x", program))
+		step.Say(v.wait(ctx), "after the end of %s", program)
 	}
 	return nil
 }
@@ -261,19 +254,15 @@ func (v *vpc) Restrict(ctx context.Context, _ *cluster.Cluster, server *workload
 
 // Lift removes it.
 func (v *vpc) Lift(ctx context.Context, c *cluster.Cluster, server *workload.Pod) error {
-	_, err := c.Kubectl(ctx, "", "delete", "policyendpoint", policyOf(server), "--ignore-not-found")
-	return err
+	return step.Err(c.Kubectl(ctx, "", "delete", "policyendpoint", policyOf(server), "--ignore-not-found"))
 }
 
 // apply lets peers, or nobody, talk to a pod, and the pod to its peers, as EKS's policy
 // controller does.
-func (v *vpc) apply(ctx context.Context, pod *workload.Pod, peers ...any) error {
-	text, err := json.Marshal(v.endpoint(pod, append([]any{}, peers...)))
-	if err != nil {
-		return err
-	}
-	_, err = v.cluster.Kubectl(ctx, string(text), "apply", "-f", "-")
-	return err
+func (v *vpc) apply(ctx context.Context, pod *workload.Pod, peers ...any) (err error) {
+	defer step.End(&err)
+	text := step.Get(json.Marshal(v.endpoint(pod, append([]any{}, peers...))))
+	return step.Err(v.cluster.Kubectl(ctx, string(text), "apply", "-f", "-"))
 }
 
 // endpoint is what the policy controller makes of a NetworkPolicy with both policyTypes and

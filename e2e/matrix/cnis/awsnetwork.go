@@ -16,6 +16,7 @@ import (
 
 	"github.com/podweir/podweir/e2e/aws/imds"
 	"github.com/podweir/podweir/e2e/k8s/cluster"
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // The VPC's networks beside those of the cluster: IPv6, and what second network
@@ -113,17 +114,14 @@ mkdir -p /run/aws-node; [ -e /run/aws-node/ipam.json ] || echo '{"version": "vpc
 }
 
 // serve starts the metadata service of a node, in its network namespace.
-func (v *vpc) serve(ctx context.Context, n *cluster.Node) error {
+func (v *vpc) serve(ctx context.Context, n *cluster.Node) (err error) {
+	defer step.End(&err)
 	if old := v.metadata[n.Name]; old != nil {
 		_ = old.Close()
 	}
 	address, _, err := net.SplitHostPort(imds.Listen)
-	if err != nil {
-		return err
-	}
-	if _, err := n.Exec(ctx, "ip", "address", "replace", address+"/32", "dev", "lo"); err != nil {
-		return err
-	}
+	step.OK(err)
+	step.Get(n.Exec(ctx, "ip", "address", "replace", address+"/32", "dev", "lo"))
 	var devices []net.Interface
 	var listener net.Listener
 	err = n.Netns().Do(func() (err error) {
@@ -134,9 +132,7 @@ func (v *vpc) serve(ctx context.Context, n *cluster.Node) error {
 		listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp4", imds.Listen)
 		return err
 	})
-	if err != nil {
-		return err
-	}
+	step.OK(err)
 	instance, err := v.describe(n, devices)
 	if err != nil {
 		return errors.Join(err, listener.Close())
@@ -148,15 +144,10 @@ func (v *vpc) serve(ctx context.Context, n *cluster.Node) error {
 }
 
 // describe says what EC2 would of a node.
-func (v *vpc) describe(n *cluster.Node, devices []net.Interface) (*imds.Instance, error) {
-	subnet, err := n.IP.Prefix(24)
-	if err != nil {
-		return nil, err
-	}
-	pods, err := netip.ParsePrefix(n.PodCIDR)
-	if err != nil {
-		return nil, err
-	}
+func (v *vpc) describe(n *cluster.Node, devices []net.Interface) (_ *imds.Instance, err error) {
+	defer step.End(&err)
+	subnet := step.Get(n.IP.Prefix(24))
+	pods := step.Get(netip.ParsePrefix(n.PodCIDR))
 	eth0 := imds.Interface{Address: n.IP, Subnet: subnet, Pods: pods}
 	if v.ipv6 {
 		eth0.IPv6, eth0.PodsIPv6 = ipv6(n)

@@ -22,6 +22,7 @@ import (
 	"github.com/podweir/podweir/e2e/k8s/cluster"
 	"github.com/podweir/podweir/e2e/k8s/workload"
 	"github.com/podweir/podweir/e2e/matrix/row"
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // calico is a manifest of Calico's own with its real agent and CNI plugin. Words of the
@@ -59,11 +60,9 @@ func newCalico(r *row.Row) CNI {
 }
 
 // Images builds Calico, and flannel where it is a part.
-func (c *calico) Images(ctx context.Context, here string) ([]string, error) {
-	made, err := cluster.Setup(ctx, filepath.Join(here, "../calico"), 1)
-	if err != nil {
-		return nil, err
-	}
+func (c *calico) Images(ctx context.Context, here string) (_ []string, err error) {
+	defer step.End(&err)
+	made := step.Get(cluster.Setup(ctx, filepath.Join(here, "../calico"), 1))
 	c.made = made[0]
 	images := []string{filepath.Join(c.made, "image.tar")}
 	if c.flannel != nil {
@@ -74,22 +73,17 @@ func (c *calico) Images(ctx context.Context, here string) ([]string, error) {
 }
 
 // Install applies the manifest.
-func (c *calico) Install(ctx context.Context, k *cluster.Cluster) error {
-	manifest, err := c.objects()
-	if err != nil {
-		return err
-	}
-	_, err = k.Kubectl(ctx, manifest, "create", "-f", "-")
-	return err
+func (c *calico) Install(ctx context.Context, k *cluster.Cluster) (err error) {
+	defer step.End(&err)
+	manifest := step.Get(c.objects())
+	return step.Err(k.Kubectl(ctx, manifest, "create", "-f", "-"))
 }
 
 // objects are those of Calico's manifest, but for calico-kube-controllers, which collects
 // what nodes and pods leave that are gone.
-func (c *calico) objects() (string, error) {
-	text, err := os.ReadFile(filepath.Join(c.made, c.manifest))
-	if err != nil {
-		return "", err
-	}
+func (c *calico) objects() (_ string, err error) {
+	defer step.End(&err)
+	text := step.Get(os.ReadFile(filepath.Join(c.made, c.manifest)))
 	// The network of Canal's flanneld.
 	text = bytes.ReplaceAll(text, []byte("10.244.0.0/16"), []byte(cluster.PodCIDR))
 	var items []map[string]any
@@ -104,9 +98,7 @@ func (c *calico) objects() (string, error) {
 		case nil, "Deployment", "PodDisruptionBudget":
 			continue
 		case "DaemonSet":
-			if err := c.adapt(object); err != nil {
-				return "", err
-			}
+			step.OK(c.adapt(object))
 		}
 		items = append(items, object)
 	}
@@ -157,11 +149,9 @@ func at(object any, path ...string) any {
 func (c *calico) Batch() int { return 8 }
 
 // Uninstall removes what the manifest made, and what calico-node leaves in files.
-func (c *calico) Uninstall(ctx context.Context, k *cluster.Cluster) error {
-	manifest, err := c.objects()
-	if err != nil {
-		return err
-	}
+func (c *calico) Uninstall(ctx context.Context, k *cluster.Cluster) (err error) {
+	defer step.End(&err)
+	manifest := step.Get(c.objects())
 	_, err = k.Kubectl(ctx, manifest, "delete", "--ignore-not-found", "--timeout=90s", "-f", "-")
 	err = errors.Join(err, onEach(ctx, k, "rm -rf "+c.Conflist()+" /etc/cni/net.d/calico-kubeconfig /var/lib/calico /var/lib/cni /opt/cni/bin/{calico,calico-ipam,install}"))
 	if c.flannel != nil {

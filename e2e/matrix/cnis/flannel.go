@@ -11,6 +11,7 @@ import (
 
 	"github.com/podweir/podweir/e2e/k8s/cluster"
 	"github.com/podweir/podweir/e2e/matrix/row"
+	"github.com/podweir/podweir/e2e/step"
 )
 
 const (
@@ -42,11 +43,9 @@ func newFlannel(r *row.Row) CNI {
 }
 
 // Images builds flannel.
-func (f *flannel) Images(ctx context.Context, here string) ([]string, error) {
-	made, err := cluster.Setup(ctx, filepath.Join(here, "../flannel"), 2)
-	if err != nil {
-		return nil, err
-	}
+func (f *flannel) Images(ctx context.Context, here string) (_ []string, err error) {
+	defer step.End(&err)
+	made := step.Get(cluster.Setup(ctx, filepath.Join(here, "../flannel"), 2))
 	f.chart = made[1]
 	return made[:1], nil
 }

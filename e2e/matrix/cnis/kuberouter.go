@@ -11,6 +11,7 @@ import (
 	"github.com/podweir/podweir/e2e/k8s/cilium"
 	"github.com/podweir/podweir/e2e/k8s/cluster"
 	"github.com/podweir/podweir/e2e/matrix/row"
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // kubeRouter is kube-router's own manifest with the real program, which routes by BGP and
@@ -38,19 +39,16 @@ func newKubeRouter(*row.Row) CNI {
 }
 
 // Images builds kube-router.
-func (k *kubeRouter) Images(ctx context.Context, here string) ([]string, error) {
-	made, err := cluster.Setup(ctx, filepath.Join(here, "../kube-router"), 2)
-	if err != nil {
-		return nil, err
-	}
+func (k *kubeRouter) Images(ctx context.Context, here string) (_ []string, err error) {
+	defer step.End(&err)
+	made := step.Get(cluster.Setup(ctx, filepath.Join(here, "../kube-router"), 2))
 	k.manifest = made[1]
 	return made[:1], nil
 }
 
 // Install applies the manifest.
 func (k *kubeRouter) Install(ctx context.Context, c *cluster.Cluster) error {
-	_, err := c.Kubectl(ctx, "", "create", "-f", k.manifest)
-	return err
+	return step.Err(c.Kubectl(ctx, "", "create", "-f", k.manifest))
 }
 
 // Ready wants a kube-router on every node that is ready and has written the node's subnet

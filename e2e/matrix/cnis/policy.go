@@ -9,6 +9,7 @@ import (
 
 	"github.com/podweir/podweir/e2e/k8s/cluster"
 	"github.com/podweir/podweir/e2e/k8s/workload"
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // byLabels makes policies that know pods by the labels that pods have which stay.
@@ -22,14 +23,12 @@ func (b byLabels) Restrict(ctx context.Context, c *cluster.Cluster, server *work
 	for _, p := range friends {
 		names = append(names, p.Name)
 	}
-	_, err := c.Kubectl(ctx, b.manifest(server.Name, names...), "apply", "-f", "-")
-	return err
+	return step.Err(c.Kubectl(ctx, b.manifest(server.Name, names...), "apply", "-f", "-"))
 }
 
 // Lift deletes the policy that Restrict made.
 func (b byLabels) Lift(ctx context.Context, c *cluster.Cluster, server *workload.Pod) error {
-	_, err := c.Kubectl(ctx, b.manifest(server.Name), "delete", "--ignore-not-found", "-f", "-")
-	return err
+	return step.Err(c.Kubectl(ctx, b.manifest(server.Name), "delete", "--ignore-not-found", "-f", "-"))
 }
 
 func (b byLabels) manifest(server string, friends ...string) string {

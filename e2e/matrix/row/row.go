@@ -13,6 +13,8 @@ import (
 	"slices"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/podweir/podweir/e2e/step"
 )
 
 // Matrix is what matrix.yaml holds.
@@ -164,14 +166,11 @@ const fastPods = 12
 
 // Select are the rows whose names match any of the patterns, and all that can
 // run here if there is none. With fast, they are those of the fast tier.
-func (m *Matrix) Select(fast bool, patterns ...string) ([]*Row, error) {
+func (m *Matrix) Select(fast bool, patterns ...string) (_ []*Row, err error) {
+	defer step.End(&err)
 	var all []*regexp.Regexp
 	for _, p := range patterns {
-		re, err := regexp.Compile("^(?:" + p + ")$")
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, re)
+		all = append(all, step.Get(regexp.Compile("^(?:"+p+")$")))
 	}
 	var out []*Row
 	for _, r := range m.Rows {

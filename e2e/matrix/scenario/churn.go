@@ -41,7 +41,8 @@ func churn(ctx context.Context, r *Run) {
 
 // churned deletes a batch while the next one starts, as a node sees it when a
 // deployment is replaced.
-func (r *Run) churned(ctx context.Context) error {
+func (r *Run) churned(ctx context.Context) (err error) {
+	defer step.End(&err)
 	began := time.Now()
 	gone := make(chan error, 1)
 	gone <- nil // there is no batch before the first
@@ -51,14 +52,10 @@ func (r *Run) churned(ctx context.Context) error {
 	}
 	for first := 0; first < r.Row.Pods; first += most {
 		names, err := r.startBatch(ctx, first, min(first+most, r.Row.Pods))
-		if err := errors.Join(err, <-gone); err != nil {
-			return err
-		}
+		step.OK(errors.Join(err, <-gone))
 		go func() { gone <- workload.Delete(ctx, r.Cluster, names...) }()
 	}
-	if err := <-gone; err != nil {
-		return err
-	}
+	step.OK(<-gone)
 	r.note("%d pods in %.0f s", r.Row.Pods, time.Since(began).Seconds())
 	return nil
 }
@@ -107,36 +104,26 @@ func (r *Run) asking(ctx context.Context) error {
 
 // content wants no other findings of a node than the row's.
 func (r *Run) content(ctx context.Context, n *cluster.Node) {
-	soon(ctx, 20*time.Second, "the doctor of "+n.Name+" is content after pods started and stopped", func(ctx context.Context) error {
-		found, err := r.findings(ctx, n)
-		return errors.Join(err, undeclared(found, r.Row.Doctor))
+	soon(ctx, 20*time.Second, "the doctor of "+n.Name+" is content after pods started and stopped", func(ctx context.Context) {
+		step.OK(undeclared(step.Get(r.findings(ctx, n)), r.Row.Doctor))
 	})
 }
 
 // nothingLeft wants no trace of pods that are gone.
 func (r *Run) nothingLeft(ctx context.Context, before string) {
 	node := r.Cluster.Members[0]
-	soon(ctx, 30*time.Second, "nothing is left of pods that are gone", func(ctx context.Context) error {
+	soon(ctx, 30*time.Second, "nothing is left of pods that are gone", func(ctx context.Context) {
 		// Pins, records and metrics name pods; devices and qdiscs go with them.
-		out, err := node.Exec(ctx, "bash", "-c", "grep -rl churn /run/podweir 2>/dev/null; find /sys/fs/bpf -name '*churn*'; true")
-		if err == nil && out != "" {
-			err = errors.New(out)
+		out := step.Get(node.Exec(ctx, "bash", "-c", "grep -rl churn /run/podweir 2>/dev/null; find /sys/fs/bpf -name '*churn*'; true"))
+		if out != "" {
+			step.OK(errors.New(out))
 		}
-		if err != nil {
-			return err
+		if strings.Contains(step.Get(node.Fetch(ctx, "/metrics")), `pod="churn`) {
+			step.OK(errors.New("metrics name pods that are gone"))
 		}
-		page, err := node.Fetch(ctx, "/metrics")
-		if err == nil && strings.Contains(page, `pod="churn`) {
-			err = errors.New("metrics name pods that are gone")
+		if now := step.Get(counts(ctx, node)); now != before {
+			step.OK(fmt.Errorf("%s, before there were %s", now, before))
 		}
-		if err != nil {
-			return err
-		}
-		now, err := counts(ctx, node)
-		if err == nil && now != before {
-			err = fmt.Errorf("%s, before there were %s", now, before)
-		}
-		return err
 	})
 }
 

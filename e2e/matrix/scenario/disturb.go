@@ -38,8 +38,7 @@ func agentStopped(ctx context.Context, r *Run) {
 	node := r.Cluster.Members[0]
 	step.Get(node.Exec(ctx, "pkill", "-STOP", "-x", "podweir"))
 	defer step.Close(func() error {
-		_, err := node.Exec(context.WithoutCancel(ctx), "pkill", "-CONT", "-x", "podweir")
-		return err
+		return step.Err(node.Exec(context.WithoutCancel(ctx), "pkill", "-CONT", "-x", "podweir"))
 	})
 	p := r.run(ctx, "unwatched", 0, workload.Limits(capInText, capOutText))
 	r.limited(ctx, "the plugin alone", workload.Load{Pod: p, Peer: r.far}, capIn, capOut)
@@ -56,14 +55,12 @@ func agentKilled(ctx context.Context, r *Run) {
 	before := step.Get(restarts(ctx))
 	r.disturbed(ctx, func(ctx context.Context) {
 		step.Get(node.Exec(ctx, "pkill", "-KILL", "-x", "podweir"))
-		err := eventually(ctx, func(ctx context.Context) error {
+		eventually(ctx, "the agent is back", func(ctx context.Context) {
 			if now, err := restarts(ctx); err != nil || now == before {
-				return errors.Join(errors.New("the kubelet has not started it again"), err)
+				step.OK(errors.Join(errors.New("the kubelet has not started it again"), err))
 			}
-			_, err := node.Fetch(ctx, "/readyz")
-			return err
+			step.Get(node.Fetch(ctx, "/readyz"))
 		})
-		step.OK(expect("the agent is back", err))
 	})
 }
 
@@ -89,9 +86,7 @@ func cniChanged(ctx context.Context, r *Run) {
 			r.bornLimited(ctx, fmt.Sprintf("changed%d", i))
 			doctor(ctx, r)
 		})
-		if err != nil {
-			step.OK(fmt.Errorf("%s: %w", change.What, err))
-		}
+		step.Say(err, "%s", change.What)
 		r.note("%s: %.0f s", change.What, time.Since(began).Seconds())
 	}
 }
@@ -126,8 +121,10 @@ func (r *Run) changed(ctx context.Context, change cnis.Change) {
 			return err
 		}
 		// A CNI may take the network from pods for a while.
-		err = eventually(ctx, func(ctx context.Context) error { return r.far.Reach(ctx, r.early) })
-		return errors.Join(expect("pods reach one another again", err), workload.Wait(2*time.Second)(ctx))
+		err = step.Run(func() {
+			eventually(ctx, "pods reach one another again", func(ctx context.Context) { step.OK(r.far.Reach(ctx, r.early)) })
+		})
+		return errors.Join(err, workload.Wait(2*time.Second)(ctx))
 	}))
 	r.note("%s", (&load{what: change.What, in: capIn, out: capOut}).seen(t))
 	for _, d := range t.Directions(capIn, capOut) {
@@ -179,7 +176,7 @@ func conflistRewritten(ctx context.Context, r *Run) {
 		if r.Row.Delivery != "chain" {
 			continue
 		}
-		soon(ctx, 5*time.Second, "podweir's chain follows the CNI's file", func(context.Context) error { return r.chained(node, version) })
+		soon(ctx, 5*time.Second, "podweir's chain follows the CNI's file", func(context.Context) { r.chained(node, version) })
 	}
 	step.OK(errors.Join(node.WriteFile(r.CNI.Conflist(), string(text)), os.Chmod(file, was.Mode())))
 }
@@ -194,18 +191,14 @@ func (r *Run) pluginCalled(ctx context.Context, node *cluster.Node, pod string) 
 	return err
 }
 
-// chained says whether podweir's conflist is of a version of the CNI's.
-func (r *Run) chained(node *cluster.Node, version string) error {
-	name, err := conflist.FileName(filepath.Base(r.CNI.Conflist()))
-	if err != nil {
-		return err
-	}
+// chained fails unless podweir's conflist is of a version of the CNI's.
+func (r *Run) chained(node *cluster.Node, version string) {
+	name := step.Get(conflist.FileName(filepath.Base(r.CNI.Conflist())))
 	ours := filepath.Join(filepath.Dir(r.CNI.Conflist()), name)
-	got, err := os.ReadFile(node.Path(ours))
-	if err == nil && (!strings.Contains(string(got), version) || !strings.Contains(string(got), "podweir-cni")) {
-		err = fmt.Errorf("%s is not the newest: %s", ours, got)
+	got := string(step.Get(os.ReadFile(node.Path(ours))))
+	if !strings.Contains(got, version) || !strings.Contains(got, "podweir-cni") {
+		step.OK(fmt.Errorf("%s is not the newest: %s", ours, got))
 	}
-	return err
 }
 
 // upgraded replaces every agent under load, by another tag and other settings.
@@ -236,21 +229,12 @@ func nodeRestarted(ctx context.Context, r *Run) {
 	began := time.Now()
 	step.OK(node.Restart(ctx))
 	step.OK(r.CNI.Booted(ctx, node))
-	err := eventually(ctx, func(ctx context.Context) error {
-		_, err := node.Fetch(ctx, "/readyz")
-		return err
-	})
-	step.OK(expect("the agent of the restarted node is ready", err))
+	eventually(ctx, "the agent of the restarted node is ready", func(ctx context.Context) { step.Get(node.Fetch(ctx, "/readyz")) })
 	r.cniReady(ctx)
 	// Its pods get another sandbox; the API tells of the old one for a while.
-	err = eventually(ctx, func(ctx context.Context) error {
-		q, err := workload.Ready(ctx, r.Cluster, r.remote.Name)
-		if err == nil {
-			*r.remote = *q
-		}
-		return err
+	eventually(ctx, "pods of the restarted node run again", func(ctx context.Context) {
+		*r.remote = *step.Get(workload.Ready(ctx, r.Cluster, r.remote.Name))
 	})
-	step.OK(expect("pods of the restarted node run again", err))
 	r.restart(ctx)
 	r.note("pods again after %.0f s", time.Since(began).Seconds())
 	r.capsOf(ctx, r.remote, capIn, capOut)

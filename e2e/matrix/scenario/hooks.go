@@ -109,11 +109,9 @@ func (r *Run) disturbed(ctx context.Context, f func(context.Context)) {
 	before := step.Get(r.programs(ctx))
 	r.underLoad(ctx, "meanwhile", f)
 	r.note("%d programs of podweir's compared", len(before))
-	soon(ctx, 20*time.Second, fmt.Sprintf("podweir's programs are %q again", before), func(ctx context.Context) error {
-		after, err := r.programs(ctx)
-		if err == nil && !slices.Equal(before, after) {
-			err = fmt.Errorf("%q", after)
+	soon(ctx, 20*time.Second, fmt.Sprintf("podweir's programs are %q again", before), func(ctx context.Context) {
+		if after := step.Get(r.programs(ctx)); !slices.Equal(before, after) {
+			step.OK(fmt.Errorf("%q", after))
 		}
-		return err
 	})
 }

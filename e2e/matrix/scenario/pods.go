@@ -39,7 +39,7 @@ func (r *Run) admit(ctx context.Context, pods ...*workload.Pod) {
 
 // reaches waits until one pod reaches another.
 func (r *Run) reaches(ctx context.Context, from, to *workload.Pod) {
-	soon(ctx, 20*time.Second, fmt.Sprintf("%s on %s reaches %s on %s", from.Name, from.Node.Name, to.Name, to.Node.Name), func(ctx context.Context) error { return from.Reach(ctx, to) })
+	soon(ctx, 20*time.Second, fmt.Sprintf("%s on %s reaches %s on %s", from.Name, from.Node.Name, to.Name, to.Node.Name), func(ctx context.Context) { step.OK(from.Reach(ctx, to)) })
 }
 
 // pods makes those that stay.
@@ -196,17 +196,11 @@ func (r *Run) restart(ctx context.Context) {
 // networks down: the API forgets pods before.
 func (r *Run) deleteAll(ctx context.Context) {
 	step.Get(r.Cluster.Kubectl(ctx, "", "delete", "pods", "--all", "-n", "default", "--wait", "--timeout=100s"))
-	err := eventually(ctx, func(ctx context.Context) error {
+	eventually(ctx, "no pod has a network", func(ctx context.Context) {
 		for _, n := range r.Cluster.Members {
-			left, err := n.Exec(ctx, "bash", "-c", "ls /run/netns | grep ^cni-; true")
-			if err == nil && left != "" {
-				err = fmt.Errorf("%s has %s", n.Name, left)
-			}
-			if err != nil {
-				return err
+			if left := step.Get(n.Exec(ctx, "bash", "-c", "ls /run/netns | grep ^cni-; true")); left != "" {
+				step.OK(fmt.Errorf("%s has %s", n.Name, left))
 			}
 		}
-		return nil
 	})
-	step.OK(expect("no pod has a network", err))
 }

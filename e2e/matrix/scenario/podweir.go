@@ -20,15 +20,6 @@ import (
 	"github.com/podweir/podweir/e2e/step"
 )
 
-// eventually tries for as long as the step may take.
-func eventually(ctx context.Context, try func(context.Context) error) error {
-	limit := time.Minute
-	if end, ok := ctx.Deadline(); ok {
-		limit = time.Until(end) - 2*time.Second
-	}
-	return cluster.Eventually(ctx, limit, try)
-}
-
 // values are the chart's settings of this row. All agents are replaced at once, not one
 // after the other as by default: the pod that is under load is on one node either way, and
 // an agent takes ten seconds to go.
@@ -81,13 +72,11 @@ func delivery(ctx context.Context, r *Run) {
 
 // findings are the checks of nodes that are neither ok nor skipped, with what they
 // say.
-func (r *Run) findings(ctx context.Context, nodes ...*cluster.Node) (map[string]string, error) {
+func (r *Run) findings(ctx context.Context, nodes ...*cluster.Node) (_ map[string]string, err error) {
+	defer step.End(&err)
 	found := map[string]string{}
 	for _, n := range nodes {
-		rep, err := r.Cluster.Doctor(ctx, n)
-		if err != nil {
-			return nil, err
-		}
+		rep := step.Get(r.Cluster.Doctor(ctx, n))
 		for _, c := range rep.Findings() {
 			found[c.Code] = n.Name + ": " + c.String()
 		}
@@ -99,27 +88,22 @@ func (r *Run) findings(ctx context.Context, nodes ...*cluster.Node) (map[string]
 func doctor(ctx context.Context, r *Run) {
 	var found map[string]string
 	// A finding may be about what has just changed.
-	err := cluster.Eventually(ctx, 20*time.Second, func(ctx context.Context) error {
-		var err error
-		if found, err = r.findings(ctx, r.Cluster.Members...); err != nil {
-			return err
+	defer func() {
+		if len(found) > 0 {
+			r.note("findings %s", strings.Join(slices.Sorted(maps.Keys(found)), ", "))
+		} else {
+			r.note("all green")
 		}
-		if err := undeclared(found, r.Row.Doctor); err != nil {
-			return err
-		}
+	}()
+	soon(ctx, 20*time.Second, "exactly the declared findings", func(ctx context.Context) {
+		found = step.Get(r.findings(ctx, r.Cluster.Members...))
+		step.OK(undeclared(found, r.Row.Doctor))
 		for code := range r.Row.Doctor {
 			if found[code] == "" {
-				return fmt.Errorf("%s is declared and not found", code)
+				step.OK(fmt.Errorf("%s is declared and not found", code))
 			}
 		}
-		return nil
 	})
-	if len(found) > 0 {
-		r.note("findings %s", strings.Join(slices.Sorted(maps.Keys(found)), ", "))
-	} else {
-		r.note("all green")
-	}
-	step.OK(expect("exactly the declared findings", err))
 }
 
 // undeclared are findings that the row does not have.
@@ -137,17 +121,13 @@ func undeclared(found, declared map[string]string) error {
 // second; 0 is none.
 func (r *Run) capsOf(ctx context.Context, p *workload.Pod, ingress, egress uint64) {
 	want := map[string]uint64{"ingress": ingress, "egress": egress}
-	soon(ctx, 20*time.Second, fmt.Sprintf("caps of %d in and %d out in force", ingress, egress), func(ctx context.Context) error {
-		page, err := p.Node.Fetch(ctx, "/metrics")
-		if err != nil {
-			return err
-		}
+	soon(ctx, 20*time.Second, fmt.Sprintf("caps of %d in and %d out in force", ingress, egress), func(ctx context.Context) {
+		page := step.Get(p.Node.Fetch(ctx, "/metrics"))
 		for direction, bits := range want {
 			if got := capInForce(page, p.Name, direction); got != bits {
-				return fmt.Errorf("%s has the %s cap %d", p.Name, direction, got)
+				step.OK(fmt.Errorf("%s has the %s cap %d", p.Name, direction, got))
 			}
 		}
-		return nil
 	})
 }
 

@@ -63,9 +63,18 @@ func expect(want string, seen error) error {
 	return fmt.Errorf("expected: %s; seen: %w", want, seen)
 }
 
-// soon tries until something is as it should be, and ends the step if that takes too long.
-func soon(ctx context.Context, limit time.Duration, want string, try func(context.Context) error) {
-	step.OK(expect(want, cluster.Eventually(ctx, limit, try)))
+// soon tries a step of its own until that does not fail, and ends the step if that takes too long.
+func soon(ctx context.Context, limit time.Duration, want string, try func(context.Context)) {
+	step.OK(expect(want, cluster.Eventually(ctx, limit, func(ctx context.Context) error { return step.Run(func() { try(ctx) }) })))
+}
+
+// eventually is soon for as long as the step may take.
+func eventually(ctx context.Context, want string, try func(context.Context)) {
+	limit := time.Minute
+	if end, ok := ctx.Deadline(); ok {
+		limit = time.Until(end) - 2*time.Second
+	}
+	soon(ctx, limit, want, try)
 }
 
 // note keeps something that was measured for the page.

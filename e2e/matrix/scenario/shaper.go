@@ -33,12 +33,12 @@ const (
 
 // ownLimits waits until the CNI's own limits of a pod are as they should be.
 func (r *Run) ownLimits(ctx context.Context, p *workload.Pod, want string, fits func(in, out uint64) bool) {
-	soon(ctx, 20*time.Second, fmt.Sprintf("the CNI's own limits of %s: %s", p.Name, want), func(ctx context.Context) error {
+	soon(ctx, 20*time.Second, fmt.Sprintf("the CNI's own limits of %s: %s", p.Name, want), func(ctx context.Context) {
 		in, out, err := r.CNI.(cnis.Shaper).OwnLimits(ctx, p)
-		if err == nil && !fits(in, out) {
-			err = fmt.Errorf("%d in and %d out", in, out)
+		step.OK(err)
+		if !fits(in, out) {
+			step.OK(fmt.Errorf("%d in and %d out", in, out))
 		}
-		return err
 	})
 }
 
@@ -140,22 +140,18 @@ func leftToTheCNI(ctx context.Context, r *Run) {
 	r.limited(ctx, "podweir's annotations", workload.Load{Pod: own, Peer: r.far}, capIn, capOut)
 	// The pod from before has both of Calico's numbers overridden, so that nobody limits it.
 	unlimited := []string{r.early.Name + " egress", r.early.Name + " ingress", half.Name + " egress"}
-	soon(ctx, 20*time.Second, fmt.Sprintf("the doctor says that nobody limits %v (%s)", unlimited, noShaper), func(ctx context.Context) error {
-		found, err := r.findings(ctx, r.Cluster.Members[0])
-		if err != nil {
-			return err
-		}
+	soon(ctx, 20*time.Second, fmt.Sprintf("the doctor says that nobody limits %v (%s)", unlimited, noShaper), func(ctx context.Context) {
+		found := step.Get(r.findings(ctx, r.Cluster.Members[0]))
 		for _, pod := range unlimited {
 			if !strings.Contains(found[noShaper], pod) {
-				return fmt.Errorf("no %q in findings %v", pod, found)
+				step.OK(fmt.Errorf("no %q in findings %v", pod, found))
 			}
 		}
 		for _, limited := range []string{half.Name + " ingress", left.Name + " ", own.Name + " "} {
 			if strings.Contains(found[noShaper], "/"+limited) {
-				return fmt.Errorf("%q in findings %v", limited, found)
+				step.OK(fmt.Errorf("%q in findings %v", limited, found))
 			}
 		}
-		return nil
 	})
 	// Otherwise they have two limits afterwards.
 	step.OK(errors.Join(workload.Delete(ctx, r.Cluster, left.Name), workload.Delete(ctx, r.Cluster, half.Name)))

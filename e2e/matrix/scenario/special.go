@@ -6,7 +6,6 @@ package scenario
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -122,9 +121,8 @@ func cniInterfaces(ctx context.Context, r *Run) {
 	agentsReady(ctx, r)
 	// If each interface keeps to its half in each second, both together keep to the limit.
 	loads("shared", capIn/2, capOut/2)
-	soon(ctx, 20*time.Second, "no finding about interfaces that share the limit", func(ctx context.Context) error {
-		found, err := r.findings(ctx, r.Cluster.Members...)
-		return errors.Join(err, undeclared(found, nil))
+	soon(ctx, 20*time.Second, "no finding about interfaces that share the limit", func(ctx context.Context) {
+		step.OK(undeclared(step.Get(r.findings(ctx, r.Cluster.Members...)), nil))
 	})
 	r.upgrade(ctx)
 	agentsReady(ctx, r)
@@ -132,11 +130,9 @@ func cniInterfaces(ctx context.Context, r *Run) {
 }
 
 // interfaceOf finds an interface of a pod.
-func (r *Run) interfaceOf(ctx context.Context, p *workload.Pod, name string) (*workload.Interface, error) {
-	attached, err := r.Cluster.Attachments(ctx, p.Node)
-	if err != nil {
-		return nil, err
-	}
+func (r *Run) interfaceOf(ctx context.Context, p *workload.Pod, name string) (_ *workload.Interface, err error) {
+	defer step.End(&err)
+	attached := step.Get(r.Cluster.Attachments(ctx, p.Node))
 	at := slices.IndexFunc(attached, func(a cluster.Attachment) bool {
 		return a.Pod == "default/"+p.Name && a.Interface.PodName == name
 	})

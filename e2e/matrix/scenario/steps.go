@@ -139,9 +139,8 @@ func installCNI(ctx context.Context, r *Run) {
 }
 
 func (r *Run) cniReady(ctx context.Context) {
-	err := eventually(ctx, func(ctx context.Context) error { return r.CNI.Ready(ctx, r.Cluster) })
-	step.OK(expect("the primary CNI is ready", err))
-	_, err = r.Cluster.Kubectl(ctx, "", "wait", "--for=condition=Ready", "node", "--all", "--timeout=90s")
+	eventually(ctx, "the primary CNI is ready", func(ctx context.Context) { step.OK(r.CNI.Ready(ctx, r.Cluster)) })
+	_, err := r.Cluster.Kubectl(ctx, "", "wait", "--for=condition=Ready", "node", "--all", "--timeout=90s")
 	step.OK(expect("nodes are ready", err))
 }
 

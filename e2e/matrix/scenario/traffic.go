@@ -145,11 +145,9 @@ func (r *Run) answers(ctx context.Context) (light, control answers, err error) {
 type answers struct{ p50, p99, most time.Duration }
 
 // ask asks one pod from another for 3 s.
-func ask(ctx context.Context, from, to *workload.Pod) (answers, error) {
-	took, err := from.Ask(ctx, to, 3*time.Second)
-	if err != nil {
-		return answers{}, err
-	}
+func ask(ctx context.Context, from, to *workload.Pod) (_ answers, err error) {
+	defer step.End(&err)
+	took := step.Get(from.Ask(ctx, to, 3*time.Second))
 	of := func(percent int) time.Duration { return took[(len(took)-1)*percent/100].Round(time.Microsecond) }
 	return answers{of(50), of(99), of(100)}, nil
 }
@@ -192,7 +190,7 @@ func policyChanged(ctx context.Context, r *Run) {
 // allows waits until friends reach a server and strangers do not. All try at the
 // same time: what a policy denies is known after seconds.
 func (r *Run) allows(ctx context.Context, server *workload.Pod, friends, strangers []*workload.Pod) {
-	err := eventually(ctx, func(ctx context.Context) error {
+	eventually(ctx, "policy lets some connect and others not", func(ctx context.Context) {
 		pods := slices.Concat(friends, strangers)
 		errs := make([]error, len(pods))
 		var all sync.WaitGroup
@@ -208,12 +206,9 @@ func (r *Run) allows(ctx context.Context, server *workload.Pod, friends, strange
 			})
 		}
 		all.Wait()
-		return errors.Join(errs...)
+		step.OK(errors.Join(errs...))
 	})
-	if err == nil {
-		r.note("%d allowed, %d denied", len(friends), len(strangers))
-	}
-	step.OK(expect("policy lets some connect and others not", err))
+	r.note("%d allowed, %d denied", len(friends), len(strangers))
 }
 
 // annotationChanged changes the caps of a pod that runs, and back.
