@@ -94,8 +94,8 @@ QUICK = vet+test-short+chart-render+test-pages
 TEST  = setup tools check-generate lint+test-functional+test-kernels test-unit+chart-test+test-pages test-timed
 GATE  = test setup-cluster image+components+test-nested test-cluster,matrix-fast+test-kernels-rest test-coverage
 ALL   = setup tools runsc lint,lint-nested+chart-test check-generate test-unit+test-nested+test-pages \
-	test-functional+test-kernels test-timed test-coverage long-fuzz \
-	test-cluster matrix-all test-cilium check-image bench
+	test-functional,check-image,long-fuzz+test-kernels test-timed test-coverage \
+	test-cluster matrix-all test-cilium bench
 
 .PHONY: quick
 quick: ## Vet, unit tests that do not wait, the chart, and all tests that read pages (no root, 10 seconds).
