@@ -18,7 +18,6 @@ import (
 	"github.com/podweir/podweir/bpf/bpftest"
 	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/datapath"
-	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil/mark"
 	"github.com/podweir/podweir/plugin/testutil/must"
@@ -65,7 +64,7 @@ func TestPrivilegedConcurrentCharges(t *testing.T) {
 	const perCPU = 2_000_000
 	d, _ := loadOne(t, "pw_police", 1)
 	m := newDirection(1e9, terms.PolicyFlat)
-	m.Config.TotalRate = shaping.FixedRate{Mult: 3} // 3/64 ns for a byte
+	m.Config.TotalRate = image.Rate{Mult: 3} // 3/64 ns for a byte
 	m.Config.TotalHorizon = meterTime(time.Hour)
 	d.WriteConfig(datapath.Config(&m.Config, 0), m.Keys)
 	// Far ahead of now, or an idle meter would forget what it never owed.

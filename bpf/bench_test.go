@@ -18,7 +18,6 @@ import (
 	"github.com/podweir/podweir/bpf/bpftest"
 	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/datapath"
-	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil/mark"
 	"github.com/podweir/podweir/plugin/testutil/must"
@@ -126,13 +125,13 @@ func prepare(tb testing.TB, path *benchPath, loads int) *benchRun {
 	tb.Helper()
 	d, load := loadOne(tb, path.program, loads)
 	m := newDirection(10e9, terms.PolicyStrict)
-	m.Config.LightRate = shaping.FixedRate{Mult: 1, Shift: 40}
-	m.Config.TotalRate = shaping.FixedRate{Mult: 1, Shift: 40}
+	m.Config.LightRate = image.Rate{Mult: 1, Shift: 40}
+	m.Config.TotalRate = image.Rate{Mult: 1, Shift: 40}
 	m.Config.CeilingRate = m.Config.TotalRate
 	m.Config.TotalHorizon = meterTime(time.Hour / 2)
-	m.Config.SketchRate = shaping.FixedRate{Mult: 1, Shift: 40}
+	m.Config.SketchRate = image.Rate{Mult: 1, Shift: 40}
 	if path.heavy {
-		m.Config.SketchRate = shaping.FixedRate{Mult: 1 << 40}
+		m.Config.SketchRate = image.Rate{Mult: 1 << 40}
 	}
 	if path.ahead {
 		m.Config.FairLeast, m.Config.FairMost = m.Config.TotalHorizon, m.Config.TotalHorizon

@@ -12,7 +12,6 @@ import (
 
 	"github.com/podweir/podweir/bpf/bpftest"
 	"github.com/podweir/podweir/bpf/image"
-	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil/mark"
 	"github.com/podweir/podweir/plugin/testutil/must"
@@ -51,11 +50,11 @@ func (f *flood) packetNS() float64 { return float64(f.size) * 8e9 / f.bits }
 
 func (f *flood) direction() *bpftest.Direction {
 	m := newDirection(f.bits, terms.PolicyStrict)
-	packets := func(n float64) shaping.MeterTime { return shaping.MeterTime(n * f.packetNS() * 64) }
+	packets := func(n float64) uint64 { return uint64(n * f.packetNS() * 64) }
 	m.Config.TotalBurst, m.Config.TotalHorizon = packets(floodBurst), packets(floodHorizon)
 	m.Config.LightTolerance = packets(floodTolerance)
 	m.Config.SketchRate = fixed(estimateOne / 4 / (floodHeavy * float64(f.size)))
-	m.Config.FrameEstimate = 0
+	m.Config.FrameEst = 0
 	setFair(&m.Config)
 	return m
 }

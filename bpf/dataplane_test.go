@@ -14,7 +14,6 @@ import (
 
 	"github.com/podweir/podweir/bpf/bpftest"
 	"github.com/podweir/podweir/bpf/image"
-	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 )
 
@@ -26,38 +25,38 @@ const (
 )
 
 // cost is what a packet of up to 1 MiB costs at a rate.
-func cost(r shaping.FixedRate, bytes uint32) uint64 {
+func cost(r image.Rate, bytes uint32) uint64 {
 	return (uint64(bytes)*r.Mult + (1<<r.Shift - 1)) >> r.Shift
 }
 
 // rate is what a byte costs at bits per second, in 1/64 ns.
-func rate(bitsPerSecond float64) shaping.FixedRate {
+func rate(bitsPerSecond float64) image.Rate {
 	return fixed(8e9 * 64 / bitsPerSecond)
 }
 
 // sketchRate is what a byte adds to an estimate if share of the rate is
 // EstimateOne, where estimates halve in 2^shift ticks.
-func sketchRate(bitsPerSecond, share float64, shift uint32) shaping.FixedRate {
+func sketchRate(bitsPerSecond, share float64, shift uint32) image.Rate {
 	meanLife := float64(uint64(1)<<(shift+tickShift)) / 1e9 / math.Ln2
 	return fixed(estimateOne / (bitsPerSecond / 8 * share * meanLife))
 }
 
 // fixed is a cost per byte with as many bits as struct pw_rate allows.
-func fixed(costPerByte float64) shaping.FixedRate {
+func fixed(costPerByte float64) image.Rate {
 	shift := uint32(0)
 	for costPerByte < 1<<42 && shift < 62 {
 		costPerByte *= 2
 		shift++
 	}
-	return shaping.FixedRate{Mult: uint64(costPerByte), Shift: shift}
+	return image.Rate{Mult: uint64(costPerByte), Shift: shift}
 }
 
-func meterTime(d time.Duration) shaping.MeterTime { return shaping.MeterTime(d) << 6 }
+func meterTime(d time.Duration) uint64 { return uint64(d) << 6 }
 
 // newDirection is a direction with the default settings.
 func newDirection(bitsPerSecond float64, policy terms.Policy) *bpftest.Direction {
-	m := &bpftest.Direction{Config: shaping.Datapath{
-		Policy: policy, Direction: terms.Egress,
+	m := &bpftest.Direction{Config: image.Config{
+		Policy: uint8(policy), Direction: uint8(terms.Egress),
 		LightRate: rate(bitsPerSecond * 0.9), LightTolerance: meterTime(50 * time.Millisecond),
 		TotalRate: rate(bitsPerSecond), TotalBurst: meterTime(10 * time.Millisecond),
 		TotalHorizon: meterTime(50 * time.Millisecond),
@@ -68,10 +67,10 @@ func newDirection(bitsPerSecond float64, policy terms.Policy) *bpftest.Direction
 	}}
 	c := &m.Config
 	c.FairRate, c.FairHalfLifeShift = sketchRate(bitsPerSecond, 1, 5), 5
-	c.FairFrameEstimate = uint32(min(cost(c.FairRate, 1514), math.MaxUint32))
+	c.FairFrameEst = uint32(min(cost(c.FairRate, 1514), math.MaxUint32))
 	setFair(c)
 	if policy == terms.PolicyStrict {
-		c.SketchRate, c.HalfLifeShift, c.FrameEstimate = c.FairRate, c.FairHalfLifeShift, c.FairFrameEstimate
+		c.SketchRate, c.HalfLifeShift, c.FrameEst = c.FairRate, c.FairHalfLifeShift, c.FairFrameEst
 		c.LightLeast, c.LightMost = estimateOne/64, estimateOne/4
 	} else {
 		c.SketchRate, c.HalfLifeShift = sketchRate(bitsPerSecond, 0.05, 10), 10
@@ -87,7 +86,7 @@ func newDirection(bitsPerSecond float64, policy terms.Policy) *bpftest.Direction
 }
 
 // setFair sets what follows from the horizon.
-func setFair(c *shaping.Datapath) {
+func setFair(c *image.Config) {
 	c.FairMost = c.TotalHorizon - c.TotalHorizon/8
 	c.FairLeast, c.FairEach = c.FairMost/4, c.FairMost/16
 }
@@ -149,7 +148,7 @@ func send(t *testing.T, d *bpftest.Dataplane, m *bpftest.Direction, s *step) (ou
 	return out, true
 }
 
-func checkResult(t *testing.T, c *shaping.Datapath, s *step, got *outcome) {
+func checkResult(t *testing.T, c *image.Config, s *step, got *outcome) {
 	t.Helper()
 	want := bpftest.Result{Verdict: verdictNext, Priority: s.packet.Priority, Stamp: s.packet.Stamp}
 	class := c.HeavyClass

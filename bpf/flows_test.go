@@ -39,7 +39,7 @@ func TestPrivilegedSubnets(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := d.For(t)
-			m.Config.Direction, m.Config.SubnetsMode = c.direction, c.mode
+			m.Config.Direction, m.Config.SubnetsMode = uint8(c.direction), uint8(c.mode)
 			reset(d, m)
 			s := &step{program: "pw_band", packet: bpftest.Packet{Data: c.data}, clock: bpftest.Clock{ExactNS: 1e12, CoarseNS: 1e12}}
 			if got, _ := send(t, d, m, s); got.was != c.want {
@@ -66,7 +66,7 @@ func TestPrivilegedSubnets(t *testing.T) {
 func TestPrivilegedHeavyFlows(t *testing.T) {
 	d := bpftest.Load(t)
 	m := newDirection(1e6, terms.PolicyElephants)
-	m.Config.SketchRate = shaping.FixedRate{Mult: 1 << 40}
+	m.Config.SketchRate = image.Rate{Mult: 1 << 40}
 	reset(d, m)
 	const flows = 100
 	sent := flows * uint64(len(tcpPacket(0)))
@@ -104,7 +104,7 @@ func TestPrivilegedNeighbourDiscovery(t *testing.T) {
 	f := &flood{program: "pw_class_probe", bits: 10e6, size: 1414, ports: 60000}
 	m := f.direction()
 	m.Config.SketchRate = sketchRate(f.bits, 1, 5)
-	m.Config.FrameEstimate = uint32(cost(m.Config.SketchRate, 1514))
+	m.Config.FrameEst = uint32(cost(m.Config.SketchRate, 1514))
 	for name, tt := range map[string]struct {
 		size uint32
 		// bits are offered each second, beside a flood if there is one.

@@ -16,7 +16,6 @@ import (
 
 	"github.com/podweir/podweir/bpf/bpftest"
 	"github.com/podweir/podweir/bpf/image"
-	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
@@ -31,7 +30,7 @@ const ofGroup = "pw_ceiling of a group"
 
 // inGroup gives the direction a group with a share of its limit.
 func inGroup(m *bpftest.Direction, bits float64) {
-	m.Config.Group, m.Config.GroupRate = 7, rate(bits)
+	m.Config.InGroup, m.Config.Group, m.Config.GroupRate = 1, 7, rate(bits)
 	m.Config.GroupBurst = m.Config.CeilingBurst
 }
 
@@ -106,7 +105,7 @@ func FuzzDataplane(f *testing.F) {
 				clock: bpftest.Clock{ExactNS: now, CoarseNS: now - uint64(w%4e6)},
 			})
 			c := &m.Config
-			most := uint64(c.TotalBurst+c.TotalHorizon+c.LightTolerance) + 2*cost(c.TotalRate, 1<<20)
+			most := c.TotalBurst + c.TotalHorizon + c.LightTolerance + 2*cost(c.TotalRate, 1<<20)
 			tat := d.State().TotalTat // 0 where nothing was asked of it
 			if ahead := int64(tat - now<<6); tat != 0 && ahead > int64(most) {
 				t.Fatalf("%s: the total meter is %d ahead, want at most %d", name, ahead, most)
@@ -140,8 +139,10 @@ func FuzzParse(f *testing.F) {
 func parsed(t *testing.T, d *bpftest.Dataplane, p *bpftest.Packet, l3Only bool) (flow string, bytes uint64, ok bool) {
 	t.Helper()
 	m := newDirection(1e6, terms.PolicyElephants)
-	m.Config.L3Only = l3Only
-	m.Config.SketchRate = shaping.FixedRate{Mult: 1 << 40}
+	if l3Only {
+		m.Config.L3Only = 1
+	}
+	m.Config.SketchRate = image.Rate{Mult: 1 << 40}
 	reset(d, m)
 	now := 1000 * millisecond
 	out, ok := send(t, d, m, &step{program: "pw_police", packet: *p, clock: bpftest.Clock{ExactNS: now, CoarseNS: now}})

@@ -15,7 +15,6 @@ import (
 
 	"github.com/podweir/podweir/bpf/bpftest"
 	"github.com/podweir/podweir/bpf/image"
-	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/must"
@@ -116,7 +115,7 @@ func TestPrivilegedObserve(t *testing.T) {
 				m.Config.TotalBurst, m.Config.TotalHorizon = packetsOf(10, packetBytes, bits), packetsOf(40, packetBytes, bits)
 				setFair(&m.Config)
 			}
-			observed.Config.Observe = true
+			observed.Config.Observe = 1
 			reset(d, observed)
 			reset(policing, enforced)
 			random := rand.New(rand.NewPCG(7, uint64(policy)))
@@ -152,6 +151,6 @@ func TestPrivilegedObserve(t *testing.T) {
 }
 
 // packetsOf is how long so many packets take at a rate.
-func packetsOf(n, size, bits float64) shaping.MeterTime {
-	return shaping.MeterTime(n * size * 8e9 * 64 / bits)
+func packetsOf(n, size, bits float64) uint64 {
+	return uint64(n * size * 8e9 * 64 / bits)
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/datapath"
-	"github.com/podweir/podweir/plugin/shaping"
 )
 
 // chunkSlots is PW_CHUNK_SLOTS of bpf/lib/abi.h.
@@ -94,7 +93,7 @@ type Keys = [11][2]uint64
 
 // Direction is how one direction of a pod is limited.
 type Direction struct {
-	Config  shaping.Datapath
+	Config  image.Config
 	Keys    Keys
 	Subnets []netip.Prefix
 }

@@ -146,12 +146,12 @@ func TestObserveIsComparedWithTheSlot(t *testing.T) {
 	cfg := both(10_000_000)
 	cfg.Observe = true
 	ensure(t, w, cfg)
-	w.dataplanes[terms.Egress].Datapath.Observe = false
+	w.dataplanes[terms.Egress].Datapath.Observe = 0
 	in, err := w.executor().Inspect(record(t, w))
 	if err != nil || len(in.Plan) != 1 || in.Plan[0].Kind != attach.UpdateDataplane || !strings.Contains(in.Plan[0].Reason, "observed only is false, want true") {
 		t.Fatalf("plan %v, %v, want to update the slot", in.Plan, err)
 	}
-	if _, err := w.executor().Repair(t.Context(), podID); err != nil || !w.dataplanes[terms.Egress].Datapath.Observe {
+	if _, err := w.executor().Repair(t.Context(), podID); err != nil || w.dataplanes[terms.Egress].Datapath.Observe == 0 {
 		t.Errorf("Repair = %v, slot %+v, want it observed", err, w.dataplanes[terms.Egress])
 	}
 }

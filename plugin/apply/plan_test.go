@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/apply"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/shaping"
@@ -75,7 +76,7 @@ func TestPlanOfOneDifference(t *testing.T) {
 			"another way of limiting it",
 		},
 		{
-			"the slot has limits of another layout", func(w *world) { w.dataplanes[terms.Egress].Datapath = shaping.Datapath{} },
+			"the slot has limits of another layout", func(w *world) { w.dataplanes[terms.Egress].Datapath = image.Config{} },
 			[]string{"egress update"},
 			"the slot has no limits of this build",
 		},
@@ -230,7 +231,7 @@ func TestPlanOfAShare(t *testing.T) {
 		}, []string{"egress change-queue"}},
 		"the pod raised the burst of its share": {func(w *world) { w.devices[terms.SidePod].Tree.Classes[0].CeilBurst = 1 << 20 }, []string{"egress change-queue"}},
 		"the slot chooses other bands":          {func(w *world) { w.dataplanes[terms.Egress].Datapath.HeavyPriority++ }, []string{"egress update"}},
-		"the slot has limits of nobody":         {func(w *world) { w.dataplanes[terms.Egress].Datapath = shaping.Datapath{} }, []string{"egress update"}},
+		"the slot has limits of nobody":         {func(w *world) { w.dataplanes[terms.Egress].Datapath = image.Config{} }, []string{"egress update"}},
 		"the pod's own limit is another":        {func(w *world) { w.devices[terms.SidePod].Tree.Qdiscs[1].Rate++ }, []string{"egress change-queue"}},
 		"the pod's own limit was higher, and so was its share": {func(w *world) {
 			w.devices[terms.SidePod].Tree.Qdiscs[1].Rate = 20_000_000

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
@@ -251,7 +252,7 @@ type Dataplane struct {
 	// Build is the release that wrote the limits.
 	Build string
 	// Datapath is empty if the slot has no limits that this build understands.
-	Datapath shaping.Datapath
+	Datapath image.Config
 	// RedirectIndex is the ifindex that the redirect sends to.
 	RedirectIndex int
 }

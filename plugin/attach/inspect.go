@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/units"
@@ -341,14 +342,14 @@ func classesDiff(want, got *shaping.Tree) string {
 }
 
 // datapathDiff says in an operator's words how limits differ, "" if they do not.
-func datapathDiff(want, got *shaping.Datapath) string {
+func datapathDiff(want, got *image.Config) string {
 	if *want == *got {
 		return ""
 	}
 	var all []string
-	rate := func(what string, w, g shaping.FixedRate) {
+	rate := func(what string, w, g image.Rate) {
 		if w != g {
-			all = append(all, fmt.Sprintf("%s is %v, want %v", what, g.BitRate(), w.BitRate()))
+			all = append(all, fmt.Sprintf("%s is %v, want %v", what, shaping.BitRate(g), shaping.BitRate(w)))
 		}
 	}
 	rate("limit", want.TotalRate, got.TotalRate)
@@ -356,10 +357,10 @@ func datapathDiff(want, got *shaping.Datapath) string {
 	rate("ceiling", want.CeilingRate, got.CeilingRate)
 	rate("ceiling of the group", want.GroupRate, got.GroupRate)
 	if want.Policy != got.Policy {
-		all = append(all, fmt.Sprintf("policy is %v, want %v", got.Policy, want.Policy))
+		all = append(all, fmt.Sprintf("policy is %v, want %v", terms.Policy(got.Policy), terms.Policy(want.Policy)))
 	}
 	if want.Observe != got.Observe {
-		all = append(all, fmt.Sprintf("observed only is %v, want %v", got.Observe, want.Observe))
+		all = append(all, fmt.Sprintf("observed only is %v, want %v", got.Observe != 0, want.Observe != 0))
 	}
 	if want.SubnetsMode != got.SubnetsMode {
 		all = append(all, "the subnets that are not limited differ")

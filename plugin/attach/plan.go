@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 )
@@ -202,7 +203,7 @@ func (p *directionPlan) planSlot(have *Dataplane) {
 	case !params.NeedsSlot():
 	case have.Slot == 0:
 		p.add(LoadDataplane, "no slot for %s", cmp.Or(params.ProgramName(), "the ceiling"))
-	case have.Datapath == (shaping.Datapath{}):
+	case have.Datapath == (image.Config{}):
 		p.add(UpdateDataplane, "the slot has no limits of this build")
 	case datapathDiff(&params.Datapath, &have.Datapath) != "":
 		p.add(UpdateDataplane, "%s", datapathDiff(&params.Datapath, &have.Datapath))

@@ -200,62 +200,10 @@ func bytesOf[T any](v *T) []byte {
 }
 
 // Config is what a slot has of the parameters.
-func Config(dp *shaping.Datapath, redirectIndex int) image.Config {
-	return image.Config{
-		AbiVersion: ABIVersion, Policy: uint8(dp.Policy), Direction: uint8(dp.Direction),
-		L3Only: flag[uint8](dp.L3Only), SubnetsMode: uint8(dp.SubnetsMode),
-		LightRate: toRate(dp.LightRate), LightTolerance: uint64(dp.LightTolerance),
-		TotalRate: toRate(dp.TotalRate), TotalBurst: uint64(dp.TotalBurst), TotalHorizon: uint64(dp.TotalHorizon),
-		SketchRate: toRate(dp.SketchRate), FairRate: toRate(dp.FairRate),
-		FairHalfLifeShift: uint8(dp.FairHalfLifeShift), FairFrameEst: dp.FairFrameEstimate,
-		FairEach: uint64(dp.FairEach), FairLeast: uint64(dp.FairLeast), FairMost: uint64(dp.FairMost),
-		FairSpare:  uint64(dp.FairSpare),
-		LightLeast: dp.LightLeast, LightMost: dp.LightMost, FrameEst: dp.FrameEstimate,
-		HalfLifeShift: uint8(dp.HalfLifeShift), HoldTicks: dp.HoldTicks,
-		CeilingRate: toRate(dp.CeilingRate), CeilingBurst: uint64(dp.CeilingBurst),
-		InGroup: flag[uint8](dp.Group != 0), Group: dp.Group, GroupRate: toRate(dp.GroupRate), GroupBurst: uint64(dp.GroupBurst),
-		RedirectIfindex: uint32(redirectIndex),
-		LightPriority:   dp.LightPriority, HeavyPriority: dp.HeavyPriority, ExemptPriority: dp.ExemptPriority,
-		LightClass: dp.LightClass, HeavyClass: dp.HeavyClass, ExemptClass: dp.ExemptClass, DropClass: dp.DropClass,
-		Observe: flag[uint8](dp.Observe),
-	}
-}
-
-// fromConfig is the inverse of Config.
-func fromConfig(c *image.Config) shaping.Datapath {
-	return shaping.Datapath{
-		Policy: terms.Policy(c.Policy), Direction: terms.Direction(c.Direction),
-		L3Only: c.L3Only != 0, SubnetsMode: shaping.SubnetsMode(c.SubnetsMode),
-		LightRate: fromRate(c.LightRate), LightTolerance: shaping.MeterTime(c.LightTolerance),
-		TotalRate: fromRate(c.TotalRate), TotalBurst: shaping.MeterTime(c.TotalBurst),
-		TotalHorizon: shaping.MeterTime(c.TotalHorizon),
-		SketchRate:   fromRate(c.SketchRate), FairRate: fromRate(c.FairRate),
-		FairHalfLifeShift: uint32(c.FairHalfLifeShift), FairFrameEstimate: c.FairFrameEst,
-		FairEach: shaping.MeterTime(c.FairEach), FairLeast: shaping.MeterTime(c.FairLeast), FairMost: shaping.MeterTime(c.FairMost),
-		FairSpare:  shaping.MeterTime(c.FairSpare),
-		LightLeast: c.LightLeast, LightMost: c.LightMost, FrameEstimate: c.FrameEst,
-		HalfLifeShift: uint32(c.HalfLifeShift), HoldTicks: c.HoldTicks,
-		CeilingRate: fromRate(c.CeilingRate), CeilingBurst: shaping.MeterTime(c.CeilingBurst),
-		Group: c.Group, GroupRate: fromRate(c.GroupRate), GroupBurst: shaping.MeterTime(c.GroupBurst),
-		LightPriority: c.LightPriority, HeavyPriority: c.HeavyPriority, ExemptPriority: c.ExemptPriority,
-		LightClass: c.LightClass, HeavyClass: c.HeavyClass, ExemptClass: c.ExemptClass, DropClass: c.DropClass,
-		Observe: c.Observe != 0,
-	}
-}
-
-func toRate(r shaping.FixedRate) image.Rate {
-	return image.Rate{Mult: r.Mult, Shift: r.Shift}
-}
-
-func fromRate(r image.Rate) shaping.FixedRate {
-	return shaping.FixedRate{Mult: r.Mult, Shift: r.Shift}
-}
-
-func flag[T uint8 | uint32](b bool) T {
-	if b {
-		return 1
-	}
-	return 0
+func Config(dp *image.Config, redirectIndex int) image.Config {
+	cfg := *dp
+	cfg.AbiVersion, cfg.RedirectIfindex = ABIVersion, uint32(redirectIndex)
+	return cfg
 }
 
 // ClockTick is the resolution of the clock that the programs read
@@ -277,7 +225,8 @@ func (n *Slab) Observe(dir string, d terms.Direction) (*attach.Dataplane, error)
 	}
 	dp := &attach.Dataplane{Slot: s.number, ProgramName: text(s.Program[:]), Side: terms.Side(s.Side), Build: text(s.Build[:])}
 	if cfg := s.config(); cfg.AbiVersion == ABIVersion {
-		dp.Datapath, dp.RedirectIndex = fromConfig(cfg), int(cfg.RedirectIfindex)
+		dp.Datapath, dp.RedirectIndex = *cfg, int(cfg.RedirectIfindex)
+		dp.Datapath.AbiVersion, dp.Datapath.RedirectIfindex, dp.Datapath.Reserved = 0, 0, [len(cfg.Reserved)]uint64{}
 	}
 	return dp, nil
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/datapath/bpfcall"
-	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 )
 
@@ -90,7 +89,7 @@ func loadCopy(name string, policy terms.Policy, redirectIndex int) (*bpfcall.Pro
 		return nil, fmt.Errorf("put a slot into the slab: %w", err)
 	}
 	one, first := image.Slot{}, uint32(image.FirstSlot)%chunkSlots()
-	one.Config[0] = Config(&shaping.Datapath{Policy: policy}, redirectIndex)
+	one.Config[0] = Config(&image.Config{Policy: uint8(policy)}, redirectIndex)
 	if err := maps[mapChunk].Update(bytesOf(&first), bytesOf(&one)); err != nil {
 		return nil, fmt.Errorf("write a slot: %w", err)
 	}

@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/bpf/image"
-	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 )
 
@@ -52,7 +51,7 @@ func (s *Share) Changed() bool { return atomic.LoadUint32(&s.Active) != s.wrote 
 // share and stays as it is: within 100 ms it matches the new share without a conversion.
 //
 // It is for one writer at a time, who holds the lock of the attachment.
-func (s *Share) Set(dp *shaping.Datapath) {
+func (s *Share) Set(dp *image.Config) {
 	before := *s.config()
 	to := Config(dp, int(before.RedirectIfindex))
 	s.configure(&to)

@@ -331,7 +331,7 @@ func TestPrivilegedCollectForgets(t *testing.T) {
 	n := onBPFFS(t)
 	subnets := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}
 	limits := &shaping.Params{
-		Direction: terms.Egress, Program: shaping.ProgramBand, Exempt: true, Datapath: shaping.Datapath{Policy: terms.PolicyStrict, Group: 3},
+		Direction: terms.Egress, Program: shaping.ProgramBand, Exempt: true, Datapath: image.Config{Policy: uint8(terms.PolicyStrict), InGroup: 1, Group: 3},
 	}
 	lives, gone := n.interfaceDir(t, "lives"), n.interfaceDir(t, "gone")
 	for i, dir := range []string{lives, gone} {
@@ -395,7 +395,7 @@ func TestPrivilegedSlabIsFull(t *testing.T) {
 // limits that it requested.
 func TestPrivilegedSlotsAreReusedUnderTraffic(t *testing.T) {
 	n := onBPFFS(t)
-	limits := &shaping.Params{Direction: terms.Egress, Program: shaping.ProgramBand, Datapath: shaping.Datapath{Policy: terms.PolicyStrict}}
+	limits := &shaping.Params{Direction: terms.Egress, Program: shaping.ProgramBand, Datapath: image.Config{Policy: uint8(terms.PolicyStrict)}}
 	number := func(name string) uint32 {
 		t.Helper()
 		dir := n.interfaceDir(t, name)
@@ -456,7 +456,7 @@ func TestPrivilegedSlotsAreReusedUnderTraffic(t *testing.T) {
 func FuzzSlotNumber(f *testing.F) {
 	testutil.RequireRoot(f)
 	n := onBPFFS(f)
-	limits := &shaping.Params{Direction: terms.Egress, Program: shaping.ProgramBand, Datapath: shaping.Datapath{Policy: terms.PolicyStrict}}
+	limits := &shaping.Params{Direction: terms.Egress, Program: shaping.ProgramBand, Datapath: image.Config{Policy: uint8(terms.PolicyStrict)}}
 	for i := range 40 {
 		dir := filepath.Join(n.root, fmt.Sprint(i))
 		must.OK(f, os.MkdirAll(dir, 0o700))
@@ -712,10 +712,10 @@ func TestMetersOfAnotherRate(t *testing.T) {
 	configure := func(total, light uint64, shift uint32) *image.State {
 		t.Helper()
 		// With a tenth of the multiplier, or with a larger shift.
-		p := &shaping.Params{Direction: terms.Egress, Datapath: shaping.Datapath{
-			Policy:    terms.PolicyStrict,
-			TotalRate: shaping.FixedRate{Mult: total, Shift: shift},
-			LightRate: shaping.FixedRate{Mult: light, Shift: shift},
+		p := &shaping.Params{Direction: terms.Egress, Datapath: image.Config{
+			Policy:    uint8(terms.PolicyStrict),
+			TotalRate: image.Rate{Mult: total, Shift: shift},
+			LightRate: image.Rate{Mult: light, Shift: shift},
 		}}
 		must.OK(t, n.Configure(dir, p, nil, 0))
 		s := must.Get(n.mustFind(dir, terms.Egress))(t)
@@ -790,9 +790,9 @@ func TestMetersOfAnotherRateUnderTraffic(t *testing.T) {
 func TestShareConvertsTheMeters(t *testing.T) {
 	n := inMemory(t, 1)
 	dir := n.interfaceDir(t, "a")
-	at := func(mult uint64) *shaping.Datapath {
-		return &shaping.Datapath{
-			Policy: terms.PolicyStrict, TotalRate: shaping.FixedRate{Mult: mult, Shift: 10}, LightRate: shaping.FixedRate{Mult: 2 * mult, Shift: 10},
+	at := func(mult uint64) *image.Config {
+		return &image.Config{
+			Policy: uint8(terms.PolicyStrict), TotalRate: image.Rate{Mult: mult, Shift: 10}, LightRate: image.Rate{Mult: 2 * mult, Shift: 10},
 		}
 	}
 	p := &shaping.Params{Direction: terms.Ingress, Datapath: *at(1000)}

@@ -232,7 +232,7 @@ func unlikeSlots(r *apply.Record, obs *attach.Observed) bool {
 		if limit == nil || limit.Group == 0 || dp == nil {
 			return false
 		}
-		share, classes := dp.Datapath.Share(), obs.Device(dp.Side).Tree.Classes
+		share, classes := shaping.SlotShare(&dp.Datapath), obs.Device(dp.Side).Tree.Classes
 		return len(classes) > 0 && !slices.ContainsFunc(classes, func(c shaping.Class) bool { return c.Rate == share })
 	})
 }

@@ -72,7 +72,7 @@ func (b *builder) groupCeiling() {
 		return
 	}
 	p.GroupCeiling = true
-	p.Datapath.Group = GroupKey(b.facts.Namespace, p.Direction, limit)
+	p.Datapath.InGroup, p.Datapath.Group = 1, GroupKey(b.facts.Namespace, p.Direction, limit)
 	p.Datapath.GroupRate = meterRate(limit, units.Whole+groupExcess)
 	p.Datapath.GroupBurst = meterTime(max(groupBurst, limit.Duration(gsoPacket)))
 }

@@ -6,6 +6,7 @@ package shaping
 import (
 	"fmt"
 
+	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/terms"
 )
 
@@ -33,9 +34,10 @@ func Compute(cfg *Config, d terms.Direction, f Facts, majors func() uint16) (*Pa
 	b.params = &Params{
 		Direction: d, Policy: limit.Policy, Rate: limit.Rate, Group: limit.Group, Exempt: b.exempt,
 		Program: ProgramNone, Hook: terms.HookNone, HookKind: terms.HookKindAuto, CapHolds: true,
-		Datapath: Datapath{
-			Policy: limit.Policy, Direction: d, L3Only: f.L3Only, SubnetsMode: cfg.subnetsMode(),
-		},
+		Datapath: image.Config{Policy: uint8(limit.Policy), Direction: uint8(d), SubnetsMode: uint8(cfg.subnetsMode())},
+	}
+	if f.L3Only {
+		b.params.Datapath.L3Only = 1
 	}
 	if cfg.Among > 1 {
 		b.params.Notes = append(b.params.Notes,
@@ -148,6 +150,6 @@ func (b *builder) observe() {
 	}
 	p.Queue, p.DepthBytes, p.MaxWait = terms.QueueNone, 0, 0
 	p.Redirect, p.CapHolds, p.Declined = false, false, nil
-	p.Datapath.Observe = true
+	p.Datapath.Observe = 1
 	b.note("observed: nothing is held; with enforce: %v it would %s", terms.EnforceLimit, where)
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil/must"
@@ -457,14 +458,14 @@ func sampleRates() []units.BitRate {
 	return rates
 }
 
-func quotient(f shaping.FixedRate) *big.Rat {
+func quotient(f image.Rate) *big.Rat {
 	den := new(big.Int).Lsh(big.NewInt(1), uint(f.Shift))
 	return new(big.Rat).SetFrac(new(big.Int).SetUint64(f.Mult), den)
 }
 
 // checkFixed fails unless got is want rounded up by less than 2^-40 of it, in
 // the range that keeps the dataplane's product below 2^64.
-func checkFixed(t *testing.T, what string, got shaping.FixedRate, want *big.Rat) {
+func checkFixed(t *testing.T, what string, got image.Rate, want *big.Rat) {
 	t.Helper()
 	if got.Mult == 0 || got.Mult >= 1<<44 || got.Shift >= 64 {
 		t.Errorf("%s = %+v, want mult below 2^44 and shift below 64", what, got)
@@ -490,7 +491,7 @@ func TestSketchRate(t *testing.T) {
 	for _, rate := range sampleRates() {
 		for i, threshold := range []units.PerMille{5, 50, 333, 1000} {
 			// estimate = rate * tau * x must be 2^24 with tau = 2^(20 + half-life) ns / ln 2.
-			halfLife := uint32(10 - i)
+			halfLife := uint8(10 - i)
 			perSecond := new(big.Rat).SetFrac(
 				new(big.Int).Mul(new(big.Int).SetUint64(uint64(rate)), big.NewInt(int64(threshold))), big.NewInt(8000))
 			tau := new(big.Rat).Quo(new(big.Rat).SetFrac64(1<<(20+halfLife), 1e9), ln2)

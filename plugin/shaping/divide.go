@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/units"
 )
@@ -158,7 +159,7 @@ func NewDivider(cfg *Config, f Facts, p *Params) *Divider {
 
 // At returns the classes, that of the share itself first, and the dataplane at a share in bytes per
 // second. A share below [units.MinRate] counts as that.
-func (d *Divider) At(share units.ByteRate) ([]Class, Datapath) {
+func (d *Divider) At(share units.ByteRate) ([]Class, image.Config) {
 	limit, params := d.limit, d.params
 	limit.Rate = max(share.BitRate(), units.MinRate)
 	classes := sharesAt(limit.Rate.ByteRate(), &limit, params.Tree.Qdiscs[0].Handle)
@@ -175,8 +176,8 @@ func (d *Divider) At(share units.ByteRate) ([]Class, Datapath) {
 // one that is beyond the limit by now, the parameters keep the first share. The bands together have the share alone:
 // each of them could send up to the limit. Light packets keep what they have within the share in the observed queue,
 // if that is less: it rises some time after the share.
-func (d *Divider) Keep(p *Params, slot *Datapath, observed *Tree) {
-	share := slot.Share()
+func (d *Divider) Keep(p *Params, slot *image.Config, observed *Tree) {
+	share := SlotShare(slot)
 	if share == 0 || share > d.limit.Rate.ByteRate() {
 		return
 	}
@@ -190,21 +191,21 @@ func (d *Divider) Keep(p *Params, slot *Datapath, observed *Tree) {
 		}
 	}
 	p.Tree.Classes = append(classes, p.Tree.Classes[len(classes):]...)
-	p.Datapath = p.Datapath.atShareOf(slot)
+	p.Datapath = atShareOf(&p.Datapath, slot)
 }
 
-// Share is the rate in bytes per second that the dataplane was computed for, 0 if there is none. It is exact:
-// a [FixedRate] has more digits than a rate.
-func (d *Datapath) Share() units.ByteRate {
-	return units.ByteRate(math.Round(d.TotalRate.bitsPerSecond() / 8))
+// SlotShare is the rate in bytes per second that a dataplane was computed for, 0 if there is none. It is exact:
+// an [image.Rate] has more digits than a rate.
+func SlotShare(d *image.Config) units.ByteRate {
+	return units.ByteRate(math.Round(bitsPerSecond(d.TotalRate) / 8))
 }
 
 // atShareOf returns d with all that goes by the share as it is in another one.
-func (d *Datapath) atShareOf(other *Datapath) Datapath {
+func atShareOf(d, other *image.Config) image.Config {
 	out := *other
 	out.Policy, out.Direction, out.L3Only, out.SubnetsMode = d.Policy, d.Direction, d.L3Only, d.SubnetsMode
 	out.CeilingRate, out.CeilingBurst = d.CeilingRate, d.CeilingBurst
-	out.Group, out.GroupRate, out.GroupBurst = d.Group, d.GroupRate, d.GroupBurst
+	out.InGroup, out.Group, out.GroupRate, out.GroupBurst = d.InGroup, d.Group, d.GroupRate, d.GroupBurst
 	out.LightPriority, out.HeavyPriority, out.ExemptPriority = d.LightPriority, d.HeavyPriority, d.ExemptPriority
 	out.LightClass, out.HeavyClass, out.ExemptClass, out.DropClass = d.LightClass, d.HeavyClass, d.ExemptClass, d.DropClass
 	out.Observe = d.Observe

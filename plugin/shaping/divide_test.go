@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil/must"
@@ -146,11 +147,11 @@ func TestDividerAt(t *testing.T) {
 		if got.TotalRate != steady.Datapath.TotalRate || got.LightRate != steady.Datapath.LightRate || got.SketchRate != steady.Datapath.SketchRate {
 			t.Errorf("%v: rates of the classifier are not those of the share", d)
 		}
-		must.Be(t, d.String()+": burst, that of the class", shaping.MeterTime(5_000_000<<6), got.TotalBurst)
+		must.Be(t, d.String()+": burst, that of the class", uint64(5_000_000<<6), got.TotalBurst)
 		if got.CeilingRate != p.Datapath.CeilingRate || got.CeilingBurst != p.Datapath.CeilingBurst {
 			t.Errorf("%v: the ceiling follows the share", d)
 		}
-		must.Be(t, fmt.Sprintf("%v: share of the classifier", d), class.Rate, got.Share())
+		must.Be(t, fmt.Sprintf("%v: share of the classifier", d), class.Rate, shaping.SlotShare(&got))
 		_, kept := grouped(t, strict(100e6, inGroup(200e6)), d, here)
 		if divider.Keep(kept, &got, &shaping.Tree{}); kept.Datapath != got || !slices.Equal(kept.Tree.Classes[:2], classes) || len(kept.Tree.Classes) != len(p.Tree.Classes) {
 			t.Errorf("%v: kept %+v and classes %+v, want those of the share", d, kept.Datapath, kept.Tree.Classes)
@@ -161,7 +162,7 @@ func TestDividerAt(t *testing.T) {
 			t.Errorf("%v: a priority that differs is taken for a share", d)
 		}
 		_, beyond := divider.At(units.BitRate(100e6).ByteRate() + 1)
-		for name, slot := range map[string]*shaping.Datapath{"no share": {}, "a share beyond the limit": &beyond} {
+		for name, slot := range map[string]*image.Config{"no share": {}, "a share beyond the limit": &beyond} {
 			_, kept := grouped(t, strict(100e6, inGroup(200e6)), d, here)
 			divider.Keep(kept, slot, &shaping.Tree{})
 			must.Match(t, d.String()+": with "+name+" in the slot", p, kept)
@@ -203,7 +204,7 @@ func TestComputeCeilingOfAGroup(t *testing.T) {
 			keys[lower.Datapath.Group] = d.String() + namespace + " with 100M"
 			// A second has at most what is the target while nobody divides.
 			burst := float64(dp.GroupBurst>>6) / 1e9
-			if most := float64(dp.GroupRate.BitRate())/200e6 + burst; most > 1.02 || burst < 0.008 {
+			if most := float64(shaping.BitRate(dp.GroupRate))/200e6 + burst; most > 1.02 || burst < 0.008 {
 				t.Errorf("%v: a second has up to %.3f of the limit, want at most 1.02", d, most)
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"math/bits"
 	"time"
 
+	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/units"
 )
 
@@ -35,7 +36,7 @@ const (
 )
 
 // meterRate is the cost in 1/64 ns of a byte at a share of the cap.
-func meterRate(rate units.BitRate, share units.PerMille) FixedRate {
+func meterRate(rate units.BitRate, share units.PerMille) image.Rate {
 	return fixed(perMilleScaled*8*uint64(time.Second)<<meterShift, uint64(rate)*uint64(share))
 }
 
@@ -47,19 +48,19 @@ const (
 
 // sketchRate is what a byte adds to an estimate that halves in 2^halfLife ticks,
 // where a share of the rate is estimateOne.
-func sketchRate(rate units.BitRate, share units.PerMille, halfLife uint32) FixedRate {
+func sketchRate(rate units.BitRate, share units.PerMille, halfLife uint8) image.Rate {
 	return fixed(sketchScale<<(longestHalfLife-halfLife), uint64(rate)*uint64(share)*sketchDivisor)
 }
 
 // meanLife is how long a byte is in the sketch on average, the half-life / ln 2.
-func meanLife(halfLife uint32) time.Duration {
+func meanLife(halfLife uint8) time.Duration {
 	return time.Duration(float64(tick<<halfLife) / math.Ln2)
 }
 
 // BitRate is the rate of a meter that charges by r, rounded to six digits, for
 // people; 0 for no rate.
-func (r FixedRate) BitRate() units.BitRate {
-	rate := r.bitsPerSecond()
+func BitRate(r image.Rate) units.BitRate {
+	rate := bitsPerSecond(r)
 	if rate == 0 {
 		return 0
 	}
@@ -67,27 +68,27 @@ func (r FixedRate) BitRate() units.BitRate {
 	return units.BitRate(math.Round(rate/unit) * unit)
 }
 
-func (r FixedRate) bitsPerSecond() float64 {
+func bitsPerSecond(r image.Rate) float64 {
 	if r.Mult == 0 {
 		return 0
 	}
 	return 8 * 64e9 * math.Exp2(float64(r.Shift)) / float64(r.Mult)
 }
 
-// cost of so many bytes, rounded up; at most what an estimate holds.
-func (r FixedRate) cost(bytes units.Bytes) uint32 {
+// cost is that of so many bytes, rounded up; at most what an estimate holds.
+func cost(r image.Rate, bytes units.Bytes) uint32 {
 	return uint32(min((uint64(bytes)*r.Mult+1<<r.Shift-1)>>r.Shift, math.MaxUint32))
 }
 
 // fixed is num/den rounded up to multBits significant bits. num/den must be
 // between 2^-21 and 2^42, which every rate and share in range is.
-func fixed(num, den uint64) FixedRate {
+func fixed(num, den uint64) image.Rate {
 	// num/den is at least 2^(log-1) and below 2^(log+1).
 	shift := multBits - 1 - (bits.Len64(num) - bits.Len64(den))
 	for ; ; shift-- {
 		mult := mulShiftDivUp(num, uint(shift), den)
 		if bits.Len64(mult) <= multBits {
-			return FixedRate{Mult: mult, Shift: uint32(shift)}
+			return image.Rate{Mult: mult, Shift: uint32(shift)}
 		}
 	}
 }
@@ -105,6 +106,6 @@ func mulShiftDivUp(num uint64, shift uint, den uint64) uint64 {
 
 // meterTime converts to 1/64 ns. Every time in a configuration is far below
 // the 2^57 ns where this would overflow.
-func meterTime(d time.Duration) MeterTime {
-	return MeterTime(uint64(max(d, 0)) << meterShift)
+func meterTime(d time.Duration) uint64 {
+	return uint64(max(d, 0)) << meterShift
 }

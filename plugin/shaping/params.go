@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/units"
 )
@@ -87,78 +88,6 @@ const (
 	SubnetsShaped
 )
 
-// FixedRate turns bytes into a cost: (bytes*Mult + 2^Shift - 1) >> Shift. Mult
-// is below 2^43 and Shift below 64, so that the sum stays below 2^64 for
-// bytes < 2^20.
-type FixedRate struct {
-	Mult  uint64
-	Shift uint32
-}
-
-// MeterTime is a time in 1/64 ns.
-type MeterTime uint64
-
-// Datapath mirrors struct pw_config of bpf/lib/abi.h, without what only the
-// writer knows: the ABI version, the hash keys and the ifb's index.
-type Datapath struct {
-	Policy      terms.Policy
-	Direction   terms.Direction
-	L3Only      bool
-	SubnetsMode SubnetsMode
-
-	LightRate      FixedRate
-	LightTolerance MeterTime
-	TotalRate      FixedRate
-	TotalBurst     MeterTime
-	TotalHorizon   MeterTime
-	SketchRate     FixedRate
-
-	// FairRate, FairHalfLifeShift and FairFrameEstimate are of the estimate that tells
-	// the share that a heavy flow has of the cap: what a byte adds, that it halves in
-	// 2^FairHalfLifeShift ticks, and what a full frame adds. Under strict that is the
-	// sketch itself.
-	FairRate                             FixedRate
-	FairHalfLifeShift, FairFrameEstimate uint32
-	// FairEach is how long heavy packets shall wait for every flow that is active, but
-	// at least FairLeast and at most FairMost.
-	FairEach, FairLeast, FairMost MeterTime
-	// FairSpare is by how much FairEach may become shorter, beside a sender that does not slow down.
-	FairSpare MeterTime
-	// LightLeast and LightMost are estimates: a flow is held for its fair share
-	// within these, and becomes heavy a quarter above that. FrameEstimate is what
-	// a full frame adds; as much is overlooked.
-	LightLeast, LightMost, FrameEstimate uint32
-	// HalfLifeShift says that the sketch halves in 2^HalfLifeShift ticks.
-	HalfLifeShift uint32
-
-	HoldTicks uint32
-
-	// CeilingRate and CeilingBurst are what may arrive at the host side.
-	CeilingRate  FixedRate
-	CeilingBurst MeterTime
-
-	// Group is the key of the pod's group in this direction, 0 if it is in none or the group has
-	// no ceiling here. GroupRate and GroupBurst are what its pods may have together behind
-	// their queues.
-	Group      uint64
-	GroupRate  FixedRate
-	GroupBurst MeterTime
-
-	// LightPriority, HeavyPriority and ExemptPriority are values of
-	// skb->priority.
-	LightPriority, HeavyPriority, ExemptPriority uint32
-	// LightClass, HeavyClass and ExemptClass are minor numbers under
-	// [Filter.ClassID]. HeavyClass is where everything shaped goes in the
-	// policy flat.
-	LightClass, HeavyClass, ExemptClass uint16
-	// DropClass is the minor number of a class whose queue refuses every packet,
-	// so that the sender learns of a drop; 0 where the program itself drops.
-	DropClass uint16
-
-	// Observe makes [ProgramPolice] count what the limit would do, and do nothing.
-	Observe bool
-}
-
 // Params is everything that has to exist for one direction of one interface.
 type Params struct {
 	Direction terms.Direction
@@ -198,7 +127,9 @@ type Params struct {
 	// nobody divides. NoGroupCeiling says why there is none. Notes have it too.
 	GroupCeiling   bool
 	NoGroupCeiling string
-	Datapath       Datapath
+	// Datapath is what the programs read, without what only the writer knows: the ABI version and the
+	// index of the ifb.
+	Datapath image.Config
 	// Rate is the cap.
 	Rate units.BitRate
 	// Group is what the pods of the group have together, 0 if there is no group.
@@ -283,7 +214,7 @@ func (p *Params) LeaveGuard(why string) {
 }
 
 // Observes says that the limit is measured only, and that nothing is held to it.
-func (p *Params) Observes() bool { return p.Datapath.Observe }
+func (p *Params) Observes() bool { return p.Datapath.Observe != 0 }
 
 // Limit is the limit as it is told, without what the pod asked for.
 func (p *Params) Limit() terms.Limit {
@@ -304,7 +235,7 @@ func (p *Params) Counts() bool { return p.Program != ProgramNone || p.HasCeiling
 // Waits says that a program estimates how long packets wait: it has a meter of all that is
 // queued, and knows how a TBF empties its bands.
 func (p *Params) Waits() bool {
-	return p.Datapath.Policy != terms.PolicyFlat && p.Queue == terms.QueueTBF
+	return p.Policy != terms.PolicyFlat && p.Queue == terms.QueueTBF
 }
 
 // ProgramName is the BPF entry point, empty for [ProgramNone].

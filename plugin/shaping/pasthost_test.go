@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil/must"
@@ -104,7 +105,7 @@ func TestComputeObserved(t *testing.T) {
 }
 
 // perByte is what a rate makes of a byte, in 1/64 ns.
-func perByte(r shaping.FixedRate) float64 { return float64(r.Mult) / float64(uint64(1)<<r.Shift) }
+func perByte(r image.Rate) float64 { return float64(r.Mult) / float64(uint64(1)<<r.Shift) }
 
 // The ceiling is above what the queue lets out, and by no more than the room that a
 // burst and delays need.

@@ -238,7 +238,7 @@ func (b *builder) meters() {
 	if l.Policy == terms.PolicyStrict {
 		dp.SketchRate, dp.HalfLifeShift = dp.FairRate, dp.FairHalfLifeShift
 		dp.LightLeast, dp.LightMost = estimateOne/fairFlows, estimateOne/lightMostPart
-		dp.FrameEstimate = dp.FairFrameEstimate
+		dp.FrameEst = dp.FairFrameEst
 		dp.HoldTicks = holdTicks(strictHold)
 		return
 	}
@@ -264,7 +264,7 @@ func (b *builder) shares() {
 		dp.FairHalfLifeShift++
 	}
 	dp.FairRate = sketchRate(rate, units.Whole, dp.FairHalfLifeShift)
-	dp.FairFrameEstimate = dp.FairRate.cost(b.mtu() + ethernetHeader)
+	dp.FairFrameEst = cost(dp.FairRate, b.mtu()+ethernetHeader)
 	dp.FairMost = dp.TotalHorizon - dp.TotalHorizon/8
 	wait, most := fairWait, maxFairBytes
 	if b.params.Direction == terms.Egress {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil/must"
@@ -102,7 +103,7 @@ func TestComputeSizes(t *testing.T) {
 
 func TestComputeMeters(t *testing.T) {
 	t.Parallel()
-	const ms = shaping.MeterTime(64 * 1e6)
+	const ms = uint64(64 * 1e6)
 	band := compute(t, strict(10e6), here).Datapath
 	if band.LightTolerance != 100*ms || band.TotalBurst != 64*7280000 || band.TotalHorizon != 200*ms {
 		t.Errorf("band = %+v, want the horizon, the bucket and the depth in time", band)
@@ -126,7 +127,7 @@ func TestComputeMeters(t *testing.T) {
 	// 50 * 2^20 ns are 50 ticks and not one more.
 	must.Be(t, "hold, in ticks", 52, compute(t, strict(1e9, flat, horizon(50<<20)), full).Datapath.HoldTicks)
 	l3 := compute(t, strict(10e6), l3(full)).Datapath
-	if band.L3Only || !l3.L3Only || band.Policy != terms.PolicyStrict || band.Direction != terms.Egress {
+	if band.L3Only != 0 || l3.L3Only == 0 || band.Policy != uint8(terms.PolicyStrict) || band.Direction != uint8(terms.Egress) {
 		t.Errorf("datapath = %+v, want the device and the policy told", band)
 	}
 	for mode, cfg := range map[shaping.SubnetsMode]*shaping.Config{
@@ -135,7 +136,7 @@ func TestComputeMeters(t *testing.T) {
 		shaping.SubnetsShaped:   {Egress: strict(10e6), Shaped: exempt},
 	} {
 		p, err := shaping.Compute(cfg, terms.Egress, here, counter())
-		if err != nil || p.Datapath.SubnetsMode != mode || p.Exempt != (mode != shaping.SubnetsNone) {
+		if err != nil || p.Datapath.SubnetsMode != uint8(mode) || p.Exempt != (mode != shaping.SubnetsNone) {
 			t.Errorf("subnets mode = %+v, %v, want %d", p, err, mode)
 		}
 	}
@@ -215,9 +216,9 @@ func checkShares(t *testing.T, what string, p *shaping.Params) {
 	}
 	// From 2 Mbit/s on the half-life is the shortest, 34 ms, below 63 kbit/s the
 	// longest, 1.07 s.
-	want := map[bool]uint32{p.Rate < 62_000: 10, p.Rate >= 2_000_000: 5}[true]
-	if got := dp.FairHalfLifeShift; want != 0 && got != want || got < 5 || got > 10 || dp.FairFrameEstimate == 0 {
-		t.Errorf("%s: what tells the share halves in 2^%d ticks, want 2^%d; a frame is %d of it", what, got, want, dp.FairFrameEstimate)
+	want := map[bool]uint8{p.Rate < 62_000: 10, p.Rate >= 2_000_000: 5}[true]
+	if got := dp.FairHalfLifeShift; want != 0 && got != want || got < 5 || got > 10 || dp.FairFrameEst == 0 {
+		t.Errorf("%s: what tells the share halves in 2^%d ticks, want 2^%d; a frame is %d of it", what, got, want, dp.FairFrameEst)
 	}
 }
 
@@ -225,10 +226,10 @@ func checkShares(t *testing.T, what string, p *shaping.Params) {
 func checkSketch(t *testing.T, what string, p *shaping.Params) {
 	t.Helper()
 	dp := &p.Datapath
-	if dp.LightLeast == 0 || dp.LightLeast > dp.LightMost || dp.FrameEstimate == 0 {
-		t.Errorf("%s: light up to %d, %d and a frame of %d, want them in order", what, dp.LightLeast, dp.LightMost, dp.FrameEstimate)
+	if dp.LightLeast == 0 || dp.LightLeast > dp.LightMost || dp.FrameEst == 0 {
+		t.Errorf("%s: light up to %d, %d and a frame of %d, want them in order", what, dp.LightLeast, dp.LightMost, dp.FrameEst)
 	}
-	if dp.SketchRate != dp.FairRate || dp.HalfLifeShift != dp.FairHalfLifeShift || dp.FrameEstimate != dp.FairFrameEstimate {
+	if dp.SketchRate != dp.FairRate || dp.HalfLifeShift != dp.FairHalfLifeShift || dp.FrameEst != dp.FairFrameEst {
 		t.Errorf("%s: the sketch is not what tells the share", what)
 	}
 }
@@ -288,7 +289,7 @@ func checkMonotone(t *testing.T, slower, faster *shaping.Params) {
 		t.Errorf("%v: burst %d depth %d, %v: %d %d, want no less", slower.Rate, slower.BurstBytes, slower.DepthBytes,
 			faster.Rate, faster.BurstBytes, faster.DepthBytes)
 	}
-	for _, r := range [][2]shaping.FixedRate{
+	for _, r := range [][2]image.Rate{
 		{slower.Datapath.TotalRate, faster.Datapath.TotalRate},
 		{slower.Datapath.LightRate, faster.Datapath.LightRate},
 		{slower.Datapath.SketchRate, faster.Datapath.SketchRate},
@@ -307,8 +308,8 @@ func checkMonotone(t *testing.T, slower, faster *shaping.Params) {
 // Out of a pod it is 94 kB at most, and never less than 7.5 ms, where the packets are small.
 func TestComputeFairWait(t *testing.T) {
 	t.Parallel()
-	const ms = shaping.MeterTime(64 * 1e6)
-	for rate, want := range map[int]struct{ in, out shaping.MeterTime }{
+	const ms = uint64(64 * 1e6)
+	for rate, want := range map[int]struct{ in, out uint64 }{
 		2e6:   {in: 120 * ms, out: 120 * ms},
 		10e6:  {in: 75 * ms, out: 75 * ms},
 		20e6:  {in: 75 * ms, out: 75 * ms / 2},
