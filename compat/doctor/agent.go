@@ -57,6 +57,12 @@ func (r *Report) With(a *Agent, run string) *Report {
 	return &now
 }
 
+// noteFixes are cures by the name of the part that a note is of.
+var noteFixes = map[string]string{
+	"settings": "restart the agent, unless an upgrade is about to: kubectl rollout restart of its DaemonSet",
+	"rights":   "give the service account the rights that it lacks (docs/howto/install-with-helm.md); the agent sees it within a minute",
+}
+
 func checkAgent(f *Facts) Outcome {
 	switch {
 	case f.AgentErr != nil:
@@ -70,8 +76,12 @@ func checkAgent(f *Facts) Outcome {
 		return breaks("not ready: "+strings.Join(parts, "; "), "every part works", "mend what the reason names; the agent goes on by itself", parts...)
 	case len(f.Agent.Notes) > 0:
 		notes := terms.Texts(f.Agent.Notes)
-		return warns(strings.Join(notes, "; "), "an agent that works by what its settings are now",
-			"restart the agent, unless an upgrade is about to: kubectl rollout restart of its DaemonSet", notes...)
+		var fixes []string
+		for _, n := range f.Agent.Notes {
+			fixes = append(fixes, noteFixes[n.Name])
+		}
+		return warns(strings.Join(notes, "; "), "an agent that works by what its settings are now, with every right",
+			strings.Join(fixes, "; "), notes...)
 	}
 	return holds("every part works")
 }

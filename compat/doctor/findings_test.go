@@ -583,6 +583,9 @@ func hookFindings() []finding {
 		{name: "agent of other settings", code: "PW613", node: aws, change: func(n *node) {
 			n.kernel.agent = &doctor.Agent{Notes: []doctor.Part{{Name: "settings", Reason: "delivery is another one"}}}
 		}, want: doctor.Warn, seen: "settings: delivery is another one", fix: "kubectl rollout restart"},
+		{name: "agent without rights", code: "PW613", node: aws, change: func(n *node) {
+			n.kernel.agent = &doctor.Agent{Notes: []doctor.Part{{Name: "rights", Reason: "the service account lacks create of events"}}}
+		}, want: doctor.Warn, seen: "rights: the service account lacks create of events", fix: "give the service account"},
 		{name: "agent that is ready", code: "PW613", node: aws, change: func(n *node) { n.kernel.agent = &doctor.Agent{} }, want: doctor.OK, seen: "every part works"},
 		{name: "agent elsewhere", code: "PW613", node: aws, change: agentOn, want: doctor.Skip, seen: "run podweir doctor in its pod"},
 		{name: "no agent", code: "PW613", node: aws, change: func(*node) {}, want: doctor.Skip, seen: "no agent answers"},

@@ -41,15 +41,26 @@ func (c *Client) MayGet(ctx context.Context, token, path string) (bool, error) {
 		return false, err
 	}
 	u := who.User
+	return c.reviewAccess(ctx, "SubjectAccessReview", map[string]any{
+		"user": u.Name, "uid": u.UID, "groups": u.Groups, "extra": u.Extra,
+		"nonResourceAttributes": map[string]any{"path": path, "verb": "get"},
+	})
+}
+
+// mayI asks the API server whether the client has a right.
+func (c *Client) mayI(ctx context.Context, r *Right) (bool, error) {
+	return c.reviewAccess(ctx, "SelfSubjectAccessReview", map[string]any{"resourceAttributes": map[string]any{
+		"verb": r.Verb, "group": r.Group, "resource": r.Resource, "namespace": r.Namespace, "name": r.Name,
+	}})
+}
+
+func (c *Client) reviewAccess(ctx context.Context, kind string, spec map[string]any) (bool, error) {
 	var may struct {
 		Status struct {
 			Allowed bool `json:"allowed"`
 		} `json:"status"`
 	}
-	err = c.review(ctx, "authorization.k8s.io", "SubjectAccessReview", map[string]any{
-		"user": u.Name, "uid": u.UID, "groups": u.Groups, "extra": u.Extra,
-		"nonResourceAttributes": map[string]any{"path": path, "verb": "get"},
-	}, &may)
+	err := c.review(ctx, "authorization.k8s.io", kind, spec, &may)
 	return err == nil && may.Status.Allowed, err
 }
 
@@ -63,7 +74,9 @@ func (c *Client) MayRead(ctx context.Context, token, audience, account string) (
 }
 
 // reviewResources are where reviews of a kind are created.
-var reviewResources = map[string]string{"TokenReview": "tokenreviews", "SubjectAccessReview": "subjectaccessreviews"}
+var reviewResources = map[string]string{
+	"TokenReview": "tokenreviews", "SubjectAccessReview": "subjectaccessreviews", "SelfSubjectAccessReview": "selfsubjectaccessreviews",
+}
 
 // maxReviewBytes is how much of an answer is read.
 const maxReviewBytes = 1 << 20

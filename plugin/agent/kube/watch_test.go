@@ -581,3 +581,22 @@ func TestDaemonSet(t *testing.T) {
 		server.Close()
 	}
 }
+
+// What the account lacks is known before it is needed, and forgotten once it is there.
+func TestRights(t *testing.T) {
+	c := newCluster(t)
+	c.client.Hurry()
+	r := kube.NewRights(c.client, []kube.Right{
+		{Verb: "create", Resource: "events", Without: "nobody is told"},
+		{Verb: "list", Group: "apps", Resource: "daemonsets", Namespace: "n", Name: "d", Without: "podweir stays"},
+	})
+	c.Lack("apps/daemonsets", "/events")
+	testutil.During(t, r.Run)
+	becomes := func(want string) {
+		t.Helper()
+		testutil.Eventually(t, time.Minute, want, func() bool { return fmt.Sprint(r.Err()) == want })
+	}
+	becomes("the service account lacks create of events, so that nobody is told; and list of daemonsets, so that podweir stays")
+	c.Lack()
+	becomes("<nil>")
+}

@@ -59,11 +59,7 @@ func (a *agentParts) nodeHandler(ctx context.Context, checks []serve.Check) http
 func (a *agentParts) answer(ctx context.Context, checks []serve.Check) *cluster.Answer {
 	self := &doctor.Agent{}
 	answer := &cluster.Answer{Schema: cluster.Schema, Node: a.o.v.GetString("node-name"), Version: version.String()}
-	for _, c := range checks {
-		if err := c.Err(); err != nil {
-			self.NotReady = append(self.NotReady, doctor.Part{Name: c.Name, Reason: err.Error()})
-		}
-	}
+	self.NotReady = failing(checks)
 	answer.NotReady = terms.Texts(self.NotReady)
 	if a.waiting.on() {
 		answer.Error = a.waiting.problem().Error() // the other agent tells of the pods
@@ -75,12 +71,19 @@ func (a *agentParts) answer(ctx context.Context, checks []serve.Check) *cluster.
 		answer.Status = state
 		answer.Unlimited = podsWithoutLimit(a.reconciler.Snapshot())
 	}
-	if err := a.settings.Err(); err != nil {
-		self.Notes = []doctor.Part{{Name: a.settings.Name, Reason: err.Error()}}
-	}
+	self.Notes = failing(a.notes)
 	rep, at := a.node.last()
 	answer.Doctor, answer.DoctorTime = rep.With(self, a.o.runByOthers()), at
 	return answer
+}
+
+func failing(checks []serve.Check) (all []doctor.Part) {
+	for _, c := range checks {
+		if err := c.Err(); err != nil {
+			all = append(all, doctor.Part{Name: c.Name, Reason: err.Error()})
+		}
+	}
+	return all
 }
 
 // podsWithoutLimit are the pods that podweir has no limit for. One whose network is not set up

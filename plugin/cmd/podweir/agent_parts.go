@@ -49,6 +49,7 @@ type agentParts struct {
 	watch       *kube.Watch
 	namespaces  *kube.Namespaces
 	recorder    *kube.Recorder
+	rights      *kube.Rights
 	reconciler  *reconcile.Reconciler
 	nri         *onDemand
 	plugin      *nri.Plugin
@@ -58,9 +59,9 @@ type agentParts struct {
 	enforcement *enforce.Watcher
 	node        *nodeCheck
 	waiting     *waiting
-	// settings notes that the file of settings has others than the agent works by.
-	settings serve.Check
-	parts    []daemon.Part
+	// notes are of what does not keep the agent from working.
+	notes []serve.Check
+	parts []daemon.Part
 
 	// entry is closed when podweir's entry is decided for the first time.
 	entry       chan struct{}
@@ -81,7 +82,8 @@ func newParts(cmd *cobra.Command, o *options, log *slog.Logger) (*agentParts, er
 	}
 	a := &agentParts{
 		o: o, log: log, entry: make(chan struct{}), strangers: -1,
-		settings: serve.Check{Name: "settings", Note: true, Err: settings.Since(o.v.GetString(settings.Flag))},
+		// Whether the file of settings has others than the agent works by.
+		notes: []serve.Check{{Name: "settings", Note: true, Err: settings.Since(o.v.GetString(settings.Flag))}},
 	}
 	if err := a.makeDelivery(cmd); err != nil {
 		return nil, err
@@ -103,6 +105,7 @@ func newParts(cmd *cobra.Command, o *options, log *slog.Logger) (*agentParts, er
 	a.parts = append(a.parts,
 		daemon.Part{Name: "http", Yields: true, Run: server.Run},
 		daemon.Part{Name: "events", Run: a.recorder.Run},
+		daemon.Part{Name: "rights", Run: a.rights.Run},
 		daemon.Part{Name: "directories", Run: a.places().Watch},
 		daemon.Part{Name: "delivery", Waits: true, Run: a.manager.Run},
 		daemon.Part{Name: "reconcile", Waits: true, Run: a.reconcile},
@@ -160,6 +163,17 @@ func (a *agentParts) makeKube() error {
 	name := a.o.v.GetString("node-name")
 	a.watch = kube.NewWatch(client, name, a.log)
 	a.recorder = kube.NewRecorder(client, name, a.o.runByReaders(), a.log)
+	wanted := []kube.Right{{Verb: "create", Resource: "events", Without: "no Event tells of pods or the node"}}
+	if a.o.v.GetBool("tls") || a.o.v.GetString("cluster-address") != "" {
+		wanted = append(wanted, kube.Right{
+			Verb: "create", Group: "authentication.k8s.io", Resource: "tokenreviews", Without: "neither kubectl podweir nor metrics over TLS answer",
+		})
+	}
+	if a.o.v.GetBool("tls") {
+		wanted = append(wanted, kube.Right{
+			Verb: "create", Group: "authorization.k8s.io", Resource: "subjectaccessreviews", Without: "metrics over TLS do not answer",
+		})
+	}
 	if every := a.o.v.GetDuration("namespace-interval"); every != 0 {
 		a.namespaces = kube.NewNamespaces(client, a.watch, every, a.log)
 	}
@@ -173,7 +187,12 @@ func (a *agentParts) makeKube() error {
 			a.watcher.Run(ctx)
 			return nil
 		}})
+		wanted = append(wanted, kube.Right{
+			Verb: "list", Group: "apps", Resource: "daemonsets", Namespace: namespace, Name: name, Without: "an uninstallation leaves podweir on this node",
+		})
 	}
+	a.rights = kube.NewRights(client, wanted)
+	a.notes = append(a.notes, serve.Check{Name: "rights", Note: true, Err: a.rights.Err})
 	return nil
 }
 
@@ -279,7 +298,7 @@ func (a *agentParts) makeServer(ctx context.Context) (*serve.Server, error) {
 	})
 	config := serve.Config{
 		Address: a.o.v.GetString("address"), Metrics: serve.NewPage(metrics.ContentType, a.metrics.Write, a.log), CertDir: a.o.v.GetString("tls-dir"),
-		HealthAddress: a.o.v.GetString("health-address"), Ready: append(runnable(ready, a.o.runByReaders()), a.settings), Profile: a.o.v.GetBool("pprof"), Log: a.log,
+		HealthAddress: a.o.v.GetString("health-address"), Ready: append(runnable(ready, a.o.runByReaders()), a.notes...), Profile: a.o.v.GetBool("pprof"), Log: a.log,
 	}
 	if a.o.v.GetBool("tls") {
 		config.Review = a.client.MayGet

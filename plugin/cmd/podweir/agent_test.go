@@ -233,7 +233,7 @@ func TestAnswerWithoutBPFFS(t *testing.T) {
 	})
 	a := &agentParts{
 		o: o, watch: &kube.Watch{}, reconciler: reconcile.New(reconcile.Config{}),
-		settings: serve.Check{Name: "settings", Err: func() error { return errors.New("others") }},
+		notes: []serve.Check{{Name: "settings", Err: func() error { return errors.New("others") }}},
 	}
 	a.waiting, a.node = &waiting{agentParts: a}, newNodeCheck(a)
 	a.node.rep = &doctor.Report{Checks: []doctor.Outcome{{Code: "PW613", Status: doctor.Skip}}, Count: map[doctor.Status]int{doctor.Skip: 1}}

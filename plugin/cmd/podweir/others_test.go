@@ -184,6 +184,7 @@ func TestPrivilegedAgentThatKnowsLess(t *testing.T) {
 	n.pod(t, 1, nil)
 	n.api.PutNamespace("default", map[string]string{"podweir.io/default-egress-rate": "10M"})
 	n.api.FailNamespace("default", http.StatusForbidden)
+	n.api.Lack("/events")
 	path := agentFile(t, "pass: 5m\n")
 	a := n.startAs(t, withFlags(t, "--namespace-interval 10s --config "+path))
 	says := func(want bool, text string) {
@@ -196,6 +197,7 @@ func TestPrivilegedAgentThatKnowsLess(t *testing.T) {
 	says(false, "not ready: namespaces: rates cannot be read of 1 namespaces, such as default: the service account needs get of namespaces")
 	n.api.FailNamespace("default", 0)
 	says(true, "ok: namespaces")
+	says(true, "note: rights: the service account lacks create of events, so that no Event tells of pods or the node")
 	must.OK(t, os.WriteFile(path, []byte("pass: 4m\n"), 0o600))
 	says(true, "note: settings: "+path+" has other values since this program started, which count after a restart: pass")
 	out, _ := c.do(t, "doctor", "--root", n.root, "--health-address", testHealth, "-v")

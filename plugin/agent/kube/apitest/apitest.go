@@ -71,6 +71,8 @@ type Server struct {
 	asked      []string
 	// failNamespace is fail for a namespace alone.
 	failNamespace map[string]int
+	// lacking are the resources that the account has no right to.
+	lacking []string
 }
 
 // change is a pod as it was made at a version.
@@ -92,6 +94,7 @@ func New() *Server {
 	mux.HandleFunc("GET /api/v1/namespaces/{name}", s.getNamespace)
 	mux.HandleFunc("POST /apis/authentication.k8s.io/v1/tokenreviews", reviewToken)
 	mux.HandleFunc("POST /apis/authorization.k8s.io/v1/subjectaccessreviews", reviewAccess)
+	mux.HandleFunc("POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews", s.reviewOwnAccess)
 	s.Server = httptest.NewUnstartedServer(s.guard(mux))
 	s.EnableHTTP2 = true
 	s.StartTLS()

@@ -111,6 +111,27 @@ func reviewAccess(w http.ResponseWriter, r *http.Request) {
 		slices.Contains(s.Groups, Scrapers) && s.NonResourceAttributes.Path == "/metrics" && s.NonResourceAttributes.Verb == "get"})
 }
 
+// Lack has the account without rights to these resources, as group/resource, and to no others. Only who asks for its rights
+// is told.
+func (s *Server) Lack(resources ...string) { s.with(func() { s.lacking = resources }) }
+
+func (s *Server) reviewOwnAccess(w http.ResponseWriter, r *http.Request) {
+	var review struct {
+		Spec struct {
+			ResourceAttributes struct{ Verb, Group, Resource string }
+		}
+	}
+	err := json.NewDecoder(r.Body).Decode(&review)
+	a := review.Spec.ResourceAttributes
+	if err != nil || a.Verb == "" {
+		refuse(w, http.StatusUnprocessableEntity, "no resource or no verb")
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	created(w, map[string]any{"allowed": !slices.Contains(s.lacking, a.Group+"/"+a.Resource)})
+}
+
 func created(w http.ResponseWriter, status map[string]any) {
 	w.WriteHeader(http.StatusCreated)
 	_ = json.NewEncoder(w).Encode(map[string]any{"status": status})
