@@ -504,23 +504,6 @@ func asNobody(t *testing.T, f func()) {
 	f()
 }
 
-// withoutOverride runs f on a thread that may not use the files of others.
-func withoutOverride(t *testing.T, f func()) {
-	t.Helper()
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	header, data := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, [2]unix.CapUserData{}
-	must.OK(t, unix.Capget(&header, &data[0]))
-	had := data[0].Effective
-	data[0].Effective &^= 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH
-	must.OK(t, unix.Capset(&header, &data[0]))
-	defer func() {
-		data[0].Effective = had
-		must.OK(t, unix.Capset(&header, &data[0]))
-	}()
-	f()
-}
-
 // refuses installs and wants an error with these parts, and the node as it was. refused wants no podweir in its chain.
 func (h *host) refuses(t *testing.T, m *delivery.Manager, parts ...string) {
 	t.Helper()
@@ -617,7 +600,7 @@ func TestPrivilegedNoPermission(t *testing.T) {
 	// Root is as anybody else there.
 	for _, path := range []string{confDir, binDir} {
 		must.OK(t, os.Chown(h.path(path), 65534, 65534))
-		withoutOverride(t, func() { must.Fail(t, "Install()", must.Err(m.Install(t.Context())), append(want, path)...) })
+		must.Fail(t, "Install()", testutil.WithoutCapabilities(t, func() error { return must.Err(m.Install(t.Context())) }), append(want, path)...)
 		must.OK(t, os.Chown(h.path(path), 0, 0))
 	}
 	must.OK(t, must.Err(m.Install(t.Context())))
