@@ -413,7 +413,7 @@ func (k *kernel) observeQueue(p *place) (*queue.Device, error) {
 }
 
 // ownTree says that podweir made a queue: the queue has a handle that podweir drew or podweir's
-// shape, or podweir's program chooses its classes. On podweir's own ifb every queue counts.
+// shape, or podweir's program chooses its classes and no record tells of another queue. On podweir's own ifb every queue counts.
 func ownTree(q *queue.Device, dev *attach.Device, p *place) bool {
 	root := dev.Root()
 	if root == nil {
@@ -423,8 +423,10 @@ func ownTree(q *queue.Device, dev *attach.Device, p *place) bool {
 	if drawn || p.side == terms.SideIFB || q.Made() || dev.Classifier != nil && dev.Classifier.Ours {
 		return true
 	}
-	switch root.Kind {
-	case shaping.KindHTB, shaping.KindPrio:
+	switch {
+	case len(p.majors) > 0: // a record tells which handles are podweir's
+		return false
+	case root.Kind == shaping.KindHTB, root.Kind == shaping.KindPrio:
 		return slices.ContainsFunc(dev.Hooks, func(h attach.HookProgram) bool {
 			return h.Ours && h.Hook == terms.HookEgress && datapath.Steers(h.Name)
 		})

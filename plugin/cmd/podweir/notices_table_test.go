@@ -227,8 +227,8 @@ func queueNotices() []notice {
 			truth: outAlone, check: []string{"no root qdisc"},
 		}.mends("ingress build-queue"),
 		notice{
-			name: "another program replaced the queue of egress by its own", make: inPod("tc qdisc replace dev eth0 root pfifo"),
-			check: []string{"root qdisc is not podweir's: pfifo"}, status: []string{"DIFFERS", "pfifo"},
+			name: "another program replaced the queue of egress by its own", make: inPod("tc qdisc replace dev eth0 root handle 1: htb"),
+			needs: []string{"htb"}, check: []string{"root qdisc is not podweir's: htb"}, status: []string{"DIFFERS", "htb"},
 			dry: []string{"would repair egress", "policing instead"}, then: []string{"!DIFFERS", "policing instead", "queue none"},
 		}.mends("egress"),
 		notice{
