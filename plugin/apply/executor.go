@@ -302,7 +302,8 @@ func (e *Executor) ensure(w *Want, t *target, original *shaping.Config) (*attach
 		}
 	}
 	same := len(plan) == 0 && prior != nil && reflect.DeepEqual(prior.Config, rec.Config) && reflect.DeepEqual(prior.Asked, rec.Asked)
-	if same && slices.Equal(prior.Held, rec.Held) {
+	// Records of older builds do not say which namespace has the host's end.
+	if same && slices.Equal(prior.Held, rec.Held) && prior.Interface.HostNetNSCookie == rec.Interface.HostNetNSCookie {
 		return want, errors.Join(in.Unheld, e.store.Hold(rec))
 	}
 	if e.Planned != nil && !same {
