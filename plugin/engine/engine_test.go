@@ -194,7 +194,8 @@ func TestReachedIsKnownWhileTheAgentLooks(t *testing.T) {
 			must.Match(t, when, want, got)
 		}
 		seen := []mailbox.Reached{{
-			ID: attach.ID{Network: "n", ContainerID: "1", IfName: "eth0"}, Interface: "eth0", Direction: terms.Name(terms.Egress), Since: time.Now().UTC(), LastMinute: 0.5,
+			Limit:   mailbox.Limit{ID: attach.ID{Network: "n", ContainerID: "1", IfName: "eth0"}, Interface: "eth0", Direction: terms.Name(terms.Egress)},
+			Reached: terms.Reached{AtLimitSince: time.Now().UTC(), HeldShare: new(0.5)},
 		}}
 		want("before", nil)
 		must.OK(t, paths.Mail().RecordReached(seen))

@@ -15,17 +15,17 @@ import (
 	"github.com/podweir/podweir/plugin/units"
 )
 
-// Reached is how long one direction of an interface has been at its limit, as the agent
-// saw it.
-type Reached struct {
+// Limit names one direction of one interface of an attachment.
+type Limit struct {
 	ID        attach.ID                    `json:"id"`
 	Interface string                       `json:"interface"`
 	Direction terms.Named[terms.Direction] `json:"direction"`
-	// Since is when it came to its limit, zero if it is not at it.
-	Since time.Time `json:"since,omitzero"`
-	// LastMinute is the part of the last minute in which it was at its limit, 1 for all
-	// of it.
-	LastMinute float64 `json:"lastMinute"`
+}
+
+// Reached is how long one direction has been at its limit, as the agent saw it.
+type Reached struct {
+	Limit
+	terms.Reached
 }
 
 // Enforced says whether one direction of a pod is held to its limit.
@@ -48,11 +48,9 @@ type Held struct {
 	Time time.Duration
 }
 
-// Past is what went past podweir of one direction of an interface.
+// Past is what went past podweir of one direction.
 type Past struct {
-	ID        attach.ID                    `json:"id"`
-	Interface string                       `json:"interface"`
-	Direction terms.Named[terms.Direction] `json:"direction"`
+	Limit
 	terms.Past
 }
 

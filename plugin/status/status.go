@@ -250,26 +250,18 @@ func (r *Report) addRecords(paths engine.Paths) error {
 
 // addReached adds to the limits how long they have been reached, and what went past them.
 func addReached(all []Attachment, reached []mailbox.Reached, past []mailbox.Past) {
-	type key struct {
-		id        attach.ID
-		device    string
-		direction terms.Named[terms.Direction]
-	}
-	seen := make(map[key]terms.Reached, len(reached))
+	seen, went := make(map[mailbox.Limit]terms.Reached), make(map[mailbox.Limit]terms.Past)
 	for i := range reached {
-		r := &reached[i]
-		seen[key{r.ID, r.Interface, r.Direction}] = terms.Reached{AtLimitSince: r.Since, HeldShare: &r.LastMinute}
+		seen[reached[i].Limit] = reached[i].Reached
 	}
-	went := make(map[key]terms.Past, len(past))
 	for i := range past {
-		p := &past[i]
-		went[key{p.ID, p.Interface, p.Direction}] = p.Past
+		went[past[i].Limit] = past[i].Past
 	}
 	for i := range all {
 		a := &all[i]
 		for j := range a.Directions {
 			d := &a.Directions[j]
-			k := key{a.ID, a.Interface.PodName, d.Direction}
+			k := mailbox.Limit{ID: a.ID, Interface: a.Interface.PodName, Direction: d.Direction}
 			d.Reached, d.Past = seen[k], went[k]
 		}
 	}

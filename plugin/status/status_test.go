@@ -127,11 +127,14 @@ func TestAddReached(t *testing.T) {
 		}
 		return a
 	}
+	reached := func(container string, d terms.Direction, since time.Time, share float64) mailbox.Reached {
+		return mailbox.Reached{Limit: mailbox.Limit{ID: id(container), Interface: "eth0", Direction: terms.Name(d)}, Reached: terms.Reached{AtLimitSince: since, HeldShare: &share}}
+	}
 	rep := Report{Attachments: []Attachment{one("web", "eth0", terms.Egress, terms.Ingress), one("web", "net1", terms.Egress), one("api", "eth0", terms.Egress)}}
 	addReached(rep.Attachments, []mailbox.Reached{
-		{ID: id("web"), Interface: "eth0", Direction: terms.Name(terms.Egress), Since: since, LastMinute: 0.9},
-		{ID: id("web"), Interface: "eth0", Direction: terms.Name(terms.Ingress)},
-		{ID: id("gone"), Interface: "eth0", Direction: terms.Name(terms.Egress), LastMinute: 1},
+		reached("web", terms.Egress, since, 0.9),
+		reached("web", terms.Ingress, time.Time{}, 0),
+		reached("gone", terms.Egress, time.Time{}, 1),
 	}, nil)
 	want := []string{`{"atLimitSince":"2026-11-24T14:02:00Z","heldShare":0.9}`, `{"heldShare":0}`, `{}`, `{}`}
 	var got []string

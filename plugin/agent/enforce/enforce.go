@@ -19,7 +19,6 @@ import (
 
 	"github.com/podweir/podweir/plugin/agent/kube"
 	"github.com/podweir/podweir/plugin/agent/reconcile"
-	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/mailbox"
@@ -63,7 +62,7 @@ type Watcher struct {
 	counters   Counters
 	looks      int
 	failed     string
-	directions map[limitKey]*watch
+	directions map[mailbox.Limit]*watch
 
 	mu     sync.Mutex
 	states []mailbox.Enforced
@@ -71,19 +70,12 @@ type Watcher struct {
 	told   []mailbox.Unenforced
 
 	// past is what went past each direction, before what an agent before this one recorded.
-	past   map[limitKey]*past
-	before []mailbox.Past
+	past   map[mailbox.Limit]*past
+	before map[mailbox.Limit]terms.Past
 
 	// reached is what was recorded last, if recorded is true. unwritten says that it could not be.
 	reached             []mailbox.Reached
 	unwritten, recorded bool
-}
-
-// limitKey is one direction of one interface of an attachment.
-type limitKey struct {
-	id        attach.ID
-	device    string
-	direction terms.Direction
 }
 
 // watch is what is known of one direction.
@@ -110,15 +102,18 @@ type watch struct {
 // New returns a watcher that does nothing until [Watcher.Run].
 func New(cfg Config) *Watcher {
 	cfg.Every = cmp.Or(cfg.Every, DefaultEvery)
-	return &Watcher{cfg: cfg, clock: mailbox.NewClock(), directions: make(map[limitKey]*watch)}
+	return &Watcher{cfg: cfg, clock: mailbox.NewClock(), directions: make(map[mailbox.Limit]*watch), before: make(map[mailbox.Limit]terms.Past)}
 }
 
 // Run looks until the context ends, and returns nil.
 func (w *Watcher) Run(ctx context.Context) error {
 	w.forget()
-	var err error
-	if w.before, err = w.cfg.Paths.Mail().Past(); err != nil {
+	before, err := w.cfg.Paths.Mail().Past()
+	if err != nil {
 		w.cfg.Log.Error("record of what went past limits not read", "error", err)
+	}
+	for _, p := range before {
+		w.before[p.Limit] = p.Past
 	}
 	tick := time.NewTicker(w.cfg.Every)
 	defer tick.Stop()
@@ -222,8 +217,8 @@ func (w *Watcher) look() error {
 	return failed
 }
 
-func limitsOf(states []reconcile.PodState) map[limitKey]*reconcile.KeptLimit {
-	all := make(map[limitKey]*reconcile.KeptLimit)
+func limitsOf(states []reconcile.PodState) map[mailbox.Limit]*reconcile.KeptLimit {
+	all := make(map[mailbox.Limit]*reconcile.KeptLimit)
 	for i := range states {
 		for j := range states[i].Limits {
 			l := &states[i].Limits[j]
@@ -233,8 +228,8 @@ func limitsOf(states []reconcile.PodState) map[limitKey]*reconcile.KeptLimit {
 	return all
 }
 
-func keyOf(l *reconcile.KeptLimit) limitKey {
-	return limitKey{l.ID, l.Interface.PodName, l.Direction.Is}
+func keyOf(l *reconcile.KeptLimit) mailbox.Limit {
+	return mailbox.Limit{ID: l.ID, Interface: l.Interface.PodName, Direction: l.Direction}
 }
 
 // reader is one look.
@@ -242,12 +237,12 @@ type reader struct {
 	*Watcher
 	from time.Duration
 	// before is the credit of those that need it, read before the devices.
-	before map[limitKey]uint64
+	before map[mailbox.Limit]uint64
 }
 
 // credit reads podweir's own counters, of those directions that need them.
 func (r *reader) credit(states []reconcile.PodState) {
-	r.before = make(map[limitKey]uint64)
+	r.before = make(map[mailbox.Limit]uint64)
 	for k, l := range limitsOf(states) {
 		if d := r.directions[k]; d != nil && d.verdict.WantCredit {
 			if n, err := r.counters.Beside(l, besides(l)); err == nil {
@@ -257,7 +252,7 @@ func (r *reader) credit(states []reconcile.PodState) {
 	}
 }
 
-func (r *reader) pod(s *reconcile.PodState, first map[limitKey]*reconcile.KeptLimit) error {
+func (r *reader) pod(s *reconcile.PodState, first map[mailbox.Limit]*reconcile.KeptLimit) error {
 	var failed error
 	for i := range s.Limits {
 		l := &s.Limits[i]
@@ -288,7 +283,7 @@ func (r *reader) pod(s *reconcile.PodState, first map[limitKey]*reconcile.KeptLi
 }
 
 // direction takes one reading. One that fails is one that is missed.
-func (r *reader) direction(s *reconcile.PodState, k limitKey, d *watch) error {
+func (r *reader) direction(s *reconcile.PodState, k mailbox.Limit, d *watch) error {
 	l := &d.limit
 	carried, err := r.counters.Carried(l)
 	if err != nil {
@@ -369,10 +364,8 @@ func (w *Watcher) tell(s *reconcile.PodState, d *watch) {
 
 // cause is why a limit may be exceeded, as far as the agent knows.
 func cause(s *reconcile.PodState, l *reconcile.KeptLimit) mailbox.Likely {
-	for i := range s.Tampered {
-		if t := &s.Tampered[i]; t.ID == l.ID && t.Direction == l.Direction.Is {
-			return mailbox.Likely{Cause: mailbox.CauseTaken, TakenBy: t.By}
-		}
+	if t := fought(s, l); t != nil {
+		return mailbox.Likely{Cause: mailbox.CauseTaken, TakenBy: t.By}
 	}
 	for i := range s.Mends {
 		if m := &s.Mends[i]; m.ID == l.ID && m.Direction == l.Direction.Is {

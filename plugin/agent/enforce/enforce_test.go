@@ -272,8 +272,8 @@ func TestHeldIsCounted(t *testing.T) {
 		after(10 * time.Minute)
 		// The device of the sandbox that lingers is far below its own limit.
 		for i, r := range reached(t, paths, 3) {
-			late, of := r.Since.Sub(began), replaced.Limits[0].ID
-			if i == 0 && (r.ID != of || !r.Since.IsZero() || r.LastMinute != 0) || i > 0 && (late < -time.Second || late > 15*time.Second || r.LastMinute != 1) {
+			late, of := r.AtLimitSince.Sub(began), replaced.Limits[0].ID
+			if i == 0 && (r.ID != of || !r.AtLimitSince.IsZero() || *r.HeldShare != 0) || i > 0 && (late < -time.Second || late > 15*time.Second || *r.HeldShare != 1) {
 				t.Errorf("reached = %+v, want it since %v and all of the last minute, and nothing of %v", r, began, of)
 			}
 		}
@@ -291,7 +291,7 @@ func TestHeldIsCounted(t *testing.T) {
 			}
 		}
 		for _, r := range reached(t, paths, 3) {
-			if !r.Since.IsZero() || r.LastMinute != 0 {
+			if !r.AtLimitSince.IsZero() || *r.HeldShare != 0 {
 				t.Errorf("reached = %+v, want nothing now", r)
 			}
 		}

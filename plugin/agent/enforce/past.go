@@ -23,7 +23,7 @@ const pastEvery = 30
 
 // past is what is known of what went past one direction.
 type past struct {
-	mailbox.Past
+	terms.Past
 	limit reconcile.KeptLimit
 	// was is the last reading, by each counter, at a time; nil if there is none.
 	was []view.Passing
@@ -36,7 +36,7 @@ type past struct {
 func (w *Watcher) passing(pods []reconcile.PodState) {
 	var limits []*reconcile.KeptLimit
 	var disturbed []bool
-	left := make(map[limitKey]*past)
+	left := make(map[mailbox.Limit]*past)
 	for i := range pods {
 		s := &pods[i]
 		for j := range s.Limits {
@@ -45,8 +45,8 @@ func (w *Watcher) passing(pods []reconcile.PodState) {
 				continue
 			}
 			p := w.past[keyOf(l)]
-			if p == nil {
-				p = w.begin(l)
+			if p == nil { // an agent before this one may have left it somewhere
+				p = &past{Past: w.before[keyOf(l)]}
 			}
 			left[keyOf(l)] = p
 			if p.was == nil || (w.looks+l.Interface.HostIndex)%pastEvery == 0 {
@@ -73,24 +73,12 @@ func (w *Watcher) passing(pods []reconcile.PodState) {
 	}
 }
 
-// begin takes up a direction where an agent before this one left it.
-func (w *Watcher) begin(l *reconcile.KeptLimit) *past {
-	p := &past{Past: mailbox.Past{ID: l.ID, Interface: l.Interface.PodName, Direction: l.Direction}}
-	same := func(o mailbox.Past) bool {
-		return o.ID == p.ID && o.Interface == p.Interface && o.Direction == p.Direction
-	}
-	if at := slices.IndexFunc(w.before, same); at >= 0 {
-		p.Past = w.before[at]
-	}
-	return p
-}
-
 // recordPast leaves a record for status. That it cannot be is logged.
 func (w *Watcher) recordPast() {
 	var all []mailbox.Past
-	for _, p := range w.past {
+	for k, p := range w.past {
 		if p.PastBytes > 0 {
-			all = append(all, p.Past)
+			all = append(all, mailbox.Past{Limit: k, Past: p.Past})
 		}
 	}
 	if len(all) == 0 {

@@ -23,9 +23,25 @@ func (w *Watcher) publish(pods []reconcile.PodState) {
 	for i := range pods {
 		s := &pods[i]
 		states = append(states, w.statesOf(s)...)
-		held = append(held, w.heldOf(s)...)
-		told = append(told, w.toldOf(s)...)
-		reached = append(reached, w.reachedOf(s)...)
+		for j := range s.Limits {
+			l := &s.Limits[j]
+			d := w.directions[keyOf(l)]
+			if one := w.toldOf(s, l, d); one.Reason != "" {
+				told = append(told, one)
+			}
+			if d == nil {
+				continue
+			}
+			namespace, pod := names(s, l)
+			held = append(held, mailbox.Held{Namespace: namespace, Pod: pod, Interface: l.Interface.PodName, Direction: l.Direction.Is, Time: d.held})
+			if r := &d.verdict.Reached; r.Known {
+				one := mailbox.Reached{Limit: keyOf(l), Reached: terms.Reached{HeldShare: new(r.LastMinute)}}
+				if r.Now {
+					one.AtLimitSince = w.clock.At(r.Since)
+				}
+				reached = append(reached, one)
+			}
+		}
 	}
 	// A sandbox that was replaced may linger, and a pod may have two interfaces: the
 	// worst of them is told, once.
@@ -64,7 +80,7 @@ func (w *Watcher) emptied() bool {
 
 // recordReached leaves a record for status. That it cannot be is logged once.
 func (w *Watcher) recordReached(all []mailbox.Reached) {
-	if slices.Equal(w.reached, all) && w.cfg.Paths.Mail().TouchReached() == nil {
+	if reflect.DeepEqual(w.reached, all) && w.cfg.Paths.Mail().TouchReached() == nil {
 		return
 	}
 	err := w.cfg.Paths.Mail().RecordReached(all)
@@ -103,36 +119,6 @@ func longestFirst(held []mailbox.Held) []mailbox.Held {
 	return held
 }
 
-func (w *Watcher) heldOf(s *reconcile.PodState) []mailbox.Held {
-	var all []mailbox.Held
-	for i := range s.Limits {
-		l := &s.Limits[i]
-		if d := w.directions[keyOf(l)]; d != nil {
-			namespace, pod := names(s, l)
-			all = append(all, mailbox.Held{Namespace: namespace, Pod: pod, Interface: l.Interface.PodName, Direction: l.Direction.Is, Time: d.held})
-		}
-	}
-	return all
-}
-
-// reachedOf are the limits of one pod that have been watched long enough.
-func (w *Watcher) reachedOf(s *reconcile.PodState) []mailbox.Reached {
-	var all []mailbox.Reached
-	for i := range s.Limits {
-		l := &s.Limits[i]
-		d := w.directions[keyOf(l)]
-		if d == nil || !d.verdict.Reached.Known {
-			continue
-		}
-		one := mailbox.Reached{ID: l.ID, Interface: l.Interface.PodName, Direction: l.Direction, LastMinute: d.verdict.Reached.LastMinute}
-		if d.verdict.Reached.Now {
-			one.Since = w.clock.At(d.verdict.Reached.Since)
-		}
-		all = append(all, one)
-	}
-	return all
-}
-
 // names are those of the pod, or of an attachment that was made by hand.
 func names(s *reconcile.PodState, l *reconcile.KeptLimit) (namespace, pod string) {
 	if s.Name == "" {
@@ -156,7 +142,7 @@ func (w *Watcher) statesOf(s *reconcile.PodState) []mailbox.Enforced {
 		one := mailbox.Enforced{Namespace: namespace, Pod: pod, Direction: l.Direction.Is, Enforced: true}
 		if l.Observed() {
 			one.Reason, one.Enforced = ReasonObserve, false
-		} else if fought(s, l) {
+		} else if fought(s, l) != nil {
 			one.Reason, one.Enforced = string(mailbox.ReasonTampered), l.Ceiling
 		}
 		if d := w.directions[keyOf(l)]; d != nil && d.exceeded() {
@@ -178,31 +164,28 @@ func (w *Watcher) statesOf(s *reconcile.PodState) []mailbox.Enforced {
 	return all
 }
 
-func fought(s *reconcile.PodState, l *reconcile.KeptLimit) bool {
-	return slices.ContainsFunc(s.Tampered, func(t reconcile.Tampering) bool { return t.ID == l.ID && t.Direction == l.Direction.Is })
+// fought is what takes a limit away again and again, nil if nothing does.
+func fought(s *reconcile.PodState, l *reconcile.KeptLimit) *reconcile.Tampering {
+	i := slices.IndexFunc(s.Tampered, func(t reconcile.Tampering) bool { return t.ID == l.ID && t.Direction == l.Direction.Is })
+	if i < 0 {
+		return nil
+	}
+	return &s.Tampered[i]
 }
 
-func (w *Watcher) toldOf(s *reconcile.PodState) []mailbox.Unenforced {
-	var all []mailbox.Unenforced
-	for i := range s.Limits {
-		l := &s.Limits[i]
-		one := mailbox.Unenforced{ID: l.ID, Pod: s.Namespace + "/" + s.Name, Interface: l.Interface.PodName, Limit: l.Limit}
-		for j := range s.Tampered {
-			if t := &s.Tampered[j]; t.ID == l.ID && t.Direction == l.Direction.Is {
-				one.Reason, one.Since = mailbox.ReasonTampered, w.clock.Of(t.Since)
-				one.Likely, one.Held = mailbox.Likely{Cause: mailbox.CauseTaken, TakenBy: t.By}, l.Ceiling
-			}
-		}
-		if d := w.directions[keyOf(l)]; d != nil && d.exceeded() {
-			one.Held, one.Carried = false, d.carried
-			if one.Reason == "" {
-				one.Reason, one.Likely = mailbox.ReasonExceeded, d.cause
-				one.Since = w.clock.At(d.since)
-			}
-		}
-		if one.Reason != "" {
-			all = append(all, one)
+// toldOf is what is wrong with a limit, without a reason if nothing is.
+func (w *Watcher) toldOf(s *reconcile.PodState, l *reconcile.KeptLimit, d *watch) mailbox.Unenforced {
+	one := mailbox.Unenforced{ID: l.ID, Pod: s.Namespace + "/" + s.Name, Interface: l.Interface.PodName, Limit: l.Limit}
+	if t := fought(s, l); t != nil {
+		one.Reason, one.Since = mailbox.ReasonTampered, w.clock.Of(t.Since)
+		one.Likely, one.Held = mailbox.Likely{Cause: mailbox.CauseTaken, TakenBy: t.By}, l.Ceiling
+	}
+	if d != nil && d.exceeded() {
+		one.Held, one.Carried = false, d.carried
+		if one.Reason == "" {
+			one.Reason, one.Likely = mailbox.ReasonExceeded, d.cause
+			one.Since = w.clock.At(d.since)
 		}
 	}
-	return all
+	return one
 }

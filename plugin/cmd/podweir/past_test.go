@@ -155,7 +155,7 @@ func TestPrivilegedPastOfTheAgent(t *testing.T) {
 		-time.Hour: "Went past podweir, as the agent saw it: podweir-manual/netns-", // the clock was set back
 	} {
 		last := time.Now().Add(-ago)
-		past := mailbox.Past{ID: a.ID, Interface: "eth0", Direction: terms.Name(terms.Egress), Past: terms.Past{PastBytes: 465e6, PastSince: last.Add(-time.Minute), PastLast: last}}
+		past := mailbox.Past{Limit: mailbox.Limit{ID: a.ID, Interface: "eth0", Direction: terms.Name(terms.Egress)}, Past: terms.Past{PastBytes: 465e6, PastSince: last.Add(-time.Minute), PastLast: last}}
 		must.OK(t, paths.Mail().RecordPast([]mailbox.Past{past}))
 		rep := parseBroken(t, c)
 		v := rep.View(time.Now())

@@ -198,7 +198,8 @@ func TestPrivilegedStatusSaysHowLongALimitIsReached(t *testing.T) {
 	}
 	paths, since := engine.Paths{Run: c.run}, time.Now().UTC().Truncate(time.Second)
 	must.OK(t, paths.Mail().RecordReached([]mailbox.Reached{
-		{ID: a.ID, Interface: "eth0", Direction: terms.Name(terms.Egress), Since: since, LastMinute: 0.5}, {ID: a.ID, Interface: "eth0", Direction: terms.Name(terms.Ingress)},
+		{Limit: mailbox.Limit{ID: a.ID, Interface: "eth0", Direction: terms.Name(terms.Egress)}, Reached: terms.Reached{AtLimitSince: since, HeldShare: new(0.5)}},
+		{Limit: mailbox.Limit{ID: a.ID, Interface: "eth0", Direction: terms.Name(terms.Ingress)}, Reached: terms.Reached{HeldShare: new(0.0)}},
 	}))
 	wide("at its limit: 50 % of the last minute, since "+since.Format(time.RFC3339), "at its limit: 0 % of the last minute")
 	for i, want := range []float64{0.5, 0} {
