@@ -38,7 +38,7 @@ func losses(ns *rtnl.NetNS, h *hostif.Handle) ([]terms.Loss, error) {
 	devices, failed := h.Interfaces()
 	for i := range devices {
 		if x := datapath.ReadXDP(devices[i].XDP); x != nil && x.Answer != judge.AnswerNext {
-			all = append(all, terms.Loss{Where: fmt.Sprintf("%v on %s", *x, devices[i].Name), Uncounted: true})
+			all = append(all, terms.Loss{Where: fmt.Sprintf("%v on %s", *x, devices[i].Name), Uncounted: true, Past: x.Answer != judge.AnswerDrops})
 		}
 	}
 	return all, errors.Join(err, failed)

@@ -68,6 +68,8 @@ type Loss struct {
 	Packets uint64 `json:"packets"`
 	// Uncounted says that packets may be lost there, and that no counter of its own tells.
 	Uncounted bool `json:"uncounted,omitempty"`
+	// Past says that packets may go from there into a pod past the queue on the host side.
+	Past bool `json:"past,omitempty"`
 }
 
 // Device is an interface of a pod that podweir has no limit on.

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -295,12 +297,56 @@ func TestPrivilegedXDPBeforePodweir(t *testing.T) {
 	c.well(t, []string{"silent XDP eats (program ", ") on eth0 in the pod may drop"}, "explain", name)
 }
 
+// What an XDP program of the node's uplink redirects to the pod's device comes past every queue and hook of the host side.
+// status names the program, and an ifb in the pod limits such packets.
+func TestPrivilegedXDPRedirectsIntoThePod(t *testing.T) {
+	testutil.RequireQdisc(t, "tbf", "ifb")
+	for place, want := range map[string][]string{
+		"host": {"NOT LIMITED", "ingress of eth0: its device carries ", "; XDP redirects (program ", ") on uplink may send packets to the pod's device", "ingressPlace: ifb"},
+		"ifb":  {"is limited as it should be", "at limit"},
+	} {
+		c := newCLI(t)
+		c.must(t, append(c.netns(), "attach", "--ingress", "1M", "--with", "ingressPlace="+place)...)
+		world := testutil.NewNetNS(t)
+		testutil.VethPair(t,
+			testutil.End{NetNS: c.node, Name: "uplink", CIDRs: []string{"172.30.9.2/24"}},
+			testutil.End{NetNS: world, Name: "world", CIDRs: []string{"10.79.0.1/24"}})
+		to := asm.Instructions{
+			asm.Mov.Imm(asm.R1, int32(c.node.Interface(t, "veth1").Index)), //nolint:gosec // numbers of devices are small
+			asm.Mov.Imm(asm.R2, 0), asm.FnRedirect.Call(), asm.Return(),
+		}
+		xdpOf(t, c.node, "uplink", "redirects", to)
+		world.Run(t, "ip", "neigh", "replace", "10.79.0.2", "lladdr", c.pod.Interface(t, "eth0").HardwareAddr.String(), "dev", "world")
+		sender := world.DialUDP(t, "10.79.0.2:9")
+		stop := testutil.During(t, func(ctx context.Context) error {
+			tick := time.NewTicker(time.Millisecond) // 8 Mbit/s
+			defer tick.Stop()
+			for ctx.Err() == nil {
+				<-tick.C
+				_, _ = sender.Write(make([]byte, 1000))
+			}
+			return nil
+		})
+		out := ""
+		for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
+			if out, _ = c.do(t, "status"); strings.Contains(oneLine(out), want[0]) && strings.Contains(oneLine(out), want[1]) {
+				break
+			}
+		}
+		stop()
+		must.Have(t, "status, place "+place, oneLine(out), want...)
+	}
+}
+
 // xdpOn puts an XDP program with one answer on a device, in the place of the one that is there.
 func xdpOn(t *testing.T, ns *testutil.NetNS, device, name string, answer int32) {
 	t.Helper()
-	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Type: ebpf.XDP, Name: name, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, answer), asm.Return()},
-	})
+	xdpOf(t, ns, device, name, asm.Instructions{asm.Mov.Imm(asm.R0, answer), asm.Return()})
+}
+
+func xdpOf(t *testing.T, ns *testutil.NetNS, device, name string, ins asm.Instructions) {
+	t.Helper()
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, Name: name, License: "GPL", Instructions: ins})
 	must.OK(t, err)
 	t.Cleanup(func() { _ = p.Close() })
 	must.OK(t, ns.Do(func() error {

@@ -129,7 +129,11 @@ func elsewhere(before, now *explained) string {
 	for _, l := range now.losses {
 		if l.Uncounted {
 			if silent++; silent <= maxSilent {
-				b.WriteString(terms.Paragraph("  silent   ", l.Where+" may drop packets, and has no counter of its own", 0))
+				also := ""
+				if l.Past {
+					also = " or send them past limits"
+				}
+				b.WriteString(terms.Paragraph("  silent   ", l.Where+" may drop packets"+also+", and has no counter of its own", 0))
 			}
 		} else if !slices.ContainsFunc(losing, func(text string) bool { return strings.HasPrefix(text, l.Where+": ") }) {
 			b.WriteString(terms.Paragraph("  lost     ", fmt.Sprintf("%s: %d packets in all, none just now", l.Where, l.Packets), 0))

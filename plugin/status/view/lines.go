@@ -17,6 +17,7 @@ import (
 // What to do where packets go past podweir.
 const (
 	curePast  = "podweir doctor names the programs of others on the way (PW501, PW502, PW506)"
+	cureXDP   = "have its owner pass packets on, or give the pod ingressPlace: ifb, which limits what comes by XDP, too"
 	cureAhead = "have its owner let packets on (-1), or take it off: podweir explain PW506"
 	// pastCeiling follows what goes past a queue that has a ceiling behind it.
 	pastCeiling = "a process in the pod goes around the queue with a packet socket, or took the queue away; the ceiling on the host side keeps the limit"
@@ -52,10 +53,24 @@ func (n *Status) Looked(before *Status) {
 			continue
 		}
 		who, cure := Ahead(r.Ahead)
+		if xdp := n.sentPast(); who == "" && r.Direction.Is == terms.Ingress && r.Side.Is == terms.SideHost && xdp != "" {
+			who, cure = "; "+xdp+" may send packets to the pod's device, which no queue sees", cureXDP
+		}
 		n.Add(&Pod{Node: r.Node, Pod: r.Pod, State: NotLimited, Cure: cure, Cause: fmt.Sprintf(
 			"%s of %s: its device carries %s past podweir, which sees %s%s", r.Direction, r.Interface, Rate(r.PastBitsPerSecond), Rate(r.SentBitsPerSecond), who)})
 	}
 	n.Sort()
+}
+
+// sentPast names the programs of the node's devices that may send packets past a queue on the host side, "" if there is none.
+func (n *Status) sentPast() string {
+	var all []string
+	for i := range n.Losses {
+		if n.Losses[i].Past {
+			all = append(all, n.Losses[i].Where)
+		}
+	}
+	return few(all, ", ")
 }
 
 // word says in a word or two what a limit does now.
