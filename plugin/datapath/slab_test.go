@@ -337,7 +337,7 @@ func TestPrivilegedCollectForgets(t *testing.T) {
 	for i, dir := range []string{lives, gone} {
 		must.OK(t, n.Configure(dir, limits, subnets, 0))
 		must.OK(t, n.PutHost(dir, terms.Egress, i+1))
-		s := must.Get(n.View(dir, terms.Egress))(t)
+		s := must.Get(n.mustFind(dir, terms.Egress))(t)
 		atomic.StoreUint64(&s.SinceNs, boottime()-uint64(young)-1) // before the boot, if that was just now
 	}
 	for _, group := range []uint64{3, 5} { // as programs leave them; the limits are those of the first

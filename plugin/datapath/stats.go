@@ -45,14 +45,6 @@ var dispositions = [...]string{
 // ErrNoSlot means that a direction has no slot, so nothing was counted.
 var ErrNoSlot = errors.New("no slot in the slab")
 
-// View is the memory of the slot of a direction, which programs write to meanwhile,
-// as long as the node is open; for whoever measures. dir is where the interface's pins
-// are.
-func (n *Slab) View(dir string, d terms.Direction) (*image.Slot, error) {
-	s, err := n.mustFind(dir, d)
-	return s.Slot, err
-}
-
 // Counters returns the counters of a direction, every disposition once. dir is
 // where the interface's pins are.
 func (n *Slab) Counters(dir string, d terms.Direction) ([]Counter, error) {

@@ -29,6 +29,7 @@ import (
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/rtnl"
 	"github.com/podweir/podweir/plugin/status"
+	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/terms"
 )
 
@@ -266,7 +267,7 @@ func (a *Asked) Add(ctx context.Context, rep *status.Report) error {
 	for i := range a.asking {
 		if path := a.asking[i].NetNS; path != "" {
 			paths = append(paths, path)
-			one := status.RuntimePod{Pod: a.asking[i].Pod, NetNSPath: path, LeftTo: a.asking[i].LeftTo}
+			one := status.RuntimePod{Other: view.Other{Pod: a.asking[i].Pod, LeftTo: a.asking[i].LeftTo}, NetNSPath: path}
 			if one.LeftTo != "" {
 				one.Asks = a.asking[i].Asks
 			}
@@ -277,7 +278,7 @@ func (a *Asked) Add(ctx context.Context, rep *status.Report) error {
 	for i := range rep.Attachments {
 		at := &rep.Attachments[i]
 		if path := at.Interface.NetNSPath; !slices.Contains(paths, path) {
-			paths, pods = append(paths, path), append(pods, status.RuntimePod{Pod: at.Name(), NetNSPath: path})
+			paths, pods = append(paths, path), append(pods, status.RuntimePod{Other: view.Other{Pod: at.Name()}, NetNSPath: path})
 		}
 	}
 	others, err := a.node.Paths.Others(paths)
@@ -299,14 +300,14 @@ func (a *Asked) Add(ctx context.Context, rep *status.Report) error {
 		if _, err := os.Stat(rtnl.Seen(s.NetNS)); s.NetNS != "" && errors.Is(err, fs.ErrNotExist) || time.Since(s.Made).Abs() < status.Young {
 			continue
 		}
-		one := status.RuntimePod{Pod: cmp.Or(s.Pod, s.String()), NetNSPath: s.NetNS, Devices: s.Devices, Asks: s.Asks, Misspelt: terms.Texts(s.Misspelt)}
+		asks := view.Other{Pod: cmp.Or(s.Pod, s.String()), Asks: s.Asks, Misspelt: terms.Texts(s.Misspelt)}
 		if slices.ContainsFunc(rep.Lost, func(l engine.Lost) bool {
 			return s.In(l.Interface.NetNSPath, addressesIn(l.Interface.NetNSPath)) || slices.Contains(s.Devices, l.Interface.HostName)
 		}) {
 			continue // it is limited without a record, which is told
 		}
 		pods = slices.DeleteFunc(pods, func(p status.RuntimePod) bool { return p.NetNSPath == s.NetNS && s.NetNS != "" })
-		pods = append(pods, one)
+		pods = append(pods, status.RuntimePod{Other: asks, NetNSPath: s.NetNS, Devices: s.Devices})
 	}
 	rep.AddOthers(others, pods)
 	rep.Losses, err = a.node.Paths.Losses()

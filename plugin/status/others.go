@@ -12,18 +12,12 @@ import (
 	"github.com/podweir/podweir/plugin/terms"
 )
 
-// RuntimePod is what is known of a pod beside podweir's own state.
+// RuntimePod is what is known of a pod beside podweir's own state, with the container for its name if that is not known.
 type RuntimePod struct {
-	// Pod is namespace/name, or the container if that is not known.
-	Pod, NetNSPath string
+	view.Other
+	NetNSPath string
 	// Devices are its devices on the host, as far as they are known.
 	Devices []string
-	// Asks are the annotations by which it asks for a limit that it has not, as name and
-	// value, Misspelt those that look as if they should, with what may be meant. LeftTo is
-	// whose limit it has instead, such as Calico, "" for nobody's.
-	Asks     []terms.Ask
-	Misspelt []string
-	LeftTo   string
 }
 
 // AddOthers adds the devices of pods that podweir has no limit on, and pods that ask for one.
@@ -35,14 +29,14 @@ func (r *Report) AddOthers(others []terms.Device, pods []RuntimePod) {
 			return p.NetNSPath == o.NetNSPath && o.NetNSPath != "" || slices.Contains(p.Devices, o.Name)
 		})
 		if at >= 0 {
-			one.Pod, one.Asks, one.Misspelt, one.LeftTo = pods[at].Pod, pods[at].Asks, pods[at].Misspelt, pods[at].LeftTo
-			found[at] = true
+			one, found[at] = pods[at].Other, true
+			one.Device = o
 		}
 		r.Others = append(r.Others, one)
 	}
 	for i := range pods {
 		if p := &pods[i]; !found[i] && p.LeftTo == "" && len(p.Asks)+len(p.Misspelt) > 0 {
-			r.Others = append(r.Others, view.Other{Pod: p.Pod, Asks: p.Asks, Misspelt: p.Misspelt})
+			r.Others = append(r.Others, p.Other)
 		}
 	}
 	slices.SortFunc(r.Others, func(a, b view.Other) int {

@@ -20,8 +20,8 @@ func TestFurtherDeviceOfAPod(t *testing.T) {
 	t.Parallel()
 	report := &status.Report{Attachments: []status.Attachment{{Pod: "ns/two", Interface: attach.Interface{PodName: "eth0", NetNSPath: "/run/netns/two"}}}}
 	report.AddOthers([]terms.Device{{Name: "veth2", NetNSPath: "/run/netns/two"}, {Name: "veth3", NetNSPath: "/run/netns/one"}}, []status.RuntimePod{
-		{Pod: "ns/two", NetNSPath: "/run/netns/two"},
-		{Pod: "ns/one", NetNSPath: "/run/netns/one", Asks: []terms.Ask{{Direction: terms.Egress, Value: "5M"}}},
+		{Other: view.Other{Pod: "ns/two"}, NetNSPath: "/run/netns/two"},
+		{Other: view.Other{Pod: "ns/one", Asks: []terms.Ask{{Direction: terms.Egress, Value: "5M"}}}, NetNSPath: "/run/netns/one"},
 	})
 	n := report.View(time.Now())
 	n.Rates = []view.PodRate{{Pod: "ns/two", Interface: "eth0"}}
