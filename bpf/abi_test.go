@@ -79,9 +79,7 @@ func firstHole(t *testing.T, s *btf.Struct) string {
 func TestProgramNames(t *testing.T) {
 	spec := must.Get(bpf.LoadPodweir())(t)
 	for name := range spec.Programs {
-		if len(name) > 15 {
-			t.Errorf("program name %q has %d characters, want at most 15", name, len(name))
-		}
+		must.AtMost(t, "characters in "+name, 15, len(name))
 		if _, ok := allowedVerdicts[name]; !ok {
 			t.Errorf("program %q is not in the table of allowed verdicts", name)
 		}

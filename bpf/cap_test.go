@@ -144,9 +144,7 @@ func checkCap(t *testing.T, f *flood, passed []departed) {
 		highest = max(highest, level)
 		total += p.bytes
 	}
-	if packets := highest / float64(f.size); packets > allowed {
-		t.Errorf("%.1f packets above the cap passed in some window, want at most %d", packets, allowed)
-	}
+	must.AtMost(t, "packets above the cap that passed in some window", float64(allowed), highest/float64(f.size))
 	span := float64(floodPackets) / floodOverload
 	if packets := float64(total) / float64(f.size); packets < 0.97*span {
 		t.Errorf("%.0f packets passed in the time of %.0f, want at least 97 %%", packets, span)
@@ -341,9 +339,7 @@ func TestPrivilegedPolicingLeavesRoomForLight(t *testing.T) {
 					must.Be(t, fmt.Sprintf("after %.1f s a packet of %d bytes", (at-1e12)/1e9, len(light[i].Data)), image.Light, out.was)
 				}
 			}
-			if dropped < 1000 {
-				t.Errorf("%d packets of the flood were dropped, want 1000: it did not fill the meter", dropped)
-			}
+			must.AtLeast(t, "packets of the flood that were dropped: it has to fill the meter", 1000, dropped)
 		})
 	}
 }
@@ -386,9 +382,7 @@ func TestPrivilegedSegmentsInATunnel(t *testing.T) {
 				if !ok {
 					t.Fatal("the kernel does not build the packet")
 				}
-				if want := tt.all + data + (segments-1)*headers; int(out.bytes) != want {
-					t.Errorf("with a last segment of %d bytes the policer counts %d bytes, want %d", last, out.bytes, want)
-				}
+				must.Be(t, fmt.Sprintf("bytes that the policer counts with a last segment of %d", last), tt.all+data+(segments-1)*headers, int(out.bytes))
 				send(t, d, m, &step{program: "pw_ceiling", packet: p, clock: clock})
 				want := cost(m.Config.CeilingRate, uint32(tt.all+data+(segments-1)*tt.known))
 				must.Be(t, fmt.Sprintf("what the ceiling charges with a last segment of %d bytes", last), want, d.State().CeilingTat-1e12<<6)

@@ -153,9 +153,7 @@ func TestElephantsShareTheCap(t *testing.T) {
 			t.Errorf("%.0e bit/s: the call lost %.2f %% and %.2f %% was light, want none of either", bits,
 				100*(1-call.got/call.sent), 100*call.light/call.sent)
 		}
-		if light.light != light.sent {
-			t.Errorf("%.0e bit/s: of a flow of 3 %% only %.2f was light", bits, light.light/light.sent)
-		}
+		must.Be(t, fmt.Sprintf("%.0e bit/s: what was light of a flow of 3 %%", bits), light.sent, light.light)
 		fair := (1 - call.share) / float64(len(bulk))
 		for _, b := range bulk {
 			if got := b.got * 8 / bits / (end - start); math.Abs(got/fair-1) > 0.25 {
@@ -163,9 +161,7 @@ func TestElephantsShareTheCap(t *testing.T) {
 			}
 		}
 		// Burst and target are 54 ms; a band that drops only when it is full would have 60.
-		if most := 0.057; level > most {
-			t.Errorf("%.0e bit/s: the queue takes %.3f s on average, want at most %.3f", bits, level, most)
-		}
+		must.AtMost(t, fmt.Sprintf("%.0e bit/s: seconds that the queue takes on average", bits), 0.057, level)
 	}
 }
 
@@ -181,12 +177,8 @@ func TestCallBesideRetries(t *testing.T) {
 			all = append(all, &sender{share: 4, bytes: 65_000})
 		}
 		offer(d, bits, start, end, all...)
-		if least := uint32(estimateOne / 20); d.share() > least {
-			t.Errorf("%v: the share is %d, want at most %d: the senders try nothing", policy, d.share(), least)
-		}
-		if call.got != call.sent {
-			t.Errorf("%v: the call lost %.2f %%, want none", policy, 100*(1-call.got/call.sent))
-		}
+		must.AtMost(t, fmt.Sprintf("%v: the share, where senders try something", policy), estimateOne/20, d.share())
+		must.Be(t, fmt.Sprintf("%v: what passed of the call", policy), call.sent, call.got)
 		if policy == terms.PolicyStrict && call.light < 0.98*call.sent {
 			t.Errorf("%.2f %% of the call went first, want nearly all", 100*call.light/call.sent)
 		}
@@ -236,9 +228,7 @@ func TestFairShareThatNobodyHas(t *testing.T) {
 	offer(d, bits, 0, 2, &sender{share: 0.05, bytes: 300}, &sender{share: 0.08, bytes: 300})
 	must.Be(t, "share of the cap, which stays", share, d.share())
 	offer(d, bits, 2, 4, &sender{share: 0.4, bytes: 1514})
-	if d.share() < estimateOne/4 {
-		t.Errorf("the share is %.3f of the cap beside a flow that has 0.4, want a quarter", float64(d.share())/estimateOne)
-	}
+	must.AtLeast(t, "the share beside a flow that has 0.4", estimateOne/4, d.share())
 }
 
 // What waits is what shall wait, within an eighth of it.
@@ -405,9 +395,7 @@ func TestMarksIgnored(t *testing.T) {
 	deaf := &sender{share: 1.2, bytes: 1514, ecn: 2}
 	other := &sender{share: 1.2, bytes: 1514}
 	offer(strictAt(bits), bits, start, end, deaf, other)
-	if deaf.got > 2*other.got {
-		t.Errorf("%.0f bytes of who ignores marks passed, and %.0f of the other, want at most twice as many", deaf.got, other.got)
-	}
+	must.AtMost(t, "bytes of who ignores marks that passed, twice those of the other", 2*other.got, deaf.got)
 }
 
 // TCP that has to lose much for its share makes heavy packets wait longer, and once it loses less the wait

@@ -129,9 +129,7 @@ var newFlowFloods = []floodOf{
 func TestFloodLeavesEstablishedFlowsLight(t *testing.T) {
 	for _, f := range newFlowFloods {
 		t.Run(f.String(), func(t *testing.T) {
-			if got := f.flooded(strictAt(f.bits), 0.005, 0, 0, 4); got > 0 {
-				t.Errorf("%.1f %% of the connection's packets are heavy, want none", 100*got)
-			}
+			must.AtMost(t, "the connection's packets that are heavy", 0, f.flooded(strictAt(f.bits), 0.005, 0, 0, 4))
 		})
 	}
 }
@@ -152,9 +150,7 @@ func TestConnectionsComeUpBesideAFlood(t *testing.T) {
 				pause = 0.0125 // 1.3 % of 10 Mbit/s
 				count += float64(d.Config[0].HoldTicks) * (1 << tickShift) / 1e9
 			}
-			if got := f.flooded(d, pause, start, count+0.02, start+4); got > 0.005 {
-				t.Errorf("%.1f %% of the connection's packets are heavy, want at most 0.5 %%", 100*got)
-			}
+			must.AtMost(t, "the connection's packets that are heavy", 0.005, f.flooded(d, pause, start, count+0.02, start+4))
 		})
 	}
 }
@@ -184,9 +180,7 @@ func TestBulkIsHeavyBesideAFlood(t *testing.T) {
 				heavy++
 			}
 		}
-		if heavy < all*99/100 {
-			t.Errorf("beside %g times the cap %d of %d packets of a bulk flow are heavy, want 99 %%", overload, heavy, all)
-		}
+		must.AtLeast(t, fmt.Sprintf("packets of a bulk flow that are heavy beside %g times the cap", overload), all*99/100, heavy)
 	}
 }
 
@@ -209,9 +203,7 @@ func TestBulkWithoutAPlaceIsHeavy(t *testing.T) {
 			heavy++
 		}
 	}
-	if heavy < 80 {
-		t.Errorf("%d of 100 packets of a bulk flow without a place are heavy, want 80", heavy)
-	}
+	must.AtLeast(t, "of 100 packets of a bulk flow without a place are heavy", 80, heavy)
 }
 
 // Two hundred equal flows and nothing else. While the queue is short none of their packets
@@ -302,12 +294,8 @@ func TestReserveIsWithinLightShare(t *testing.T) {
 	}
 	// A tolerance of 100 ms, and an eighth of it for the reserve. Before, what makes the queue
 	// more than short: a burst of 10 ms and a 64th of the tolerance.
-	if most := 0.9 * bits * (seconds + 0.1125 + 0.0116 + 0.002); light > most {
-		t.Errorf("%.0f bits passed as light in %v s, want at most %.0f", light, seconds, most)
-	}
-	if least := 0.6 * bits * seconds; light < least {
-		t.Errorf("%.0f bits passed as light in %v s, want at least %.0f", light, seconds, least)
-	}
+	must.AtMost(t, fmt.Sprintf("bits that passed as light in %v s", seconds), 0.9*bits*(seconds+0.1125+0.0116+0.002), light)
+	must.AtLeast(t, fmt.Sprintf("bits that passed as light in %v s", seconds), 0.6*bits*seconds, light)
 }
 
 // Holds of other flows do not hold a flow, however many there are.
@@ -328,9 +316,7 @@ func TestHoldsAreNotShared(t *testing.T) {
 		}
 	}
 	// Two places with a mark of twelve bits each: 0.05 %.
-	if held > flows/500 {
-		t.Errorf("%d of %d flows that sent nothing are held, want at most %d", held, flows, flows/500)
-	}
+	must.AtMost(t, fmt.Sprintf("of %d flows that sent nothing are held", flows), flows/500, held)
 	last := id(flows - 1)
 	if k := table.find(last, unit, hold, hold); k.Held == 0 {
 		t.Error("the flow that was held last is not held")

@@ -167,9 +167,7 @@ func checkPrecise(t *testing.T, d *direction) {
 			off++
 		}
 	}
-	if off > 10 {
-		t.Errorf("policy %d: %d of 1000 new flows have an estimate above 0.5 %% of the total, want at most 10", d.Config[0].Policy, off)
-	}
+	must.AtMost(t, fmt.Sprintf("policy %d: new flows of 1000 with an estimate above 0.5 %% of the total", d.Config[0].Policy), 10, off)
 }
 
 // Elephants have both sketches in the same rows.
@@ -272,9 +270,7 @@ func checkBound(t *testing.T, rate image.Rate, bytes uint32, now uint64) {
 			t.Fatalf("%d packets of %d bytes in %d ns, want at most %d", admitted, bytes, now-start, most)
 		}
 	}
-	if least := (now - start) << meterShift / one * 97 / 100; admitted < least {
-		t.Errorf("%d packets of %d bytes in %d ns, want at least %d", admitted, bytes, now-start, least)
-	}
+	must.AtLeast(t, fmt.Sprintf("packets of %d bytes in %d ns", bytes, now-start), (now-start)<<meterShift/one*97/100, admitted)
 }
 
 // Cost is rounded up and does not overflow at the largest packet.

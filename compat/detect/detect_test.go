@@ -746,9 +746,7 @@ func TestHostRoot(t *testing.T) {
 	for name, want := range map[string]error{
 		"loop": syscall.ELOOP, "var/x": fs.ErrNotExist, "../secret": fs.ErrInvalid, "/secret": fs.ErrInvalid,
 	} {
-		if _, err := fs.Stat(host, name); !errors.Is(err, want) {
-			t.Errorf("Stat(%s) = %v, want %v", name, err, want)
-		}
+		must.Is(t, "Stat of "+name, want, must.Err(fs.Stat(host, name)))
 	}
 	must.Be(t, "the file in relative", "a", must.Len(t, "files in relative", 1, must.Get(fs.ReadDir(host, "relative"))(t))[0].Name())
 	must.Be(t, "ReadLink(chain)", "absolute", must.Get(fs.ReadLink(host, "chain"))(t))

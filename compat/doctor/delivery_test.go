@@ -4,6 +4,7 @@
 package doctor_test
 
 import (
+	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // TestNRI: the one delivery that no profile has by itself.
@@ -39,9 +41,7 @@ func TestNRI(t *testing.T) {
 			f.Choice.Delivery = profiles.NRI
 			checks := doctor.Run(f).Checks
 			at := slices.IndexFunc(checks, func(o doctor.Outcome) bool { return o.Code == "PW115" })
-			if got := checks[at]; got.Status != tc.want {
-				t.Errorf("PW115 = %s: %s, want %s", got.Status, got.Seen, tc.want)
-			}
+			must.Be(t, "PW115, "+checks[at].Seen, tc.want, checks[at].Status)
 		})
 	}
 }
@@ -58,9 +58,7 @@ func TestDeliveryThatWasAskedFor(t *testing.T) {
 		rep := doctor.Run(doctor.Gather(t.Context(), root, detect.Read(t.Context(), root, n.opts),
 			doctor.Options{Kernel: n.kernel, Delivery: asked}))
 		at := slices.IndexFunc(rep.Checks, func(o doctor.Outcome) bool { return o.Code == "PW202" })
-		if got := rep.Checks[at]; got.Status != want {
-			t.Errorf("requested %q, without podweir in the chain: PW202 = %s: %s, want %s", asked, got.Status, got.Seen, want)
-		}
+		must.Be(t, fmt.Sprintf("requested %q, without podweir in the chain: PW202, %s", asked, rep.Checks[at].Seen), want, rep.Checks[at].Status)
 		if asked.ByAgent() && rep.Delivery != string(asked) {
 			t.Errorf("requested %q: the delivery is %q", asked, rep.Delivery)
 		}
@@ -123,9 +121,7 @@ func TestHandedWithOtherSettings(t *testing.T) {
 			if got.Status != tc.want || !strings.Contains(got.Seen, tc.seen) || !strings.Contains(got.Fix, tc.fix) {
 				t.Errorf("PW210 = %s: %s; fix: %s, want %s: %s with %q", got.Status, got.Seen, got.Fix, tc.want, tc.seen, tc.fix)
 			}
-			if said := strings.Contains(got.Fix+strings.Join(got.Evidence, " "), plain); said != (tc.told == "") {
-				t.Errorf("PW210 says that the defaults are not known: %v; fix %s, evidence %q", said, got.Fix, got.Evidence)
-			}
+			must.Be(t, fmt.Sprintf("PW210 says that the defaults are not known: %s, %q", got.Fix, got.Evidence), tc.told == "", strings.Contains(got.Fix+strings.Join(got.Evidence, " "), plain))
 		})
 	}
 }

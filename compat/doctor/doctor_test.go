@@ -368,9 +368,7 @@ func TestManyPodsFitAScreen(t *testing.T) {
 	must.Have(t, "the report", text, broken...)
 	lines := strings.Split(text, "\n")
 	for _, l := range lines {
-		if len([]rune(l)) > 80 {
-			t.Errorf("a line of %d columns: %s", len([]rune(l)), l)
-		}
+		must.AtMost(t, "columns of the line "+l, 80, len([]rune(l)))
 	}
 	if len(lines) > 40 || rep.Count[doctor.Fail] != 1 || t.Failed() {
 		t.Errorf("%d lines and %d failures:\n%s", len(lines), rep.Count[doctor.Fail], text)
@@ -387,9 +385,7 @@ func TestOneReasonIsSaidOnce(t *testing.T) {
 			t.Errorf("short %v: the table says more than once what is out of sight, or not which checks want it:\n%s", short, text)
 		}
 	}
-	if rep.Count[doctor.Unknown] < 3 {
-		t.Errorf("%d checks are unknown, want each of them in the report", rep.Count[doctor.Unknown])
-	}
+	must.AtLeast(t, "checks that are unknown, each of them in the report", 3, rep.Count[doctor.Unknown])
 }
 
 func TestRenderers(t *testing.T) {

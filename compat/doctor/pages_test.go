@@ -145,9 +145,7 @@ func TestChecklist(t *testing.T) {
 		rows := regexp.MustCompile(`(?m)^(\d+)\. (.+?): (.+)$`).FindAllStringSubmatch(text, -1)
 		must.Be(t, section+": items", items, len(rows))
 		for i, row := range rows {
-			if row[1] != fmt.Sprint(i+1) {
-				t.Errorf("%s: item %s in row %d", section, row[1], i+1)
-			}
+			must.Be(t, section+": the item of a row", fmt.Sprint(i+1), row[1])
 			if !codePattern.MatchString(row[3]) && !strings.HasPrefix(row[3], "none: ") {
 				t.Errorf("%s, item %s: %q is neither codes nor a reason", section, row[1], row[3])
 			}

@@ -54,9 +54,7 @@ func TestProfilesAreWhole(t *testing.T) {
 			}
 			for _, h := range p.Hooks {
 				for _, name := range h.Programs {
-					if len(strings.TrimSuffix(name, "*")) > maxKernelName {
-						t.Errorf("program %q has more than %d characters", name, maxKernelName)
-					}
+					must.AtMost(t, "characters of the program "+name, maxKernelName, len(strings.TrimSuffix(name, "*")))
 				}
 			}
 			for _, c := range p.Conflicts {

@@ -150,9 +150,7 @@ func small(t *testing.T, n *cluster.Node) {
 		t.Fatalf("RssAnon %q: %v", out, err)
 	}
 	t.Logf("anonymous memory of the agent: %.1f MiB", float64(kib)/1024)
-	if kib > mostAnonymous {
-		t.Errorf("the agent has %d KiB of anonymous memory, want at most %d", kib, mostAnonymous)
-	}
+	must.AtMost(t, "KiB of anonymous memory of the agent", mostAnonymous, kib)
 }
 
 // grep are the lines of a text that have a part.

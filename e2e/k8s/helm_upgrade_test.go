@@ -4,7 +4,6 @@
 package k8s_test
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/podweir/podweir/e2e/k8s/workload"
@@ -39,9 +38,7 @@ func TestPrivilegedHelmUpgrade(t *testing.T) {
 	suite.Install(t)
 	editByHand(t)
 	err := suite.Cluster.Upgrade(t.Context(), chart, "generic", mostAway+"50%")
-	if err == nil || !strings.Contains(err.Error(), "conflict") {
-		t.Errorf("Helm 4 upgrades a release with a field that was edited by hand: %v", err)
-	}
+	must.Fail(t, "an upgrade by Helm 4 of a release with a field that was edited by hand", err, "conflict")
 	_ = must.Get(suite.Helm(t.Context(), "upgrade", "podweir", chart, "-n", namespace, "--reset-then-reuse-values", "--force-conflicts", "--set", mostAway+"50%"))(t)
 	atMostAway(t, "50%")
 	must.OK(t, suite.Rollout(t.Context()))

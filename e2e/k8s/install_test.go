@@ -78,9 +78,7 @@ func TestPrivilegedDownDuringUninstall(t *testing.T) {
 	})
 	back(t.Context())
 	suite.Uninstall(t) // waits until the kubelet has let the agent go
-	if out, err := node.Exec(t.Context(), "ls", "/etc/cni/net.d"); err != nil || !strings.Contains(out, "podweir") {
-		t.Errorf("the node is clean by itself (%v): %s", err, out)
-	}
+	must.Have(t, "the node, which is not clean by itself", must.Get(node.Exec(t.Context(), "ls", "/etc/cni/net.d"))(t), "podweir")
 	p.holds(t, peer, "a node that was down", 20_000_000, 10_000_000)
 
 	// As in docs/howto/install-with-helm.md.
@@ -117,18 +115,14 @@ func TestPrivilegedHelmTest(t *testing.T) {
 	p.limited(t, 20_000_000, 10_000_000)
 	other.limited(t, 20_000_000, 10_000_000)
 
-	if out, err := helmTest(t); err != nil || !strings.Contains(out, "No problem found.") {
-		t.Errorf("on a healthy release: %v\n%s", err, out)
-	}
+	must.Have(t, "the test of a healthy release", must.Get(helmTest(t))(t), "No problem found.")
 	// It looks at one node, which the scheduler chooses.
 	for _, one := range []*pod{p, other} {
 		stopAgent(t, one.Node)
 		must.OK(t, must.Err(one.tc(t.Context(), "qdisc", "del", "dev", "eth0", "root")))
 	}
 	out, err := helmTest(t)
-	if err == nil || !strings.Contains(err.Error(), "podweir-test failed") {
-		t.Errorf("without the pods' queues: %v\n%s", err, out)
-	}
+	must.Fail(t, "the test without the pods' queues", err, "podweir-test failed")
 	if !strings.Contains(out, "PW602") || !strings.Contains(out, "default/"+p.Name) && !strings.Contains(out, "default/"+other.Name) {
 		t.Errorf("the log of the test does not say which pod lacks its limit:\n%s", out)
 	}

@@ -16,18 +16,13 @@ func TestPrivilegedNRI(t *testing.T) {
 	suite.Uninstall(t)
 	suite.Install(t, "delivery=nri")
 	node := suite.Members[0]
-	out, err := node.Exec(t.Context(), "bash", "-c", "find /etc/cni /opt/cni")
-	if err != nil || strings.Contains(out, "podweir") {
-		t.Errorf("there are files of podweir, or it cannot be seen (%v): %s", err, out)
-	}
+	must.Have(t, "the files of CNIs", must.Get(node.Exec(t.Context(), "bash", "-c", "find /etc/cni /opt/cni"))(t), "!podweir")
 	peer := run(t, "peer", 1, nil)
 	p := run(t, "hooked", 0, workload.Limits("20M", "10M"))
 	p.holds(t, peer, "shaped by the runtime's hook", 20_000_000, 10_000_000)
 	page := must.Get(node.Fetch(t.Context(), "/metrics"))(t)
 	t.Logf("hooks:\n%s", grep(page, "podweir_nri_hook_duration_seconds_count"))
-	if !strings.Contains(page, `podweir_nri_hook_duration_seconds_count`) {
-		t.Error("no hook was called")
-	}
+	must.Have(t, "the page of metrics", page, "podweir_nri_hook_duration_seconds_count")
 	// The look at running pods would shape it, too, but later, and logs it otherwise.
 	log := suite.Kubectl(t, "-n", namespace, "logs", agent(t, node))
 	if shaped := grep(grep(log, `"msg":"pod shaped"`), `"pod":"default/`+p.Name+`"`); strings.Count(shaped, `"direction":`) != 2 {

@@ -107,9 +107,7 @@ func TestPrivilegedAdmissionPolicy(t *testing.T) {
 		"tune":              {[]string{"annotate", "pod", p.Name, "podweir.io/policy=flat"}, ""},
 	} {
 		err := tenant(tc.args...)
-		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%s: %v, want %q", what, err, tc.want)
-		}
+		must.Part(t, what, tc.want, must.Text(err))
 	}
 	p.limited(t, 0, 5_000_000)
 }

@@ -73,16 +73,10 @@ func TestPrivilegedCeiling(t *testing.T) {
 			ofPod, ofControl := startFlood(t, pod, load, capacity, tt.ruins), startFlood(t, control, load, capacity, tt.ruins)
 			got, offered := ofPod.worstSecond(t)
 			free, _ := ofControl.worstSecond(t)
-			if got > most {
-				t.Errorf("a second held %.3f of the cap, want at most %.3f", 8*got/capacity, 8*most/capacity)
-			}
-			if offered < 5*capacity {
-				t.Errorf("the kernel took %.3f of the cap from the sender: the load is not what it shall be", offered/capacity)
-			}
+			must.AtMost(t, "part of the cap that a second held", 8*most/capacity, 8*got/capacity)
+			must.AtLeast(t, "bytes a second that the kernel took from the sender, for the load to be what it shall be", 5*capacity, offered)
 			dropped := egressCounter(t, pod, droppedCeiling)
-			if (dropped == 0) != tt.held {
-				t.Errorf("the ceiling dropped %d packets, want some = %v", dropped, !tt.held)
-			}
+			must.Be(t, "the ceiling drops nothing", tt.held, dropped == 0)
 			if free < 5*most {
 				t.Errorf("without a ceiling, or a queue that holds, a second held %.3f of the cap: the load is not what it shall be", 8*free/capacity)
 			}

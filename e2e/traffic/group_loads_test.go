@@ -133,9 +133,7 @@ func (l *groupLoad) run(t *testing.T, d Direction) {
 	}
 	jain := (&groupOf{pods: g.pods[:l.last]}).fairness(t, d, end-2*time.Second, end)
 	t.Logf("fairness between %d pods %.3f", l.last, jain)
-	if jain < l.least {
-		t.Errorf("fairness between pods %.3f, want at least %.2f", jain, l.least)
-	}
+	must.AtLeast(t, "fairness between pods", l.least, jain)
 }
 
 // An agent that divides the limits of 20 namespaces among 110 pods takes little of a processor, and holds each limit:
@@ -228,12 +226,8 @@ func manyGroups(t *testing.T, text string, limit units.BitRate) {
 		return
 	}
 	// Five processes for each limit: a machine that is busy elsewhere does not offer all of it.
-	if used < 0.7 {
-		t.Errorf("%.3f of the limits is used, want all of it", used)
-	}
-	if allowed := 1.02 + away; second > allowed {
-		t.Errorf("%.4f of a limit in a second, want at most %.4f", second, allowed)
-	}
+	must.AtLeast(t, "part of the limits that is used", 0.7, used)
+	must.AtMost(t, "part of a limit in a second", 1.02+away, second)
 }
 
 // timeOf is the processor time of a thread of this process.

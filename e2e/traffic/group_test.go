@@ -79,14 +79,8 @@ func (g *groupOf) join(t *testing.T, id attach.ID) {
 		c.Egress.Group, c.Ingress.Group = units.BitRate(g.limit), units.BitRate(g.limit)
 		return nil
 	})))
-	records, err := g.node.Records(id)
-	if err != nil || len(records) != 1 {
-		t.Fatalf("Records(%v) = %v, %v, want one", id, records, err)
-	}
-	shares, err := g.node.Shares(records[0])
-	if err != nil || len(shares) != 2 {
-		t.Fatalf("Shares() = %v, %v, want both directions of a pod in a group", shares, err)
-	}
+	records := must.Len(t, fmt.Sprint("the records of ", id), 1, must.Get(g.node.Records(id))(t))
+	shares := must.Len(t, "the shares of a pod in a group", 2, must.Get(g.node.Shares(records[0]))(t))
 	for _, s := range shares {
 		t.Cleanup(s.Close)
 		g.loop.Join(s.Namespace+s.Direction.String(), s.Group, fmt.Sprint(id, s.Direction), s, s.Now, s.Most.ByteRate())
@@ -219,9 +213,7 @@ func TestPrivilegedGroupHasItsLimitTogether(t *testing.T) {
 			g.within(t, d, start, end, 1.01, processors)
 			t.Logf("the ceiling of the group dropped %d packets; requests: p50 and p99 %v %v in a pod, %v %v in one without a limit",
 				g.dropped(t, d), pod.Quantile(0.5), pod.Quantile(0.99), free.Quantile(0.5), free.Quantile(0.99))
-			if n := pod.Failed; n > 0 {
-				t.Errorf("%d requests without an answer: %s", n, pod.Reason)
-			}
+			must.Be(t, "requests without an answer, "+pod.Reason, 0, pod.Failed)
 			for what, of := range map[string]*wiremeter.Series{
 				"one pod": g.sum(t, d, start+700*time.Millisecond, joined), "all": g.sum(t, d, begun+time.Second, ended), "one again": g.sum(t, d, stopped+200*time.Millisecond, end),
 			} {
@@ -229,13 +221,9 @@ func TestPrivilegedGroupHasItsLimitTogether(t *testing.T) {
 				windows := of.Windows(100 * time.Millisecond)
 				used := float64(windows[len(windows)/2]) * 80 / groupLimit
 				t.Logf("%s: %.4f of the limit", what, used)
-				if used < 0.97 {
-					t.Errorf("%s used %.4f of the limit, want at least 0.97", what, used)
-				}
+				must.AtLeast(t, what+": part of the limit that is used", 0.97, used)
 			}
-			if jain := g.fairness(t, d, begun+time.Second, ended); jain < 0.95 {
-				t.Errorf("fairness between pods %.3f, want at least 0.95", jain)
-			}
+			must.AtLeast(t, "fairness between pods", 0.95, g.fairness(t, d, begun+time.Second, ended))
 		})
 	}
 }
@@ -298,9 +286,7 @@ func TestPrivilegedGroupWithoutAnAgent(t *testing.T) {
 			used := g.within(t, d, killed, end, 1.02, processors).BitsPerSec() / groupLimit
 			t.Logf("%.4f of the limit in all; the ceiling dropped %d packets while an agent divided, and %d of the %.0f kB afterwards",
 				used, divided-before, g.dropped(t, d)-divided, used*groupLimit*(end-killed).Seconds()/8e3)
-			if used < 0.9 {
-				t.Errorf("%.4f of the limit used, want at least 0.9", used)
-			}
+			must.AtLeast(t, "part of the limit that is used", 0.9, used)
 			if divided == g.dropped(t, d) {
 				t.Error("the ceiling dropped nothing: the shares were not more than the limit")
 			}

@@ -52,9 +52,7 @@ func TestPrivilegedExemptSubnetsAreNotCharged(t *testing.T) {
 	allowed := c.Limit() + c.heldUp(processors.Stop())
 	t.Logf("exempt %.2f Mbit/s, the rest: worst second %d bytes of %d, mean %.2f Mbit/s",
 		free.BitsPerSec()/mbit, held.Worst(time.Second), allowed, held.BitsPerSec()/mbit)
-	if free.BitsPerSec() < 3.5*capacity {
-		t.Errorf("exempt traffic got %.2f Mbit/s of %d offered", free.BitsPerSec()/mbit, 4*capacity/mbit)
-	}
+	must.AtLeast(t, "bit/s of exempt traffic", 3.5*capacity, free.BitsPerSec())
 	if got := held.Worst(time.Second); got > allowed || got < capacity/8*9/10 {
 		t.Errorf("%d bytes in the worst second of what is not exempt, want the cap, at most %d", got, allowed)
 	}
@@ -284,12 +282,8 @@ func TestPrivilegedLimitChangesUnderAFlood(t *testing.T) {
 				if strings.Contains(name, "policing") {
 					most += capacity / 8 * 0.3
 				}
-				if float64(worst) > most {
-					t.Errorf("%d bytes in a second, want %.0f at most", worst, most)
-				}
-				if n := answers.Failed; n != 0 {
-					t.Errorf("the kept connection lost %d responses: %s", n, answers.Reason)
-				}
+				must.AtMost(t, "bytes in a second", most, float64(worst))
+				must.Be(t, "responses that the kept connection lost, "+answers.Reason, 0, answers.Failed)
 			})
 		}
 	}
@@ -355,13 +349,9 @@ func TestPrivilegedCallBesideElephants(t *testing.T) {
 			must.OK(t, waited(bulk.Wait(t.Context())))
 			all := got.Failed + len(got.Samples)
 			t.Logf("%d of %d packets of the call lost, median %v, p90 %v", got.Failed, all, got.Quantile(0.5), got.Quantile(0.9))
-			if got.Quantile(0.5) < 5*time.Millisecond {
-				t.Errorf("median %v, want the call to wait with the bulk", got.Quantile(0.5))
-			}
+			must.AtLeast(t, "the median of the call, which is to wait with the bulk", 5*time.Millisecond, got.Quantile(0.5))
 			// In a plain queue it loses 0.3 to 0.9 %.
-			if most := all / 500; got.Failed > most {
-				t.Errorf("the call lost %d of %d packets, want at most %d", got.Failed, all, most)
-			}
+			must.AtMost(t, "packets that the call lost", all/500, got.Failed)
 		})
 	}
 }

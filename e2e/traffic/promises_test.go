@@ -41,9 +41,7 @@ func TestPrivilegedKeptConnectionDoesNotWaitBesideBulk(t *testing.T) {
 				got.Pod.Quantile(0.5), got.Pod.Quantile(0.99),
 				got.Bystander.Quantile(0.5), got.Bystander.Quantile(0.99),
 				want.Pod.Quantile(0.5), want.Pod.Quantile(0.99))
-			if n := got.Pod.Failed; n != 0 {
-				t.Errorf("%d requests without a response: %s", n, got.Pod.Reason)
-			}
+			must.Be(t, "requests without a response, "+got.Pod.Reason, 0, got.Pod.Failed)
 			if a, b := got.Pod.Quantile(0.5), want.Pod.Quantile(0.5); a*20 > b {
 				t.Errorf("median %v, more than 0.05 of the reference plugin's %v", a, b)
 			}
@@ -68,9 +66,7 @@ func TestPrivilegedLightFlowsPassAFlood(t *testing.T) {
 			t.Logf("p50, p99: podweir %v %v, bystander %v %v",
 				got.Pod.Quantile(0.5), got.Pod.Quantile(0.99),
 				got.Bystander.Quantile(0.5), got.Bystander.Quantile(0.99))
-			if n := got.Pod.Failed; n != 0 {
-				t.Errorf("%d requests without a response: %s", n, got.Pod.Reason)
-			}
+			must.Be(t, "requests without a response, "+got.Pod.Reason, 0, got.Pod.Failed)
 			// One packet in front of it takes 0.6 ms at this cap; what waits
 			// in the heavy band takes 50 ms.
 			if a, b := got.Pod.Quantile(0.5), got.Bystander.Quantile(0.5); a > 2*b+time.Millisecond {

@@ -4,6 +4,7 @@
 package traffic
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -102,9 +103,7 @@ func TestCapResultErr(t *testing.T) {
 				Case:  Case{Cap: c.cap, Load: c.load, Duration: time.Second},
 				Worst: c.worst, Used: c.used, Carried: c.carried, Lost: c.lost,
 			}
-			if err := r.Err(); (err == nil) != c.ok {
-				t.Errorf("Err() = %v, want none: %v", err, c.ok)
-			}
+			must.Be(t, fmt.Sprint("no error: ", r.Err()), c.ok, r.Err() == nil)
 		})
 	}
 }

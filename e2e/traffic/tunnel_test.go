@@ -43,12 +43,8 @@ func TestPrivilegedTunnelIsCountedWhole(t *testing.T) {
 	}
 	wire := payload / mss * (headers + mss)
 	t.Logf("%.0f bytes of payload, in segments of %.0f and packets of %.0f: %.4f of the wire bytes counted", payload, mss, payload/float64(after-packets), counted/wire)
-	if payload/float64(after-packets) < 4*mss {
-		t.Errorf("packets of %.0f bytes of payload, so nothing was tested", payload/float64(after-packets))
-	}
-	if counted < 0.995*wire {
-		t.Errorf("%.0f bytes counted, %.4f of what is on the wire", counted, counted/wire)
-	}
+	must.AtLeast(t, "payload of a packet, so that something is tested", 4*mss, payload/float64(after-packets))
+	must.AtLeast(t, "bytes counted of those on the wire", 0.995*wire, counted)
 }
 
 func wire(t *testing.T, pod *Target, from, to time.Duration) uint64 {

@@ -5,6 +5,7 @@ package apply_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -497,9 +498,7 @@ func TestSetKeepsTheQueue(t *testing.T) {
 			c.Egress.Rate, c.Egress.Burst = tt.to, tt.burst
 			return nil
 		})))
-		if kept := slices.Equal(was, handles()); kept != tt.kept {
-			t.Errorf("%+v: the queue is kept: %v", tt, kept)
-		}
+		must.Be(t, fmt.Sprintf("%+v: the queue is kept", tt), tt.kept, slices.Equal(was, handles()))
 	}
 }
 

@@ -124,10 +124,8 @@ func (n *node) rewrite(t *testing.T, change map[string]any) map[string]any {
 // TestSpokenInEveryChain: with another version in a chain the skeleton refuses ADD and
 // DEL of all pods, before onError counts.
 func TestSpokenInEveryChain(t *testing.T) {
-	chains, err := filepath.Glob("../../compat/conflist/testdata/*.golden.*")
-	if err != nil || len(chains) < 5 {
-		t.Fatalf("Glob() = %q, %v, want the chains that podweir is spliced into", chains, err)
-	}
+	chains := must.Get(filepath.Glob("../../compat/conflist/testdata/*.golden.*"))(t)
+	must.AtLeast(t, "chains that podweir is spliced into", 5, len(chains))
 	for _, chain := range chains {
 		raw := must.Get(os.ReadFile(chain))(t)
 		got, err := (&version.ConfigDecoder{}).Decode(raw)

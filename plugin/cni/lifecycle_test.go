@@ -87,9 +87,7 @@ func TestPrivilegedLifecycle(t *testing.T) {
 	p.must(t, "CHECK", c)
 	must.Be(t, "attached by", apply.ByPlugin, p.status(t).By)
 	ids := p.node.programs(t)
-	if want := treesHere(t).programs(); !slices.Equal(slices.Sorted(maps.Keys(ids)), want) {
-		t.Fatalf("the node's programs: %v, want %v", ids, want)
-	}
+	must.Match(t, "the node's programs", treesHere(t).programs(), slices.Sorted(maps.Keys(ids)))
 	// The key: network, container, interface.
 	at := "net/" + p.container + ",eth0/eth0/"
 	if pins := p.node.pinned(t); len(pins) == 0 || !strings.HasPrefix(pins[0], "holders,/") ||

@@ -62,9 +62,7 @@ func TestPrivilegedOtherBuildIsReplaced(t *testing.T) {
 				wantState(t, p, fmt.Sprintf("round %d", round), shaped)
 				must.Match(t, "the queues", queues, p.qdiscs(t))
 				// Neighbours ask for each other, too.
-				if after := p.counted(t); after < before+uint64(sent) {
-					t.Errorf("%d packets are counted, %d before %d more: some met no program, or counters were lost", after, before, sent)
-				}
+				must.AtLeast(t, "packets counted, of which none met no program", before+uint64(sent), p.counted(t))
 			}
 			p.goes(t, c)
 		})
@@ -87,9 +85,7 @@ func TestPrivilegedOtherLayoutIsRemoved(t *testing.T) {
 		var dirs []string
 		p.onNode(t, func(n *engine.Node) (err error) { dirs, err = n.RemoveUnusedLayouts(); return err })
 		must.Match(t, "RemoveUnusedLayouts", want, dirs)
-		if _, err := os.Stat(other); (err == nil) != (want == nil) {
-			t.Errorf("%s after RemoveUnusedLayouts = %q: %v", other, dirs, err)
-		}
+		must.Be(t, other+" is there after RemoveUnusedLayouts", want == nil, must.Err(os.Stat(other)) == nil)
 	}
 	remove(nil)
 	p.must(t, "ADD", c)

@@ -327,9 +327,7 @@ func TestPrivilegedQueueThatWasNotServed(t *testing.T) {
 			after := wallNS() + uint64(time.Second)
 			<-time.After(2 * time.Second)
 			_ = s.from.Close()
-			if err := <-sent; !errors.Is(err, net.ErrClosed) {
-				t.Fatal(err)
-			}
+			must.Is(t, "the sender's end", net.ErrClosed, <-sent)
 			s.end(t)
 			early, late := s.took(before-1e9, before), s.took(after, after+1e9)
 			if len(early) == 0 || len(late) == 0 {
@@ -337,9 +335,7 @@ func TestPrivilegedQueueThatWasNotServed(t *testing.T) {
 			}
 			usual, then := measured(early), measured(late)
 			t.Logf("usual %v, after the pause %v (mean, median, p99)", usual, then)
-			if then.p50 > usual.p50+usual.p50/4 {
-				t.Errorf("packets wait %v long after the queue was not served, and %v before", then.p50, usual.p50)
-			}
+			must.AtMost(t, "how long packets wait after the queue was not served, beside before", usual.p50+usual.p50/4, then.p50)
 		})
 	}
 }

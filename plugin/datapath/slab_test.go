@@ -360,9 +360,7 @@ func TestPrivilegedCollectForgets(t *testing.T) {
 	}()
 	for name, want := range map[string]int{mapHosts: 1, mapGroups: 1, mapSubnets: len(subnets)} {
 		m := must.Get(n.table(name))(t)
-		if keys, err := m.Keys(); len(keys) != want || err != nil {
-			t.Errorf("%s has %d keys (%v), want those %d of the slot that lives", name, len(keys), err, want)
-		}
+		must.Len(t, "keys of "+name+", those of the slot that lives", want, must.Get(m.Keys())(t))
 	}
 }
 
@@ -660,9 +658,7 @@ func TestWaitBuckets(t *testing.T) {
 	for b, units := range map[int]time.Duration{0: 0, 7: 7, 8: 8, 15: 15, 16: 16, 17: 18, 24: 32, 127: 15 << 14} {
 		must.Be(t, fmt.Sprintf("begin of bucket %d", b), units<<14, waitFrom(b))
 	}
-	if WaitBounds[0] > 100e-6 {
-		t.Errorf("waits of 100 µs are below the first bound, %v s", WaitBounds[0])
-	}
+	must.AtMost(t, "the first bound of waits, in seconds", 100e-6, WaitBounds[0])
 	for i, bound := range WaitBounds {
 		if i > 0 && bound != 2*WaitBounds[i-1] {
 			t.Errorf("the bound %v s is not twice the one before, %v s", bound, WaitBounds[i-1])

@@ -5,6 +5,7 @@ package examine
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -45,9 +46,7 @@ func TestAttachments(t *testing.T) {
 			Directions: []status.Direction{{Limit: terms.Limit{Direction: terms.Name(terms.Egress)}, CountersErr: errors.New("EPERM")}},
 		}
 		got := attachments(nil, a, nil)[0]
-		if (got.Uncounted == "EPERM") != (drift == nil) {
-			t.Errorf("with the differences %q: uncounted %q", drift, got.Uncounted)
-		}
+		must.Be(t, fmt.Sprintf("uncounted for want of a right, with the differences %q", drift), drift == nil, got.Uncounted == "EPERM")
 	}
 }
 

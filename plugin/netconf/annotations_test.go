@@ -132,9 +132,7 @@ func FuzzPodAnnotations(f *testing.F) {
 		if !bytes.Equal(before, raw) {
 			t.Fatal("the input is changed")
 		}
-		if len(got.Values) > 20 {
-			t.Errorf("%d values are kept", len(got.Values))
-		}
+		must.AtMost(t, "values that are kept", 20, len(got.Values))
 		for name, value := range got.Values {
 			if len(name) > netconf.MaxAnnotationBytes+1 || len(value) > netconf.MaxAnnotationBytes+1 {
 				t.Errorf("%d bytes of a name and %d of a value are kept", len(name), len(value))
@@ -193,9 +191,7 @@ func TestParseEntry(t *testing.T) {
 		"no JSON":        {entry: "{", err: "read the node's configuration"},
 	} {
 		got, err := netconf.ParseEntry([]byte(tc.entry), netconf.KeepAnnotations(tc.annotations), nil)
-		if (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
-			t.Errorf("%s: ParseEntry() = %v, want %q", name, err, tc.err)
-		}
+		must.Part(t, name+": ParseEntry()", tc.err, must.Text(err))
 		egress := 0
 		if l := got.Shaping.Egress; l != nil {
 			egress = int(l.Rate)
@@ -261,12 +257,9 @@ func TestPodsCannotLiftTheirLimit(t *testing.T) {
 func TestOwnElephantsNeedHeavyFlows(t *testing.T) {
 	t.Parallel()
 	in := input("", `"egressRate":"10M","policy":"elephants","heavyThreshold":"51%"`)
-	got, err := netconf.Parse(netconf.Add, in)
-	if err != nil || got.Shaping.Egress.HeavyThreshold != shaping.DefaultHeavyThreshold {
-		t.Errorf("Parse = %+v, %v, want the default threshold", got.Shaping.Egress, err)
-	}
-	_, err = netconf.ParseStrict(netconf.Add, in)
-	must.Fail(t, "ParseStrict()", err, "0.5% to 50%")
+	got := must.Get(netconf.Parse(netconf.Add, in))(t)
+	must.Be(t, "the threshold", shaping.DefaultHeavyThreshold, got.Shaping.Egress.HeavyThreshold)
+	must.Fail(t, "ParseStrict()", must.Err(netconf.ParseStrict(netconf.Add, in)), "0.5% to 50%")
 }
 
 // TestPodAnnotationsOfTheOperator: a bad list or item opens nothing.

@@ -175,9 +175,7 @@ func TestParseLimits(t *testing.T) {
 			must.Match(t, "ingress", tc.want.ingress, got.Shaping.Ingress, anyOrigin)
 			must.Match(t, "warnings", tc.want.warnings, got.Warnings)
 			for _, text := range got.Warnings { // no limit is other than asked without status saying so
-				if changed := strings.Contains(text, "clamped"); changed != slices.Contains(got.Shaping.Notes, text) {
-					t.Errorf("notes are %q, want %q in them: %v", got.Shaping.Notes, text, changed)
-				}
+				must.Be(t, "a note: "+text, strings.Contains(text, "clamped"), slices.Contains(got.Shaping.Notes, text))
 			}
 		})
 	}

@@ -228,10 +228,8 @@ func TestLongNamespaceRateIsRefused(t *testing.T) {
 		}
 	}
 	short := strings.Repeat("0", 125) + "10M"
-	got, err := netconf.ParseIn(netconf.Namespace{"podweir.io/max-egress-rate": netconf.Cut(short)}, netconf.Add, input(annotations(""), `"defaultRate":"50M"`))
-	if err != nil || got.Shaping.Egress.Rate != 10e6 {
-		t.Errorf("128 bytes: %+v, %v, want 10 Mbit/s", got.Shaping.Egress, err)
-	}
+	got := must.Get(netconf.ParseIn(netconf.Namespace{"podweir.io/max-egress-rate": netconf.Cut(short)}, netconf.Add, input(annotations(""), `"defaultRate":"50M"`)))(t)
+	must.Be(t, "the rate of 128 bytes", 10e6, got.Shaping.Egress.Rate)
 }
 
 // outcome is what a pod's egress comes to.

@@ -220,9 +220,7 @@ func TestPrivilegedLockOfWhatComesAndGoes(t *testing.T) {
 					t.Errorf("Lock = %v", err)
 					return
 				}
-				if n := holders.Add(1); n != 1 {
-					t.Errorf("%d hold the lock", n)
-				}
+				must.Be(t, "who holds the lock", 1, holders.Add(1))
 				if _, err := s.MakeDevice(k, fmt.Sprintf("d%d", w)); err != nil {
 					t.Error(err)
 				}

@@ -319,9 +319,7 @@ func TestPrivilegedProbe(t *testing.T) {
 	} {
 		cmd := d.Command(t, "bash", "-c", "tc qdisc add dev eth0 "+where(kind)+kind)
 		out, err := cmd.CombinedOutput()
-		if (err == nil) != has {
-			t.Errorf("Probe says %v of %q, tc says %v: %s", has, kind, err, out)
-		}
+		must.Be(t, fmt.Sprintf("%q as tc has it: %s", kind, out), err == nil, has)
 		if err == nil {
 			d.Run(t, "bash", "-c", "tc qdisc del dev eth0 "+map[bool]string{true: "clsact", false: "root"}[kind == "clsact"])
 		}

@@ -182,9 +182,7 @@ func checkInvariants(t *testing.T, l *shaping.Limit, f shaping.Facts, p *shaping
 		if l.Rate >= 54e6 {
 			least = max(least, 66_000)
 		}
-		if p.BurstBytes > max(ten, least) {
-			t.Errorf("%s: burst %d, want at most 10 ms, %d, or %d", what, p.BurstBytes, ten, least)
-		}
+		must.AtMost(t, what+": burst", max(ten, least), p.BurstBytes)
 		if p.DepthBytes < l.Rate.Bytes(l.Horizon) && p.DepthBytes != math.MaxUint32 {
 			t.Errorf("%s: depth %d is below the horizon", what, p.DepthBytes)
 		}
@@ -246,9 +244,7 @@ func checkTree(t *testing.T, what string, l *shaping.Limit, p *shaping.Params) {
 		if c.Parent != p.Tree.Qdiscs[0].Handle && !parents[c.Parent] {
 			t.Errorf("%s: class %v has no parent", what, c.Handle)
 		}
-		if c.Ceil < c.Rate {
-			t.Errorf("%s: class %+v exceeds the cap", what, c)
-		}
+		must.AtLeast(t, what+": what class has at most, beside its rate", c.Rate, c.Ceil)
 	}
 	for _, q := range p.Tree.Qdiscs {
 		if !parents[q.Parent] {
@@ -272,9 +268,7 @@ func checkTree(t *testing.T, what string, l *shaping.Limit, p *shaping.Params) {
 	if !capped {
 		t.Errorf("%s: class 2 of the filter is not within the cap", what)
 	}
-	if (shaped == 1) != (p.Queue == terms.QueueTBF) {
-		t.Errorf("%s: %d tbf in the tree", what, shaped)
-	}
+	must.Be(t, what+": there is one tbf in the tree", p.Queue == terms.QueueTBF, shaped == 1)
 }
 
 // checkMonotone: more rate never means less burst, depth or cost per byte, as
@@ -322,8 +316,7 @@ func TestComputeFairWait(t *testing.T) {
 		must.Be(t, fmt.Sprintf("%d bit/s out of a pod", rate), want.out, compute(t, strict(rate), here).Datapath.FairLeast)
 	}
 	for _, rate := range []int{10e3, 1e6} {
-		if dp := compute(t, strict(rate), here).Datapath; dp.FairLeast != dp.FairMost {
-			t.Errorf("%d bit/s: %d, want the most, %d", rate, dp.FairLeast, dp.FairMost)
-		}
+		dp := compute(t, strict(rate), here).Datapath
+		must.Be(t, fmt.Sprintf("%d bit/s: the least, which is the most", rate), dp.FairMost, dp.FairLeast)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/plugin/share"
+	"github.com/podweir/podweir/plugin/testutil/must"
 	"github.com/podweir/podweir/plugin/units"
 )
 
@@ -70,9 +71,7 @@ func TestFollowerKnowsWhatLeaves(t *testing.T) {
 		came += float64(offered) * 1000
 		c.step(offered, 1000)
 	}
-	if most := 20_000 / perTick / 3; asked > most {
-		t.Errorf("the kernel was asked %d times in %d ticks, want at most %d", asked, 20_000/perTick, most)
-	}
+	must.AtMost(t, "times that the kernel was asked", 20_000/perTick/3, asked)
 }
 
 // A processor that comes late, or a queue that drops, lets less out than the share: that is made up for.
@@ -97,9 +96,7 @@ func TestFollowerIsPutRight(t *testing.T) {
 		t.Errorf("%v left and %v wait, want no less than it said before, and 90,000", f.Sent(), f.Waiting())
 	}
 	f.Came(0, tick)
-	if got := f.Sent(); got > 33_000 {
-		t.Errorf("%v left, want what it said too much taken off the next", got)
-	}
+	must.AtMost(t, "what left, where it said too much before", 33_000, f.Sent())
 	f.Is(5_000, 0) // the queue was made anew
 	f.Came(3_000, tick)
 	if got := f.Sent(); got > told+10_000 || f.Unsure() {

@@ -251,12 +251,8 @@ func TestBriefBurstsEnd(t *testing.T) {
 		})
 	}
 	queues := run(perTick, share.New(limit), 4*time.Second, true, loads...)
-	if used := total(queues, 3*inSecond+100, 3*inSecond+200); used < 0.97 {
-		t.Errorf("%.4f of the limit used from 100 ms after three of four stopped, want at least 0.97", used)
-	}
-	if used := total(queues[:1], 3*inSecond+200, 4*inSecond); used < 0.97 {
-		t.Errorf("%.4f of the limit used by the one that is left, want at least 0.97", used)
-	}
+	must.AtLeast(t, "used of the limit from 100 ms after three of four stopped", 0.97, total(queues, 3*inSecond+100, 3*inSecond+200))
+	must.AtLeast(t, "used of the limit by the one that is left", 0.97, total(queues[:1], 3*inSecond+200, 4*inSecond))
 }
 
 func TestOthersTakeWhatStops(t *testing.T) {
@@ -267,9 +263,7 @@ func TestOthersTakeWhatStops(t *testing.T) {
 		for _, ms := range []int{0, 20, 40, 60, 80, 100, 200} {
 			t.Logf("each %d. tick: %.4f of the limit used in the 20 ms from %d ms after three of four stopped", turn, total(queues, drained+ms, drained+ms+20), ms)
 		}
-		if used := total(queues, drained+after, drained+200); used < 0.97 {
-			t.Errorf("each %d. tick: %.4f of the limit used from %d ms after three of four stopped, want at least 0.97", turn, used, after)
-		}
+		must.AtLeast(t, fmt.Sprintf("each %d. tick: used of the limit from %d ms after three of four stopped", turn, after), 0.97, total(queues, drained+after, drained+200))
 	}
 }
 
@@ -287,9 +281,7 @@ func TestEqualAmongWhoWaits(t *testing.T) {
 		}
 	}
 	last := queues[3]
-	if last.waiting > 1000 {
-		t.Errorf("%.0f bytes wait in the queue of a pod that sends less than its part", last.waiting)
-	}
+	must.AtMost(t, "bytes that wait in the queue of a pod that sends less than its part", 1000, last.waiting)
 }
 
 func TestOwnLimitAndOutsiders(t *testing.T) {
@@ -376,9 +368,7 @@ func TestCountsBeginAnew(t *testing.T) {
 	g.Divide(2 * tick)
 	m.Saw(10, long)
 	g.Divide(3 * tick)
-	if m.Share < g.Limit() {
-		t.Errorf("share %v of the only one who sends, want %v: nothing was sent", m.Share, g.Limit())
-	}
+	must.AtLeast(t, "share of the only one who sends, of whom nothing was sent", g.Limit(), m.Share)
 }
 
 // What a dead allocator lets happen is paid for, and nobody is stopped for that.
@@ -400,9 +390,7 @@ func TestDebtHasABound(t *testing.T) {
 		m.Saw(sent, long)
 		g.Divide(time.Second + time.Duration(n+1)*tick)
 	}
-	if m.Share < g.Limit()*9/10 {
-		t.Errorf("share %v a second after a debt, want about %v", m.Share, g.Limit())
-	}
+	must.AtLeast(t, "share a second after a debt", g.Limit()*9/10, m.Share)
 }
 
 // A pod that pauses keeps its share while no other pod wants it. A pod that begins gets half of it at the next tick.
@@ -411,16 +399,10 @@ func TestPauseCostsNothing(t *testing.T) {
 	pauses := bursts(60*time.Millisecond, 60*time.Millisecond, 1)
 	g := share.New(limit)
 	alone := run(perTick, g, 5*time.Second, false, pauses, steady(0))
-	if least := g.Limit() * 9 / 10; alone[0].Share < least {
-		t.Errorf("share %v of the only one who sends, now and then, want at least %v", alone[0].Share, least)
-	}
+	must.AtLeast(t, "share of the only one who sends, now and then", g.Limit()*9/10, alone[0].Share)
 	queues := run(perTick, share.New(limit), 5*time.Second, false, bursts(60*time.Millisecond, 60*time.Millisecond, 1), bulk(4*time.Second, time.Hour))
-	if second := worst(queues, inSecond); second > 1.01 {
-		t.Errorf("%.4f of the limit in a second as another one begins, want at most 1.01", second)
-	}
-	if used := total(queues[1:], 4*inSecond+40, 5*inSecond); used < 0.45 {
-		t.Errorf("who began had %.4f of the limit, want about half or more", used)
-	}
+	must.AtMost(t, "of the limit in a second as another one begins", 1.01, worst(queues, inSecond))
+	must.AtLeast(t, "of the limit for who began", 0.45, total(queues[1:], 4*inSecond+40, 5*inSecond))
 }
 
 // Each change takes the kernel some microseconds: a burst beside bulk takes few, with packets of which a small share lets out
@@ -473,9 +455,7 @@ func TestSinglePacketRaisesNoShare(t *testing.T) {
 	g.Divide(0)
 	for n := 1; n <= 3; n++ {
 		m.Saw(units.Bytes(1514*n), 0)
-		if changed := g.Divide(time.Duration(n) * tick); len(changed) != 0 {
-			t.Errorf("tick %d: share %v because of one packet", n, m.Share)
-		}
+		must.Len(t, fmt.Sprintf("tick %d: shares that change because of one packet", n), 0, g.Divide(time.Duration(n)*tick))
 	}
 	m.Saw(3*1514, 1514)
 	if g.Divide(4 * tick); m.Share < 100_000 {
@@ -499,9 +479,7 @@ func TestSmallDifferencesAreNoChange(t *testing.T) {
 		}
 		changes += len(g.Divide(time.Duration(n) * tick))
 	}
-	if changes > 50 {
-		t.Errorf("%d changes in 10 s of three queues that never stop", changes)
-	}
+	must.AtMost(t, "changes in 10 s of three queues that never stop", 50, changes)
 }
 
 // What is missing to the own limit is less than a change is worth, and would be for ever. A little of it can wait.

@@ -5,6 +5,7 @@ package units_test
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"math/big"
 	"strings"
@@ -51,9 +52,7 @@ func TestParseQuantity(t *testing.T) {
 		"tiny exponent rounds up to 1": {"1e-2147483647", 1},
 		"large digits, small exponent": {"100000000000000000000000e-18", 100000},
 	} {
-		if got, err := units.ParseQuantity(tc.in); got != tc.want || err != nil {
-			t.Errorf("%s: ParseQuantity(%q) = %d, %v, want %d", name, tc.in, got, err, tc.want)
-		}
+		must.Be(t, fmt.Sprintf("%s: ParseQuantity(%q)", name, tc.in), tc.want, must.Get(units.ParseQuantity(tc.in))(t))
 	}
 	for name, in := range map[string]string{
 		"minus":                         "-10M",

@@ -6,6 +6,8 @@ package version
 import (
 	"runtime/debug"
 	"testing"
+
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 func TestFromBuildInfo(t *testing.T) {
@@ -30,9 +32,7 @@ func TestFromBuildInfo(t *testing.T) {
 		{"without version control", debug.BuildInfo{Main: debug.Module{Version: "(devel)"}}, "devel"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := fromBuildInfo(&tc.info); got != tc.want {
-				t.Errorf("fromBuildInfo() = %q, want %q", got, tc.want)
-			}
+			must.Be(t, "fromBuildInfo()", tc.want, fromBuildInfo(&tc.info))
 		})
 	}
 }
@@ -43,7 +43,5 @@ func TestStringPrefersTheStamp(t *testing.T) {
 	}
 	t.Cleanup(func() { stamped = "" })
 	stamped = "v1.2.3-4-gabcdef"
-	if got := String(); got != stamped {
-		t.Errorf("String() = %q, want the stamp %q", got, stamped)
-	}
+	must.Be(t, "String() of a stamped build", stamped, String())
 }

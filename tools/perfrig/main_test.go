@@ -47,10 +47,6 @@ func TestReport(t *testing.T) {
 		if tc.fail == "" && err != nil || tc.fail != "" && (err == nil || !strings.Contains(err.Error(), tc.fail)) {
 			t.Errorf("%s: report = %v, want %q", name, err, tc.fail)
 		}
-		for _, want := range tc.want {
-			if !strings.Contains(out.String(), want) {
-				t.Errorf("%s: the report lacks %q:\n%s", name, want, out.String())
-			}
-		}
+		must.Have(t, name+": the report", out.String(), tc.want...)
 	}
 }

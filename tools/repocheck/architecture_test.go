@@ -44,7 +44,5 @@ func TestArchitecture(t *testing.T) {
 			}
 		}
 	}
-	if seen != len(floor) {
-		t.Errorf("architecture.md has %d packages, there are %d", len(floor), seen)
-	}
+	must.Be(t, "packages of architecture.md", seen, len(floor))
 }

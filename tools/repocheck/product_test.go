@@ -4,6 +4,7 @@
 package repocheck
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -127,13 +128,9 @@ func TestDocumentedCommands(t *testing.T) {
 					continue
 				}
 				n++
-				if fault := misread(binary, &c, read); fault != "" {
-					t.Errorf("%s: %s %s: %s", c.Where, program, strings.Join(c.Args, " "), fault)
-				}
+				must.Be(t, fmt.Sprintf("%s: %s %s", c.Where, program, strings.Join(c.Args, " ")), "", misread(binary, &c, read))
 			}
-			if n < 10 {
-				t.Errorf("the documents call %s %d times", program, n)
-			}
+			must.AtLeast(t, "times that documents call "+program, 10, n)
 		})
 	}
 }

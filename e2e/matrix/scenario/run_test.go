@@ -6,7 +6,6 @@ package scenario
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,9 +21,7 @@ func TestWithinEndsAStepAtItsLimit(t *testing.T) {
 		<-ctx.Done()
 		return ctx.Err()
 	})
-	if err == nil || !strings.Contains(err.Error(), "not done after 10ms") {
-		t.Errorf("within() = %v", err)
-	}
+	must.Fail(t, "within()", err, "not done after 10ms")
 }
 
 // TestARowEndsAtAStepThatHangs has a step that does not obey the end of the row's time.
@@ -40,11 +37,7 @@ func TestARowEndsAtAStepThatHangs(t *testing.T) {
 			{"hangs", time.Hour, nil, func(context.Context, *Run) { <-released }},
 			{"never", time.Hour, nil, func(context.Context, *Run) { step.OK(errors.New("it runs")) }},
 		})
-		for _, want := range []string{`row stuck, step "hangs"`, "the row's time is over", "it still hangs", "last words"} {
-			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("All() = %v, want %q in it", err, want)
-			}
-		}
+		must.Fail(t, "All()", err, `row stuck, step "hangs"`, "the row's time is over", "it still hangs", "last words")
 		if len(steps) != 2 || steps[1].Outcome != row.Failed || steps[1].Seconds != (time.Minute+grace).Seconds() {
 			t.Errorf("steps %+v, want the second to fail after %v", steps, time.Minute+grace)
 		}
@@ -63,9 +56,7 @@ func TestUndeclaredFindings(t *testing.T) {
 	found := map[string]string{"PW1": "n1: PW1: warn", "PW2": "n1: PW2: fail"}
 	must.OK(t, undeclared(found, map[string]string{"PW1": "so it is", "PW2": "and this"}))
 	err := undeclared(found, map[string]string{"PW1": "so it is"})
-	if err == nil || err.Error() != found["PW2"] {
-		t.Errorf("undeclared() = %v, want PW2 alone", err)
-	}
+	must.Be(t, "undeclared()", found["PW2"], must.Text(err))
 }
 
 func TestCapInForce(t *testing.T) {

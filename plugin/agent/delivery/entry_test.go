@@ -361,9 +361,7 @@ func TestEntryBesideFelix(t *testing.T) {
 				node.Calico.Runs = profiles.Yes
 			}
 			raw := entryBeside(t, &node, tc.defaults, tc.podweir, tc.note, tc.warning)
-			if felix := `"hostHook":"tcx","ingressPlace":"prefer-ifb"`; strings.Contains(string(raw), felix) != (tc.profile != "ptp") {
-				t.Errorf("entry %s, want %s in it beside who owns the host side's queue alone", raw, felix)
-			}
+			must.Be(t, "who owns the host side's queue alone in "+string(raw), tc.profile != "ptp", strings.Contains(string(raw), `"hostHook":"tcx","ingressPlace":"prefer-ifb"`))
 		})
 	}
 }

@@ -87,9 +87,7 @@ func TestFight(t *testing.T) {
 				undo()
 				pause(500 * time.Millisecond)
 			}
-			if n := undone.Load(); n > 5 {
-				t.Errorf("undone %d times, want once more after the original changed", n)
-			}
+			must.AtMost(t, "times that it was undone after the original changed", 5, undone.Load())
 			// The other one is gone: podweir is back by itself, and content after a while.
 			for range 14 * 60 {
 				pause(time.Second)

@@ -204,9 +204,7 @@ func TestTwoEntriesByHand(t *testing.T) {
 		h := newHost(t, simple())
 		h.write(t, confDir+"/"+original, network("n", 1, types...))
 		warning := h.install(t, nil).Decision().Warning
-		if got := strings.Contains(warning, original+" calls podweir-cni more than once for each pod (ptp, podweir-cni, podweir-cni"); got != want {
-			t.Errorf("%d entries: warning %q, want one about them: %v", n, warning, want)
-		}
+		must.Be(t, fmt.Sprintf("%d entries are warned of: %q", n, warning), want, strings.Contains(warning, original+" calls podweir-cni more than once for each pod (ptp, podweir-cni, podweir-cni"))
 	}
 }
 
@@ -297,9 +295,7 @@ func TestBinaryOutlivesTheChain(t *testing.T) {
 			if err := <-inPause(t.Context()); err != nil || h.read(plugin) != "" {
 				t.Errorf("error %v, binary %q, want it gone", err, h.read(plugin))
 			}
-			if took := time.Since(began); took < time.Second {
-				t.Errorf("the binary was there for %v", took)
-			}
+			must.AtLeast(t, "how long the binary was there", time.Second, time.Since(began))
 
 			// Whoever has no time leaves the binary to the next removal.
 			h.install(t, recent)
@@ -339,9 +335,7 @@ func removeBesideAWriter(t *testing.T) {
 	removed := make(chan error)
 	go func() { removed <- m.Remove(t.Context()) }()
 	synctest.Wait()
-	if h.read(confDir+"/"+ours) != "" {
-		t.Error("podweir's file is still there: this test proves nothing")
-	}
+	must.Be(t, "podweir's file, which has to be gone for this test", "", h.read(confDir+"/"+ours))
 	h.write(t, confDir+"/"+ours, chain)
 	must.OK(t, <-removed)
 	must.Match(t, "after the removal", before, h.tree(t))

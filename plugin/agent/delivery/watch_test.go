@@ -79,9 +79,7 @@ func (h *host) watchNetwork(t *testing.T, name string) (r *reader, stop func()) 
 	return r, sync.OnceFunc(func() {
 		close(end)
 		<-done
-		if len(r.faults) > 0 {
-			t.Errorf("%d of %d readings: %q", len(r.faults), r.readings, r.faults[:min(5, len(r.faults))])
-		}
+		must.Len(t, fmt.Sprintf("faults in %d readings", r.readings), 0, r.faults)
 	})
 }
 
@@ -385,9 +383,7 @@ func TestCiliumTurnsShared(t *testing.T) {
 		h.eventually(t, "podweir chains, and the drop-in is gone", func() bool {
 			return h.read(confDir+"/00-podweir-05-.conflist") != "" && h.read(confDir+"/cilium/50-podweir.conf") == ""
 		})
-		if took := time.Since(began); took < time.Second {
-			t.Errorf("the drop-in went after %v, want it to stay until the change has settled", took)
-		}
+		must.AtLeast(t, "how long the drop-in stayed, until the change has settled", time.Second, time.Since(began))
 		stop()
 	})(t)
 }
@@ -405,9 +401,7 @@ func TestCiliumTurnsExclusive(t *testing.T) {
 	h.write(t, settings+"/cni-exclusive", "true")
 	must.OK(t, excludes(h.path(confDir+"/05-cilium.conflist"), network("cilium", 2, "cilium-cni")))
 	h.eventually(t, "podweir is a drop-in", func() bool { return m.Decision().Delivery == profiles.DropIn && h.inForce() == 2 })
-	if _, err := os.Stat(file); err == nil {
-		t.Error("podweir's file is back in the directory of an exclusive CNI")
-	}
+	must.Is(t, "podweir's file in the directory of an exclusive CNI", os.ErrNotExist, must.Err(os.Stat(file)))
 	stop()
 	must.OK(t, m.Remove(t.Context()))
 	for path := range h.tree(t) {

@@ -297,8 +297,6 @@ func TestLoopSentSinceItJoined(t *testing.T) {
 			q.sent = 7
 			l.Divide(time.Duration(i) * divide.Tick)
 		}
-		if got := l.Sent()["0"].Bytes; got > want {
-			t.Errorf("tick %d: %v sent, want at most what the limit allows, %v", i, got, want)
-		}
+		must.AtMost(t, fmt.Sprintf("sent by tick %d", i), want, l.Sent()["0"].Bytes)
 	}
 }

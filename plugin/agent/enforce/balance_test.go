@@ -198,9 +198,7 @@ func TestExceeded(t *testing.T) {
 			p.passes(every, 1e12)
 			v = d.Look(p.reading(limit, false))
 		}
-		if took > tt.within {
-			t.Errorf("%v of %v is noticed after %v, want %v", tt.beyond, tt.rate, took, tt.within)
-		}
+		must.AtMost(t, fmt.Sprintf("until %v of %v is noticed", tt.beyond, tt.rate), tt.within, took)
 		if got := float64(v.Carried) / float64(tt.rate); got < 0.85*tt.beyond || got > 1.15*tt.beyond {
 			t.Errorf("%v of %v is told as %v", tt.beyond, tt.rate, v.Carried)
 		}

@@ -233,9 +233,7 @@ func TestRecorderSaysItOnce(t *testing.T) {
 	worse.Message = strings.Repeat("long ", 1000)
 	r.Emit(p, worse)
 	eventually(t, "what changed is said", posted(2))
-	if n := len(c.Events()[1].Message); n > 1024 {
-		t.Errorf("a message of %d bytes, an Event takes 1024", n)
-	}
+	must.AtMost(t, "bytes of an Event's message", 1024, len(c.Events()[1].Message))
 	// In order meanwhile: the same is news again.
 	r.Over("u1", kube.OfLimits)
 	r.Emit(p, worse)
@@ -453,9 +451,7 @@ const aPod = `{"metadata":{"namespace":"a","name":"b","uid":"c","resourceVersion
 func checkKept(t *testing.T, p *kube.Pod) {
 	t.Helper()
 	const most = netconf.MaxAnnotationBytes + 1
-	if len(p.Annotations.Values) > 20 {
-		t.Errorf("%d annotations are kept", len(p.Annotations.Values))
-	}
+	must.AtMost(t, "annotations that are kept", 20, len(p.Annotations.Values))
 	for name, value := range p.Annotations.Values {
 		if len(name) > most || len(value) > most {
 			t.Errorf("annotation %.40q has %d bytes", name, len(value))

@@ -363,10 +363,7 @@ func TestPageIsCompressedForWhoAccepts(t *testing.T) {
 		if want {
 			body = must.Get(gzip.NewReader(w.Body))(t)
 		}
-		b, err := io.ReadAll(body)
-		if err != nil || string(b) != plain {
-			t.Errorf("Accept-Encoding %q: %d bytes, %v, want the text of %d", accepted, len(b), err, len(plain))
-		}
+		must.Be(t, fmt.Sprintf("the text for Accept-Encoding %q", accepted), plain, string(must.Get(io.ReadAll(body))(t)))
 		if kind := w.Header().Get("Content-Type"); !strings.HasPrefix(kind, "text/plain; version=0.0.4") {
 			t.Errorf("Content-Type %q", kind)
 		}

@@ -43,9 +43,7 @@ func FuzzSynchronize(f *testing.F) {
 				t.Errorf("pod %q keeps %d annotations", p.ID, len(p.Annotations.Values))
 			}
 			for _, v := range p.Annotations.Values {
-				if len(v) > netconf.MaxAnnotationBytes+1 {
-					t.Errorf("a value of %d bytes is kept", len(v))
-				}
+				must.AtMost(t, "bytes of a value that is kept", netconf.MaxAnnotationBytes+1, len(v))
 			}
 		}
 	})

@@ -56,9 +56,7 @@ func TestPrivilegedPodThatRanBefore(t *testing.T) {
 	for _, c := range att.Directions[0].Counters {
 		counted += c.Packets
 	}
-	if counted < packets {
-		t.Errorf("the program counted %d of %d packets", counted, packets)
-	}
+	must.AtLeast(t, "packets that the program counted", packets, counted)
 	// For podweir-cni it is as if its ADD had made it.
 	must.OK(t, p.call(t, "CHECK"))
 	// The DEL of a pod that ends, while its sandbox still counts as ready.

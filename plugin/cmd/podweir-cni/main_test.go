@@ -69,9 +69,7 @@ func TestPrivilegedBinary(t *testing.T) {
 	}
 	must.Have(t, "what VERSION prints", works("VERSION"), `"0.3.1"`)
 	works("STATUS")
-	if out := works("ADD"); strings.TrimSuffix(out, "\n") != prev {
-		t.Errorf("ADD prints %q, want %q", out, prev)
-	}
+	must.Be(t, "what ADD prints", prev, strings.TrimSuffix(works("ADD"), "\n"))
 	works("CHECK")
 	for _, ns := range []struct {
 		*testutil.NetNS
@@ -92,7 +90,5 @@ func TestPrivilegedBinary(t *testing.T) {
 	if err != nil || len(left) != 2 || left[0].Name() != "holders," || !strings.HasPrefix(left[1].Name(), "node,") {
 		t.Errorf("after DEL %v are pinned, %v", left, err)
 	}
-	if held, err := os.ReadDir(filepath.Join(pins, "podweir", "holders,")); err != nil || len(held) > 0 {
-		t.Errorf("after DEL %v are held, %v", held, err)
-	}
+	must.Len(t, "what is held after DEL", 0, must.Get(os.ReadDir(filepath.Join(pins, "podweir", "holders,")))(t))
 }

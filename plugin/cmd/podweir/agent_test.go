@@ -329,9 +329,7 @@ func TestPrivilegedProcessesOfOthers(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			out, err := exec.CommandContext(ctx, argv[0], argv[1:]...).CombinedOutput()
 			cancel()
-			if can := err == nil; can != want {
-				t.Errorf("SYS_PTRACE %v: /proc/PID/%s is readable: %v, want %v: %s", ptrace, file, can, want, out)
-			}
+			must.Be(t, fmt.Sprintf("SYS_PTRACE %v: /proc/PID/%s is readable: %s", ptrace, file, out), want, err == nil)
 		}
 	}
 }

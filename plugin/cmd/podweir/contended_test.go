@@ -53,9 +53,7 @@ func TestPrivilegedFight(t *testing.T) {
 	if all := n.eventsOf(own); len(all) != 1 || !strings.Contains(all[0].Message, "/"+file) {
 		t.Errorf("Events of the agent %+v, want one that names %s", all, file)
 	}
-	if _, err := os.Stat(path); err == nil {
-		t.Error("the agent writes the file again, though the other one would undo it")
-	}
+	must.Is(t, "the file that the other one would undo", os.ErrNotExist, must.Err(os.Stat(path)))
 }
 
 // A second agent on a node waits for the first one, says so everywhere, warns no owner of a pod, tells

@@ -213,9 +213,7 @@ func (n *wholeNode) screen(t *testing.T, command string) string {
 	t.Logf("podweir %s ends with %v", command, err)
 	lines := strings.Split(strings.TrimRight(out, "\n"), "\n")
 	for _, l := range lines {
-		if len([]rune(l)) > 80 {
-			t.Errorf("podweir %s: a line of %d columns: %s", command, len([]rune(l)), l)
-		}
+		must.AtMost(t, "podweir "+command+": columns of "+l, 80, len([]rune(l)))
 	}
 	const height = 24
 	if args[0] == "top" {
@@ -230,9 +228,6 @@ func (n *wholeNode) screen(t *testing.T, command string) string {
 // spoil has another release write the record of a pod.
 func (n *wholeNode) spoil(t *testing.T, container string) {
 	t.Helper()
-	pins, err := filepath.Glob(filepath.Join(n.cli.pins, "*", container+",eth0", "eth0"))
-	if err != nil || len(pins) != 1 {
-		t.Fatalf("records of %s: %v, %v, want one", container, pins, err)
-	}
+	pins := must.Len(t, "the records of "+container, 1, must.Get(filepath.Glob(filepath.Join(n.cli.pins, "*", container+",eth0", "eth0")))(t))
 	must.OK(t, datapath.WriteRecord(pins[0], []byte(`{"version":99}`)))
 }

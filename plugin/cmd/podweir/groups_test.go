@@ -73,9 +73,7 @@ func TestPrivilegedAgentOfManyGroups(t *testing.T) {
 	a.sample(t, 10*time.Second)
 	took := 100 * (a.processorTime(t) - before).Seconds() / time.Since(from).Seconds()
 	// Changes of shares are no drift: nobody looks at the pods for them.
-	if more := a.reconciled(t) - looks; more > pods/10 {
-		t.Errorf("the agent looked at pods %d times while it divided, want none of them for a share", more)
-	}
+	must.AtMost(t, "pods that the agent looked at while it divided, for none of which a share is a reason", pods/10, a.reconciled(t)-looks)
 	status := exec.CommandContext(t.Context(), os.Args[0], "status", "-o", "wide", "--pins", n.pins, "--run", n.run)
 	status.Env = append(os.Environ(), envCommand+"=1")
 	var wide []byte
@@ -95,9 +93,7 @@ func TestPrivilegedAgentOfManyGroups(t *testing.T) {
 	if len(all) != 2*groups || used < 0.2 { // a machine that is busy elsewhere sends little
 		t.Errorf("%d limits, of which the pods use %.2f, want %d, and some of each", len(all), used, 2*groups)
 	}
-	if a.most > mostMemory {
-		t.Errorf("the agent has up to %d bytes, want at most %d", a.most, mostMemory)
-	}
+	must.AtMost(t, "bytes of the agent", mostMemory, a.most)
 }
 
 // Under flat, and without a ceiling, the agent divides a group's limit, too.

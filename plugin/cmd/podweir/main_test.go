@@ -204,9 +204,7 @@ func TestPrivilegedSetDoesNotDetach(t *testing.T) {
 	}
 	// On an emulated machine set takes seconds; in each, 1.5 kB leave the queue.
 	c.must(t, append(c.netns(), "set", "--egress", "12k")...)
-	if waiting() < 2000 {
-		t.Errorf("%d bytes wait after set, want what waited before", waiting())
-	}
+	must.AtLeast(t, "bytes of before that wait after set", 2000, waiting())
 	// From 54M on a tree with prio has another shape.
 	c.must(t, append(c.netns(), "set", "--egress", "50M")...)
 	must.Be(t, "programs after set", before, c.programs(t))

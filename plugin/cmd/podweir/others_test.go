@@ -43,9 +43,7 @@ func TestPrivilegedStatusOfPodsWithoutALimit(t *testing.T) {
 	testutil.VethPair(t, testutil.End{NetNS: n.NetNS, Name: "veth9"}, testutil.End{NetNS: testutil.NewNetNS(t), Name: "eth0"})
 	c := n.commands(t)
 	out, err := c.do(t, "status", "--root", n.root)
-	if err == nil {
-		t.Error("status of two pods without the limits that they ask for: no error")
-	}
+	must.Fail(t, "status of two pods without the limits that they ask for", err)
 	seen := regexp.MustCompile(`(-|10M) - \S+ - -`).ReplaceAllString(oneLine(out), "$1 - NOW - -") // neighbours are looked for
 	must.Have(t, "status", seen,
 		"0 of 2 pods are limited as they should be; 2 are not:",

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // What an agent may have at its most whatever pods and readers do, in bytes of its
@@ -61,12 +62,8 @@ func TestPrivilegedAgentUnderAnnotationFlood(t *testing.T) {
 	if ok, text := a.ready(t.Context()); !ok {
 		t.Errorf("/readyz = %s, want ok", text)
 	}
-	if a.most > mostMemory {
-		t.Errorf("the agent has up to %d bytes, want at most %d", a.most, mostMemory)
-	}
+	must.AtMost(t, "bytes of the agent", mostMemory, a.most)
 	for i := range pods {
-		if have := strings.Count(a.String(), fmt.Sprintf(`"default/pod-%d"`, i)); have > mostLines {
-			t.Errorf("%d lines of log for pod-%d, want at most %d", have, i, mostLines)
-		}
+		must.AtMost(t, fmt.Sprintf("lines of log for pod-%d", i), mostLines, strings.Count(a.String(), fmt.Sprintf(`"default/pod-%d"`, i)))
 	}
 }

@@ -109,9 +109,7 @@ func TestPrivilegedUninstall(t *testing.T) {
 		must.Match(t, "devices", before, devices(t, c.node, c.pod, second))
 		must.Match(t, "files", files, must.Tree(t, root))
 		for _, dir := range []string{c.pins, c.run} {
-			if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("%s is there after uninstall: %v", dir, err)
-			}
+			must.Is(t, dir+" after uninstall", fs.ErrNotExist, must.Err(os.Stat(dir)))
 		}
 	}
 }

@@ -39,19 +39,13 @@ func TestOffsetIsTheLibrarys(t *testing.T) {
 		membersOf(s.Members, 0, want)
 		for member, bits := range want {
 			if compared++; bits%8 != 0 {
-				if got, err := spec.Offset(name, member); err == nil {
-					t.Errorf("Offset(%s, %s) = %d, want an error: it begins at bit %d", name, member, got, bits)
-				}
+				must.Fail(t, fmt.Sprintf("Offset(%s, %s), which begins at bit %d", name, member, bits), must.Err(spec.Offset(name, member)))
 				continue
 			}
-			if got, err := spec.Offset(name, member); err != nil || btf.Bits(got) != bits/8 {
-				t.Errorf("Offset(%s, %s) = %d, %v, want %d", name, member, got, err, bits/8)
-			}
+			must.Be(t, fmt.Sprintf("Offset(%s, %s)", name, member), bits/8, btf.Bits(must.Get(spec.Offset(name, member))(t)))
 		}
 	}
-	if compared < 100 {
-		t.Errorf("only %d members were compared", compared)
-	}
+	must.AtLeast(t, "members that were compared", 100, compared)
 }
 
 func membersOf(members []btf.Member, at btf.Bits, into map[string]btf.Bits) {

@@ -58,9 +58,7 @@ func node(pods ...view.Pod) *view.Status {
 func fits(t *testing.T, lines []string, width int) {
 	t.Helper()
 	for _, l := range lines {
-		if utf8.RuneCountInString(l) > width {
-			t.Errorf("a line has more than %d columns: %q", width, l)
-		}
+		must.AtMost(t, "columns of "+l, width, utf8.RuneCountInString(l))
 	}
 }
 
@@ -510,9 +508,7 @@ func TestTopShowsWhatIsBrokenFirst(t *testing.T) {
 	must.Len(t, "lines", 24, lines)
 	must.Have(t, "the screen", strings.Join(lines, "\n"), "problems: 5", "pod-017", "pod-031", "pod-044", "pod-090", "pod-108")
 	for _, l := range lines {
-		if utf8.RuneCountInString(l) > 80 {
-			t.Errorf("a line of %d columns: %q", utf8.RuneCountInString(l), l)
-		}
+		must.AtMost(t, "columns of "+l, 80, utf8.RuneCountInString(l))
 	}
 }
 

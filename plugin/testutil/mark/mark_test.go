@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // recorder is a test that notes why it was skipped, and goes on.
@@ -48,9 +49,7 @@ func TestMarksSkipByTierAndKernel(t *testing.T) {
 		} {
 			r := &recorder{TB: t}
 			c.mark(r, "it takes minutes")
-			if got := r.why != ""; got != c.want {
-				t.Errorf("%s in tier %q, guest %q: skipped %v, want %v", name, tt.tier, tt.guest, got, c.want)
-			}
+			must.Be(t, fmt.Sprintf("%s in tier %q, guest %q: skipped", name, tt.tier, tt.guest), c.want, r.why != "")
 			if r.why != "" && (!strings.HasPrefix(r.why, mark.SkipPrefix) || !strings.HasSuffix(r.why, "it takes minutes")) {
 				t.Errorf("%s skips with %q, want the prefix and the reason", name, r.why)
 			}

@@ -6,11 +6,12 @@
 package must
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 )
 
 // OK ends the test with err, unless that is nil.
@@ -43,6 +44,22 @@ func Be[T comparable](tb testing.TB, what string, want, got T) {
 	}
 }
 
+// AtLeast fails the test if got is less. what says what is measured.
+func AtLeast[T cmp.Ordered](tb testing.TB, what string, least, got T) {
+	tb.Helper()
+	if enough := got >= least; !enough { // of NaN, too
+		tb.Errorf("%s: %v, want at least %v", what, got, least)
+	}
+}
+
+// AtMost fails the test if got is more. what says what is measured.
+func AtMost[T cmp.Ordered](tb testing.TB, what string, most, got T) {
+	tb.Helper()
+	if within := got <= most; !within { // of NaN, too
+		tb.Errorf("%s: %v, want at most %v", what, got, most)
+	}
+}
+
 // Len ends the test unless there are n of something, and returns them.
 func Len[S ~[]E, E any](tb testing.TB, what string, n int, all S) S {
 	tb.Helper()
@@ -54,9 +71,9 @@ func Len[S ~[]E, E any](tb testing.TB, what string, n int, all S) S {
 
 // Match fails the test unless got is want, and prints what differs. what says what is
 // compared.
-func Match(tb testing.TB, what string, want, got any, opts ...cmp.Option) {
+func Match(tb testing.TB, what string, want, got any, opts ...gocmp.Option) {
 	tb.Helper()
-	if diff := cmp.Diff(want, got, opts...); diff != "" {
+	if diff := gocmp.Diff(want, got, opts...); diff != "" {
 		tb.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }

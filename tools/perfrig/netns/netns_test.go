@@ -127,18 +127,14 @@ func TestPrivilegedWorkloads(t *testing.T) {
 				}
 			}
 			for name, most := range tc.most {
-				if got := into.Metrics[name]; got > most {
-					t.Errorf("%s = %v, want at most %v", name, got, most)
-				}
+				must.AtMost(t, name, most, into.Metrics[name])
 			}
 			for name := range into.Metrics {
 				if _, ok := record.Unit(name); !ok {
 					t.Errorf("%s does not end with a unit", name)
 				}
 			}
-			if got := left(t); len(got) > 0 {
-				t.Errorf("left behind: %v", got)
-			}
+			must.Len(t, "left behind", 0, left(t))
 		})
 	}
 }

@@ -4,9 +4,9 @@
 package quote
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -66,33 +66,21 @@ func TestUpdate(t *testing.T) {
 	must.OK(t, os.WriteFile(filepath.Join(root, "docs/howto/a.md"), []byte(number+oneRound), 0o644))
 	want := []string{"README.md", "docs/howto/a.md"}
 	for _, write := range []bool{false, true} {
-		changed, err := Update(root, write)
-		if err != nil || !slices.Equal(changed, want) {
-			t.Fatalf("Update(write %v) = %v, %v, want %v", write, changed, err, want)
-		}
+		must.Match(t, fmt.Sprintf("Update(write %v)", write), want, must.Get(Update(root, write))(t))
 	}
-	if changed, err := Update(root, false); err != nil || len(changed) > 0 {
-		t.Errorf("Update after Update = %v, %v, want nothing to change", changed, err)
-	}
+	must.Len(t, "changed by Update after Update", 0, must.Get(Update(root, false))(t))
 	top := read(t, root, "README.md")
-	for _, text := range []string{
+	must.Have(
+		t, "README.md", top,
 		"- `netns-costs`: no campaign of it is committed, and what only it measures is missing below.\nFrom [`netns`](docs/results/2026-11-21-netns/samples.jsonl) of podweir c0ffee.\n",
 		"| kept connection beside bulk, p99 | 1 | 1.500 ms | at most",
 		"| 0.0333 of 45.0 ms |", "| ADD, median |  | not measured |", "\n\n<!-- figures: end -->\nz\n",
-	} {
-		if !strings.Contains(top, text) {
-			t.Errorf("README.md lacks %q:\n%s", text, top)
-		}
-	}
+	)
 	page := strings.Replace(number, "-->1<", "-->45.00 ms<", 1) + strings.Replace(oneRound, "-->1<", "-->52.50 ms<", 1)
 	must.Be(t, "a.md", page, read(t, root, "docs/howto/a.md"))
 	campaign(t, root, "2026-11-22-netns", 2.5)
-	if changed, err := Update(root, true); err != nil || !slices.Equal(changed, want) {
-		t.Errorf("Update with a newer campaign = %v, %v, want %v", changed, err, want)
-	}
-	if top := read(t, root, "README.md"); !strings.Contains(top, "| 2.500 ms; **2.500 ms** of latency-egress/100M/podweir-strict |") || !strings.Contains(top, "| **missed** |") {
-		t.Errorf("README.md does not have the miss of the newer campaign:\n%s", top)
-	}
+	must.Match(t, "Update with a newer campaign", want, must.Get(Update(root, true))(t))
+	must.Have(t, "README.md of the newer campaign", read(t, root, "README.md"), "| 2.500 ms; **2.500 ms** of latency-egress/100M/podweir-strict |", "| **missed** |")
 }
 
 // TestMistakes: what is no figure is not passed over in silence.

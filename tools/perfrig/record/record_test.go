@@ -114,9 +114,7 @@ func TestOpenPutsAside(t *testing.T) {
 			tc.change(&c)
 			again, err := Open(file, c, tc.runs)
 			must.OK(t, errors.Join(err, f.Close()))
-			if got := len(again.Results.Samples); (got == 0) != tc.moved {
-				t.Errorf("%d samples are in the file that was opened, moved = %v", got, tc.moved)
-			}
+			must.Be(t, "no sample is in the file that was opened", tc.moved, len(again.Results.Samples) == 0)
 			must.OK(t, again.Close())
 			_, err = os.Stat(filepath.Join(dir, "samples-20260102T030405.jsonl"))
 			must.Be(t, "moved", tc.moved, err == nil)

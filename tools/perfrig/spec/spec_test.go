@@ -5,9 +5,7 @@ package spec
 
 import (
 	"fmt"
-	"maps"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -104,16 +102,12 @@ func TestPlanInterleaves(t *testing.T) {
 	if orders[0] == orders[1] {
 		t.Error("two rounds have the same order of workloads")
 	}
-	if len(firsts) < 2 {
-		t.Errorf("every round of latency-ingress begins with %v", slices.Collect(maps.Keys(firsts)))
-	}
+	must.AtLeast(t, "workloads that a round of latency-ingress begins with", 2, len(firsts))
 }
 
 // The phase of the reference plugin is called by the release that the rig builds.
 func TestPhaseHasTheReleaseOfThePlugin(t *testing.T) {
 	mod := must.Get(os.ReadFile("../../../e2e/k8s/components/go.mod"))(t)
 	release := strings.TrimPrefix(BandwidthPlugin, "bandwidth-")
-	if !strings.Contains(string(mod), "github.com/containernetworking/plugins v"+release+".") {
-		t.Errorf("e2e/k8s/components/go.mod has another release of the plugins than %s", release)
-	}
+	must.Have(t, "e2e/k8s/components/go.mod", string(mod), "github.com/containernetworking/plugins v"+release+".")
 }

@@ -4,6 +4,7 @@
 package stats
 
 import (
+	"fmt"
 	"math"
 	"testing"
 
@@ -66,9 +67,7 @@ func TestDifferent(t *testing.T) {
 			if d.Low < tc.low || d.High > tc.high {
 				t.Errorf("bounds = %v to %v, want within %v to %v", d.Low, d.High, tc.low, tc.high)
 			}
-			if isOne := d.Low <= 1 && 1 <= d.High; isOne != tc.isOne {
-				t.Errorf("bounds %v to %v hold 1: %v, want %v", d.Low, d.High, isOne, tc.isOne)
-			}
+			must.Be(t, fmt.Sprintf("bounds %v to %v hold 1", d.Low, d.High), tc.isOne, d.Low <= 1 && 1 <= d.High)
 		})
 	}
 	for _, bad := range [][]float64{nil, {1}, {0, 1}, {math.NaN(), 1}, {math.Inf(1), 1}} {

@@ -64,15 +64,12 @@ func TestSelection(t *testing.T) {
 		t.Errorf("Pattern() = %q, want %q", got, want)
 	}
 	table := marks.Table(tests)
-	for _, row := range []string{
+	must.Have(
+		t, "the table", table,
 		"| nightly | `a` | `Night` | a minute |",
 		"| nightly | `a` | cases of `Core` | one setting |",
 		"| nightly on other kernels | `a` | every test that says nothing else | of the package |",
-	} {
-		if !strings.Contains(table, row) {
-			t.Errorf("the table lacks %q:\n%s", row, table)
-		}
-	}
+	)
 }
 
 func TestFaultsOfMarks(t *testing.T) {
@@ -107,13 +104,8 @@ func TestFaultsOfMarks(t *testing.T) {
 
 func TestReplace(t *testing.T) {
 	page := "a\n<!-- marks: begin -->\nold\n<!-- marks: end -->\nb\n"
-	got, err := marks.Replace(page, "new\n")
-	if want := strings.Replace(page, "old", "new", 1); err != nil || got != want {
-		t.Errorf("Replace() = %q, %v, want %q", got, err, want)
-	}
-	if _, err := marks.Replace("a\n", "new\n"); err == nil {
-		t.Error("Replace() of a page without a place = nil, want an error")
-	}
+	must.Be(t, "Replace()", strings.Replace(page, "old", "new", 1), must.Get(marks.Replace(page, "new\n"))(t))
+	must.Fail(t, "Replace() of a page without a place", must.Err(marks.Replace("a\n", "new\n")))
 }
 
 // TestMarksOfThisRepository holds every mark to its form, and the page to what the
