@@ -254,14 +254,10 @@ func TestPrivilegedCeilingOfAGroup(t *testing.T) {
 	// In a second: 10 Mbit and 12 ms of it and a packet.
 	const most = 10_120_000/8/packet + 1
 	passed := flood(2500)
-	if passed > most || passed < most-2 {
-		t.Errorf("%d packets passed in a second, want %d", passed, most)
-	}
+	must.Within(t, "packets that pass in a second", most-2, most, passed)
 	must.Be(t, "packets that the group counts as dropped", uint64(2500-passed), d.Group(one.Config.Group).Dropped.Packets)
 	must.OK(t, d.Map("pw_groups").Delete(one.Config.Group))
-	if again := flood(25); again < 15 || again > 21 {
-		t.Errorf("%d of 25 packets in 10 ms passed after the group was removed, want its limit and its burst once more", again)
-	}
+	must.Within(t, "packets of 25 in 10 ms that pass after the group was removed: its limit and its burst once more", 15, 21, flood(25))
 }
 
 // A group's limit that was raised is in force at once, whatever was counted at the lower one.
@@ -298,9 +294,7 @@ func TestPrivilegedCeilingOfSmallSegments(t *testing.T) {
 			t.Errorf("after %v the packet is %v", after, out.was)
 		}
 		level := time.Duration((d.State().CeilingTat - now<<6) >> 6)
-		if want := debt - after; math.Abs(float64(level-want)) > 0.005*float64(debt) {
-			t.Errorf("after %v the ceiling is %v ahead, want %v", after, level, want)
-		}
+		must.Within(t, fmt.Sprintf("after %v: how far ahead the ceiling is", after), debt-after-debt/200, debt-after+debt/200, level)
 	}
 }
 

@@ -5,6 +5,7 @@ package bpf_test
 
 import (
 	"encoding/binary"
+	"fmt"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // Exempt traffic is what the mode says of the remote address, by direction.
@@ -142,9 +144,7 @@ func TestPrivilegedNeighbourDiscovery(t *testing.T) {
 				send(t, d, m, &step{program: f.program, packet: f.packet(i), clock: clock})
 				at += f.packetNS() / floodOverload
 			}
-			if share := float64(first) / float64(sent); share < tt.least || share > tt.most {
-				t.Errorf("%d of %d packets went first, want from %v to %v of them", first, sent, tt.least, tt.most)
-			}
+			must.Within(t, fmt.Sprintf("part of %d packets that went first", sent), tt.least, tt.most, float64(first)/float64(sent))
 		})
 	}
 }

@@ -117,9 +117,7 @@ func TestFairShare(t *testing.T) {
 		}
 		fair := (1 - call.share) / float64(len(bulk))
 		for _, b := range bulk {
-			if got := b.got * 8 / bits / (end - start); math.Abs(got/fair-1) > 0.15 {
-				t.Errorf("%.0e bit/s: who offers %.1f of the cap gets %.3f of it, want %.3f within 15 %%", bits, b.share, got, fair)
-			}
+			must.Within(t, fmt.Sprintf("%.0e bit/s: part of the cap for who offers %.1f of it", bits, b.share), 0.85*fair, 1.15*fair, b.got*8/bits/(end-start))
 		}
 	}
 }
@@ -156,9 +154,7 @@ func TestElephantsShareTheCap(t *testing.T) {
 		must.Be(t, fmt.Sprintf("%.0e bit/s: what was light of a flow of 3 %%", bits), light.sent, light.light)
 		fair := (1 - call.share) / float64(len(bulk))
 		for _, b := range bulk {
-			if got := b.got * 8 / bits / (end - start); math.Abs(got/fair-1) > 0.25 {
-				t.Errorf("%.0e bit/s: who offers %.1f of the cap gets %.3f of it, want %.3f within a quarter", bits, b.share, got, fair)
-			}
+			must.Within(t, fmt.Sprintf("%.0e bit/s: part of the cap for who offers %.1f of it", bits, b.share), 0.75*fair, 1.25*fair, b.got*8/bits/(end-start))
 		}
 		// Burst and target are 54 ms; a band that drops only when it is full would have 60.
 		must.AtMost(t, fmt.Sprintf("%.0e bit/s: seconds that the queue takes on average", bits), 0.057, level)
@@ -238,9 +234,7 @@ func TestQueueIsAsLongAsItShallBe(t *testing.T) {
 	d.Config[0].Direction = uint8(terms.Ingress) // where the wait is soon as long as it becomes
 	level := offer(d, bits, 2, 5, &sender{share: 0.7, bytes: 1514}, &sender{share: 0.9, bytes: 1514})
 	aim := float64(d.Config[0].TotalBurst+d.wait()) / (1 << meterShift) / 1e9
-	if math.Abs(level/aim-1) > 0.125 {
-		t.Errorf("the meter is %.1f ms ahead, want %.1f", 1e3*level, 1e3*aim)
-	}
+	must.Within(t, "seconds that the meter is ahead", 0.875*aim, 1.125*aim, level)
 }
 
 // The more flows, the longer the queue; never beyond the most.
@@ -423,9 +417,7 @@ func TestWaitGrowsWithWhatTCPLoses(t *testing.T) {
 		one := sender{share: c.share, bytes: 1514, protocol: c.protocol, changes: c.changes}
 		other := one
 		offer(d, bits, 0, c.seconds, &one, &other)
-		if part := float64(d.State.FairExtra) / float64(most); part < c.from || part > c.to {
-			t.Errorf("%+v: shall wait %d longer, which is %.3f of %d", c, d.State.FairExtra, part, most)
-		}
+		must.Within(t, fmt.Sprintf("%+v: how much longer it shall wait, by the most", c), c.from, c.to, float64(d.State.FairExtra)/float64(most))
 		last := uint32(d.State.Fair >> 32)
 		for tick := last; tick < last+100_000; tick += 100 { // 105 s
 			d.look(0, tick)
@@ -449,9 +441,7 @@ func TestLargePacketsSeldom(t *testing.T) {
 		for _, s := range all[1:] {
 			others += s.got / 8
 		}
-		if part := large.got / others; part < least || part > 2.4 {
-			t.Errorf("offers %v of the limit and gets %.2f of what others get, want %v to 2.4", offered, part, least)
-		}
+		must.Within(t, fmt.Sprintf("offers %v of the limit: what it gets by what others get", offered), least, 2.4, large.got/others)
 	}
 }
 
@@ -519,9 +509,8 @@ func TestFairShareAfterAPause(t *testing.T) {
 	d := strictAt(10e6)
 	for _, tt := range []struct{ ticks, least, most uint32 }{{fairPause, 0, estimateOne/2 - 1}, {fairPause + 1, estimateOne, estimateOne}} {
 		d.setFair(fairLeast, 5)
-		if d.look(0, 5+tt.ticks); d.share() < tt.least || d.share() > tt.most {
-			t.Errorf("the share is %d after %d ticks, want from %d to %d: all of the cap after a pause", d.share(), tt.ticks, tt.least, tt.most)
-		}
+		d.look(0, 5+tt.ticks)
+		must.Within(t, fmt.Sprintf("the share after %d ticks: all of the cap after a pause", tt.ticks), tt.least, tt.most, d.share())
 	}
 }
 
@@ -641,9 +630,7 @@ func TestWaitBesideAFlood(t *testing.T) {
 	spare.State.FairCut |= 0xffff << 48
 	spare.Config[0].FairEach *= 2
 	before, spare.Config[0].FairSpare = spare.wait(), spare.Config[0].FairEach/2
-	if got := spare.wait(); got < before/2 || got > before*501/1000 {
-		t.Errorf("TCP with less than its share: a wait of %d where a half is spare, want half of %d", got, before)
-	}
+	must.Within(t, "the wait of TCP with less than its share, where a half is spare", before/2, before*501/1000, spare.wait())
 	alone := flooded(terms.Ingress, 3000)
 	alone.State.Fair &^= fairFlooded
 	before = alone.wait()

@@ -227,9 +227,7 @@ func TestLightFlowsOfTheWholeCap(t *testing.T) {
 				heavy++
 			}
 		}
-		if got := float64(heavy) / float64(all); got < tt.least || got > tt.most {
-			t.Errorf("%g times the cap in light flows: %g of the packets waited in the second band, want %g to %g", tt.offered, got, tt.least, tt.most)
-		}
+		must.Within(t, fmt.Sprintf("%g times the cap in light flows: packets that waited in the second band", tt.offered), tt.least, tt.most, float64(heavy)/float64(all))
 	}
 }
 
@@ -271,9 +269,7 @@ func TestNewFlowIsLightUpToHalf(t *testing.T) {
 		}
 		frame := float64(d.Config[0].FrameEst) / estimateOne
 		// One frame is overlooked, and the first of a new flow does not count.
-		if want := tt.want/frame + 1; math.Abs(float64(frames)-want) > 1.5 {
-			t.Errorf("%s: %d frames are light, want about %.1f", tt.name, frames, want)
-		}
+		must.Within(t, tt.name+": frames that are light", tt.want/frame-0.5, tt.want/frame+2.5, float64(frames))
 	}
 }
 

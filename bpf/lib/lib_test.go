@@ -45,9 +45,7 @@ func TestDecayBySmallStepsIsDecay(t *testing.T) {
 			est = decay(est, step, shift)
 		}
 		want := exactDecay(1<<30, float64(ticks))
-		if math.Abs(float64(est)-want) > 0.01*want {
-			t.Errorf("%d ticks in steps of %d leave %d, want %.0f within 1 %%", ticks, step, est, want)
-		}
+		must.Within(t, fmt.Sprintf("what %d ticks in steps of %d leave", ticks, step), 0.99*want, 1.01*want, float64(est))
 	}
 }
 
@@ -223,12 +221,8 @@ func TestHashIsIndependent(t *testing.T) {
 	}
 	wantOne := pairs / columns
 	wantBoth := 2 * wantOne / columns
-	if math.Abs(float64(one-wantOne)) > 0.1*float64(wantOne) {
-		t.Errorf("%d pairs share a cell of row 0, want %d within 10 %%", one, wantOne)
-	}
-	if both < wantBoth/3 || both > 3*wantBoth {
-		t.Errorf("%d of them share row 1 or hold row 0 as well, want about %d", both, wantBoth)
-	}
+	must.Within(t, "pairs that share a cell of row 0", 0.9*float64(wantOne), 1.1*float64(wantOne), float64(one))
+	must.Within(t, "of them that share row 1, or hold row 0 as well", wantBoth/3, 3*wantBoth, both)
 }
 
 // The meter keeps its bound at both ends of every range, near the wrap of its
@@ -323,9 +317,7 @@ func TestActiveEqual(t *testing.T) {
 			}
 			sum += float64(d.equal()) / estimateOne
 		}
-		if got, want := sum/rounds, 1/float64(flows+1); math.Abs(got/want-1) > 1.0/3 {
-			t.Errorf("%d flows: %.4f of the cap, want about %.4f", flows, got, want)
-		}
+		must.Within(t, fmt.Sprintf("%d flows: part of the cap", flows), 2.0/3/float64(flows+1), 4.0/3/float64(flows+1), sum/rounds)
 	}
 	d := &direction{}
 	d.State.ActiveNow = math.MaxUint64

@@ -67,9 +67,7 @@ func TestPrivilegedPolicer(t *testing.T) {
 	began := time.Now()
 	full := count()
 	refilled := func() int { return int(time.Since(began).Seconds() * bytesPerSec / size) }
-	if most := bytesPerSec/size + refilled() + 1; full < bytesPerSec/size || full > most {
-		t.Errorf("%d packets before the first drop, want %d to %d", full, bytesPerSec/size, most)
-	}
+	must.Within(t, "packets before the first drop", bytesPerSec/size, bytesPerSec/size+refilled()+1, full)
 	<-time.After(100 * time.Millisecond)
 	// What is in it after a drop is less than a packet; remainders are lost.
 	if got, most := full+count(), bytesPerSec/size+refilled()+1; got < full+50 || got > most {

@@ -256,9 +256,7 @@ func TestPrivilegedGroupBesideLimitsOfEach(t *testing.T) {
 				pod, free := g.request(t, d, 2*time.Second)()
 				all := g.sum(t, d, from, wiremeter.Now()).BitsPerSec() / groupLimit
 				t.Logf("one of eight uses %.3f of 200 Mbit/s, all use %.3f; requests: p99 %v, without a limit %v", one, all, pod.Quantile(0.99), free.Quantile(0.99))
-				if one < c.least || one > c.most {
-					t.Errorf("one of eight uses %.3f, want from %v to %v", one, c.least, c.most)
-				}
+				must.Within(t, "part of the limit that one of eight uses", c.least, c.most, one)
 			})
 		}
 	}
@@ -367,9 +365,7 @@ func TestPrivilegedLightPacketsFollowAShareThatStays(t *testing.T) {
 			t.Errorf("step %d: to be set again: %v, want %v", i, again, step.again)
 		}
 		must.OK(t, s.Set(step.share))
-		if part := float64(light()) / float64(step.share); part < step.least || part > step.most {
-			t.Errorf("step %d: light packets have %.3f of a share of %v, want from %v to %v", i, part, step.share, step.least, step.most)
-		}
+		must.Within(t, fmt.Sprintf("step %d: what light packets have of a share of %v", i, step.share), step.least, step.most, float64(light())/float64(step.share))
 	}
 }
 

@@ -53,9 +53,7 @@ func TestPrivilegedExemptSubnetsAreNotCharged(t *testing.T) {
 	t.Logf("exempt %.2f Mbit/s, the rest: worst second %d bytes of %d, mean %.2f Mbit/s",
 		free.BitsPerSec()/mbit, held.Worst(time.Second), allowed, held.BitsPerSec()/mbit)
 	must.AtLeast(t, "bit/s of exempt traffic", 3.5*capacity, free.BitsPerSec())
-	if got := held.Worst(time.Second); got > allowed || got < capacity/8*9/10 {
-		t.Errorf("%d bytes in the worst second of what is not exempt, want the cap, at most %d", got, allowed)
-	}
+	must.Within(t, "bytes in the worst second of what is not exempt", capacity/8*9/10, allowed, held.Worst(time.Second))
 }
 
 // In the policy elephants, light flows are not charged and heavy ones are
@@ -74,9 +72,7 @@ func TestPrivilegedElephantsPolicyChargesHeavyFlowsOnly(t *testing.T) {
 		t.Logf("worst second %.4f of the cap, used %.3f", heavy.WorstShare(), heavy.Used)
 		// Until a flow is known to be heavy it is light: its first packets are
 		// not charged.
-		if heavy.Used > 1.01 || heavy.Used < LeastUse {
-			t.Errorf("an elephant got %.3f of the cap", heavy.Used)
-		}
+		must.Within(t, "part of the cap that an elephant got", LeastUse, 1.01, heavy.Used)
 	})
 	t.Run("many flows below the threshold of 5 %", func(t *testing.T) {
 		beside(t, capacity)
@@ -137,9 +133,7 @@ func TestPrivilegedSetTakesEffectUnderLoad(t *testing.T) {
 			series := must.Get(pod.Wire(d, changed, changed+time.Second))(t)
 			away := min(processors.Stop(), longestAway).Seconds()
 			t.Logf("%.2f Mbit/s in the second after set", series.BitsPerSec()/mbit)
-			if got := series.BitsPerSec() / after; got < 0.9-away || got > 1.02+away {
-				t.Errorf("%.3f of the new rate in the second after set", got)
-			}
+			must.Within(t, "part of the new rate in the second after set", 0.9-away, 1.02+away, series.BitsPerSec()/after)
 		})
 	}
 }
@@ -387,9 +381,7 @@ func TestPrivilegedObservedPodIsFreeUntilItIsLimited(t *testing.T) {
 	testutil.Eventually(t, 10*time.Second, "a second and a half is over", func() bool { return wiremeter.Now() > limited+1500*time.Millisecond })
 	series := must.Get(pod.Wire(d, limited+500*time.Millisecond, limited+1500*time.Millisecond))(t)
 	t.Logf("%.2f Mbit/s with the limit", series.BitsPerSec()/mbit)
-	if got := series.BitsPerSec() / capacity; got < 0.5 || got > 1.05 {
-		t.Errorf("%.3f of the limit in the second that begins half a second after it is enforced", got)
-	}
+	must.Within(t, "part of the limit in the second that begins half a second after it is enforced", 0.5, 1.05, series.BitsPerSec()/capacity)
 	must.OK(t, set(t.Context(), r, pod, "--clear"))
 	free("observed again,")
 }

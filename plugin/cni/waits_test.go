@@ -6,6 +6,7 @@ package cni_test
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"net"
 	"os"
@@ -180,9 +181,7 @@ func wantWaits(t *testing.T, band string, got, want waited, median bool) {
 		compared["median"] = [2]time.Duration{got.p50, want.p50}
 	}
 	for name, of := range compared {
-		if off := of[0] - of[1]; off.Abs() > of[1]/10+wayBesideWait {
-			t.Errorf("%s: the %s is %v, measured %v: off by %v", band, name, of[0], of[1], off)
-		}
+		must.Within(t, fmt.Sprintf("%s: the %s", band, name), of[1]-of[1]/10-wayBesideWait, of[1]+of[1]/10+wayBesideWait, of[0])
 	}
 }
 

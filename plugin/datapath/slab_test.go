@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"math"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -690,13 +689,9 @@ func TestWaitQuantiles(t *testing.T) {
 	}
 	w := b.wait("heavy", 500*time.Second)
 	for name, of := range map[string][2]float64{"p50": {w.P50, 0.05}, "p99": {w.P99, 0.099}, "sum": {w.Seconds, 500}} {
-		if math.Abs(of[0]-of[1]) > 0.01*of[1] {
-			t.Errorf("%s = %v, want %v", name, of[0], of[1])
-		}
+		must.Within(t, name, 0.99*of[1], 1.01*of[1], of[0])
 	}
-	if got, want := float64(w.Below[10]), 6710.; math.Abs(got-want) > 2 {
-		t.Errorf("%v packets waited for less than 67.1 ms, want %v", got, want)
-	}
+	must.Within(t, "packets that waited for less than 67.1 ms", 6708, 6712, w.Below[10])
 	must.Be(t, "packets that waited for less than 0.5 s", w.Packets, w.Below[len(w.Below)-1])
 }
 
@@ -745,9 +740,7 @@ func TestMetersOfAnotherRate(t *testing.T) {
 				"established": {state.EstablishedTat, c.wants},
 			} {
 				level := time.Duration(int64(m.tat-now) >> meterShift)
-				if off := m.want - level; off < 0 || off > time.Second {
-					t.Errorf("%s meter is %v ahead, want %v", meter, level, m.want)
-				}
+				must.Within(t, fmt.Sprintf("how far ahead the %s meter is", meter), m.want-time.Second, m.want, level)
 			}
 			must.Be(t, "time of the ceiling, which looks at its rate itself", 7, state.CeilingTat)
 		})
@@ -776,9 +769,7 @@ func TestMetersOfAnotherRateUnderTraffic(t *testing.T) {
 	})
 	stretch(&tat, now, part)
 	traffic.Wait()
-	if level := tat - now; level < debt/2+packets || level > debt/2+2*packets {
-		t.Errorf("the meter is %d ahead, want %d and from %d to %d of the packets", level, debt/2, packets, 2*packets)
-	}
+	must.Within(t, "how far the meter is ahead", debt/2+packets, debt/2+2*packets, tat-now)
 }
 
 // At a share both are converted, up and down: what waits takes as much longer as the share is

@@ -38,9 +38,7 @@ func TestPrivilegedTraffic(t *testing.T) {
 	after := must.Get(h.Traffic())(t)
 	least := packets * (payload + 8 + 20 + 14)
 	got := after[onHost.Index].ReceivedBytes - before[onHost.Index].ReceivedBytes
-	if got < least || got > least+10_000 {
-		t.Errorf("the host's end received %d bytes, want %d and little else", got, least)
-	}
+	must.Within(t, "bytes that the host's end received", least, least+10_000, got)
 	id := host.Interface(t, "veth0").PeerNetNSID
 	in, index, err := h.TrafficIn(id, "eth0")
 	if err != nil || index != inPod.Index {

@@ -490,9 +490,7 @@ func TestPrivilegedChangeOfAShareRefillsNothing(t *testing.T) {
 	})
 	sent := units.Bytes(d.observe(t).Root().Stats.Bytes - before)
 	// The burst, and two packets: the kernel lets one out that it has not all credit for.
-	if most := share.Bytes(time.Since(begun)) + 5_000 + 2*1_500; sent > most || sent < share.Bytes(time.Second)/2 {
-		t.Errorf("%v left in %v with %d changes, want at most %v", sent, time.Since(begun), changes, most)
-	}
+	must.Within(t, fmt.Sprintf("what left with %d changes", changes), share.Bytes(time.Second)/2, share.Bytes(time.Since(begun))+5_000+2*1_500, sent)
 }
 
 // A light packet does not wait until the share has paid for the heavy one before it, and the counters of

@@ -91,9 +91,7 @@ func TestComputeSizes(t *testing.T) {
 			t.Errorf("%s: burst, depth = %d, %d, want %d, %d", name, p.BurstBytes, p.DepthBytes, tc.burst, tc.depth)
 		}
 		// Rounded up from whole bytes: up to a byte's time too long.
-		if off := p.MaxWait - tc.wait; off < -time.Microsecond || off > 8*time.Microsecond {
-			t.Errorf("%s: longest wait = %v, want %v", name, p.MaxWait, tc.wait)
-		}
+		must.Within(t, name+": the longest wait", tc.wait-time.Microsecond, tc.wait+8*time.Microsecond, p.MaxWait)
 		if all := strings.Join(p.Notes, "\n"); !strings.Contains(all, tc.note) || (tc.note == "" && p.CapHolds && all != "") {
 			t.Errorf("%s: notes = %q, want %q", name, all, tc.note)
 		}

@@ -276,9 +276,7 @@ func TestEqualAmongWhoWaits(t *testing.T) {
 		for _, b := range q.perStep[3*inSecond:] {
 			sum += b
 		}
-		if sum < 0.95*want || sum > 1.05*want {
-			t.Errorf("pod %d sent %.0f bytes in a second, want about %.0f", i, sum, want)
-		}
+		must.Within(t, fmt.Sprintf("bytes that pod %d sent in a second", i), 0.95*want, 1.05*want, sum)
 	}
 	last := queues[3]
 	must.AtMost(t, "bytes that wait in the queue of a pod that sends less than its part", 1000, last.waiting)
@@ -306,9 +304,7 @@ func TestOwnLimitAndOutsiders(t *testing.T) {
 	if small.Share != 1_000_000 || outside.Share != 12345 {
 		t.Errorf("shares %v of the member with a limit of 1 MB/s and %v of the member outside", small.Share, outside.Share)
 	}
-	if large.Share < 1_000_000 || large.Share > 2_200_000 {
-		t.Errorf("share %v after 0.1 s, want the 2 MB/s that the others leave of 10, or less", large.Share)
-	}
+	must.Within(t, "the share after 0.1 s, what the others leave of 10 MB/s or less", 1_000_000, 2_200_000, large.Share)
 }
 
 func TestJoinAndLeave(t *testing.T) {
@@ -382,9 +378,7 @@ func TestDebtHasABound(t *testing.T) {
 	sent := units.Bytes(1 << 40)
 	m.Saw(sent, long)
 	g.Divide(time.Second)
-	if m.Share < g.Limit()/2 || m.Share > g.Limit()*3/4 {
-		t.Errorf("share %v after a debt, want half of %v", m.Share, g.Limit())
-	}
+	must.Within(t, "the share after a debt, about half of the limit", g.Limit()/2, g.Limit()*3/4, m.Share)
 	for n := range 50 {
 		sent += m.Share.Bytes(tick)
 		m.Saw(sent, long)

@@ -82,9 +82,7 @@ func ticks(l *divide.Loop, from, n int) {
 // between fails the test unless a share is in a range.
 func between(t *testing.T, whose string, least, most, share units.ByteRate) {
 	t.Helper()
-	if share < least || share > most {
-		t.Errorf("share %v %s, want %v to %v", share, whose, least, most)
-	}
+	must.Within(t, "the share "+whose, least, most, share)
 }
 
 func TestLoopDividesAmongWhoSends(t *testing.T) {

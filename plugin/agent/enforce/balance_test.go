@@ -199,9 +199,7 @@ func TestExceeded(t *testing.T) {
 			v = d.Look(p.reading(limit, false))
 		}
 		must.AtMost(t, fmt.Sprintf("until %v of %v is noticed", tt.beyond, tt.rate), tt.within, took)
-		if got := float64(v.Carried) / float64(tt.rate); got < 0.85*tt.beyond || got > 1.15*tt.beyond {
-			t.Errorf("%v of %v is told as %v", tt.beyond, tt.rate, v.Carried)
-		}
+		must.Within(t, fmt.Sprintf("what %v of %v is told as, by the rate", tt.beyond, tt.rate), 0.85*tt.beyond, 1.15*tt.beyond, float64(v.Carried)/float64(tt.rate))
 		for range 100 { // as long as it lasts it is one
 			p.passes(every, 1e12)
 			if v := d.Look(p.reading(limit, false)); !v.Exceeded || v.Began {
@@ -214,9 +212,7 @@ func TestExceeded(t *testing.T) {
 		for d.Look(p.reading(limit, false)).Exceeded && p.now < ended+time.Hour {
 			p.passes(every, 1e12)
 		}
-		if took := p.now - ended; took < enforce.Quiet-every || took > enforce.Quiet+3*every {
-			t.Errorf("%v of %v: over after %v, want %v", tt.beyond, tt.rate, took, enforce.Quiet)
-		}
+		must.Within(t, fmt.Sprintf("%v of %v: how long until it is over", tt.beyond, tt.rate), enforce.Quiet-every, enforce.Quiet+3*every, p.now-ended)
 	}
 }
 

@@ -324,9 +324,7 @@ func TestReadersShareAPage(t *testing.T) {
 	for range 8 {
 		must.Have(t, "scrape", scrape(t, h), "podweir_shaped_pods 1\n")
 	}
-	if n := reads.Load(); n < 1 || n > 8 {
-		t.Errorf("the pods are read %d times for 16 readers", n)
-	}
+	must.Within(t, "times that the pods are read for 16 readers", 1, 8, reads.Load())
 	close(stuck)
 	wg.Wait()
 }

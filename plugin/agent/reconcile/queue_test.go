@@ -92,9 +92,7 @@ func TestQueueTriesAgain(t *testing.T) {
 		for _, least := range []time.Duration{0, time.Second, 2 * time.Second, 4 * time.Second} {
 			at := time.Now()
 			q.next(t.Context())
-			if took := time.Since(at); took < least || took > least+least/10 {
-				t.Errorf("came after %v, want %v and up to a tenth more", took, least)
-			}
+			must.Within(t, "how long until it came", least, least+least/10, time.Since(at))
 			q.done(a, true)
 		}
 		// What changes meanwhile does not wait.
@@ -103,9 +101,7 @@ func TestQueueTriesAgain(t *testing.T) {
 		q.next(t.Context())
 		must.Be(t, "wait for what was requested", 0, time.Since(at))
 		q.done(a, false)
-		if p := pause(1000); p < retryMax || p > retryMax+retryMax/10 {
-			t.Errorf("pause after 1000 failures is %v, want %v", p, retryMax)
-		}
+		must.Within(t, "the pause after 1000 failures", retryMax, retryMax+retryMax/10, pause(1000))
 	})
 }
 

@@ -45,9 +45,7 @@ func TestPrivilegedTutorial(t *testing.T) {
 		t.Fatalf("the tutorial has %d blocks to run, want 10: pod, server, its rate, limit, bulk, ping, status, top, set, cleanup", len(said))
 	}
 	must.AtLeast(t, "Mbit/s of the unshaped pod", 100, received(t, said[2]))
-	if got := received(t, said[3]); got < 9 || got > 10 {
-		t.Errorf("the shaped pod sends %.2f Mbit/s, want about 9.5 as the page says", got)
-	}
+	must.Within(t, "Mbit/s of the shaped pod, 9.5 on the page", 9, 10, received(t, said[3]))
 	must.AtMost(t, "ms of a ping beside bulk on average, since light flows go first", 5, averagePing(t, said[5]))
 	must.Have(t, "status", said[6], "eth0", "10 Mbit/s", "heavy")
 	must.Have(t, "set", said[8], "50 Mbit/s")

@@ -60,6 +60,13 @@ func AtMost[T cmp.Ordered](tb testing.TB, what string, most, got T) {
 	}
 }
 
+// Within is both.
+func Within[T cmp.Ordered](tb testing.TB, what string, least, most, got T) {
+	tb.Helper()
+	AtLeast(tb, what, least, got)
+	AtMost(tb, what, most, got)
+}
+
 // Len ends the test unless there are n of something, and returns them.
 func Len[S ~[]E, E any](tb testing.TB, what string, n int, all S) S {
 	tb.Helper()

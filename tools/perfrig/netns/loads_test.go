@@ -4,7 +4,6 @@
 package netns
 
 import (
-	"math"
 	"testing"
 
 	"github.com/podweir/podweir/e2e/lab"
@@ -32,8 +31,6 @@ func TestMedianFairness(t *testing.T) {
 		"one has all":               {[][]float64{{8, 8}, {0, 0}, {0, 0}, {0, 0}}, 0.25},
 		"the median of the seconds": {[][]float64{{1, 1, 9}, {1, 1, 0}}, 1},
 	} {
-		if got := medianFairness(tc.flows); math.Abs(got-tc.want) > 1e-9 {
-			t.Errorf("%s: %v, want %v", name, got, tc.want)
-		}
+		must.Within(t, name, tc.want-1e-9, tc.want+1e-9, medianFairness(tc.flows))
 	}
 }

@@ -4,7 +4,6 @@
 package spec
 
 import (
-	"math"
 	"testing"
 
 	"github.com/podweir/podweir/plugin/testutil/must"
@@ -29,8 +28,6 @@ func TestShareOfACall(t *testing.T) {
 		"a flood of new flows":    {Mix{CallShare: 0.03, Flood: "ports"}, false, 187 * 8 / 1e4},
 	} {
 		must.Be(t, name+": below its share", tc.below, tc.mix.BelowShare())
-		if got := 1000 * tc.mix.TurnSeconds(10*mbit); math.Abs(got-tc.turn) > 0.01 {
-			t.Errorf("%s: a turn takes %.3f ms, want %.3f", name, got, tc.turn)
-		}
+		must.Within(t, name+": ms of a turn", tc.turn-0.01, tc.turn+0.01, 1000*tc.mix.TurnSeconds(10*mbit))
 	}
 }
