@@ -13,6 +13,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"slices"
 	"strings"
@@ -110,8 +111,14 @@ type statusError struct {
 func (e *statusError) Error() string { return e.text }
 
 func (c *client) do(ctx context.Context, method, path string, query url.Values, header http.Header, body []byte, into any) error {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	// The time counts once a connection is wanted: before that a plugin of the kubeconfig may have somebody log in.
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GetConn: func(string) {
+		time.AfterFunc(c.timeout, func() {
+			cancel(fmt.Errorf("no answer within %v (--request-timeout): %w", c.timeout, context.DeadlineExceeded))
+		})
+	}})
 	u := *c.base
 	u.Path = strings.TrimSuffix(u.Path, "/") + path
 	u.RawQuery = query.Encode()
@@ -125,12 +132,12 @@ func (c *client) do(ctx context.Context, method, path string, query url.Values, 
 	}
 	res, err := c.http.Do(req)
 	if err != nil {
-		return err
+		return cmp.Or(context.Cause(ctx), err)
 	}
 	defer func() { _ = res.Body.Close() }()
 	b, err := io.ReadAll(io.LimitReader(res.Body, maxBytes))
 	if err != nil {
-		return err
+		return cmp.Or(context.Cause(ctx), err)
 	}
 	if res.StatusCode/100 != 2 {
 		var s struct{ Kind, Message string }

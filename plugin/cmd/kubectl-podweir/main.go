@@ -7,9 +7,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"slices"
@@ -79,10 +81,23 @@ func (o *options) client() (*client, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.kubeconfig
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.context}).ClientConfig()
+	if clientcmd.IsEmptyConfig(err) { // its text names a variable that nobody sets
+		err = o.noCluster(rules)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
 	return newClient(config, o)
+}
+
+// noCluster says of which context there is no cluster, and which contexts there are.
+func (o *options) noCluster(rules *clientcmd.ClientConfigLoadingRules) error {
+	all, err := rules.Load()
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("%s: no cluster of the context %q, want one of %q (--context), or another file (--kubeconfig)",
+		strings.Join(rules.GetLoadingPrecedence(), ", "), cmp.Or(o.context, all.CurrentContext), slices.Sorted(maps.Keys(all.Contexts)))
 }
 
 func (o *options) look(ctx context.Context) (*cluster.Nodes, error) {

@@ -247,9 +247,12 @@ func TestErrorsSayWhatIsAccepted(t *testing.T) {
 		{[]string{"status", "--node", "n9"}, "no agent on node n9"},
 		{[]string{"explain", "web"}, "want NAMESPACE/POD or a code"},
 		{[]string{"status", "--context", "none"}, "read the kubeconfig"},
+		{[]string{"status", "--context", "old"}, `kubeconfig: no cluster of the context "old", want one of ["login" "old" "t"] (--context), or another file (--kubeconfig)`},
 	} {
 		expect(t, f, c.args, -1, c.want)
 	}
+	// How long somebody takes to log in is no matter of the API server.
+	expect(t, f, []string{"status", "--context", "login", "--request-timeout", "1s"}, 0, "No pod of the cluster")
 	for path, want := range map[string]string{
 		"/token": "make a token of the account kube-system/podweir-reader", "/pods": "list the agents' pods in the namespace kube-system",
 		"/daemonsets": "how many agents there should be",

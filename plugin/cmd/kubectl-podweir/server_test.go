@@ -297,7 +297,10 @@ func (f *fakeCluster) kubeconfig(tb testing.TB) string {
 	tb.Helper()
 	path := filepath.Join(tb.TempDir(), "kubeconfig")
 	text := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "t", "clusters": [{"name": "t", "cluster": {"server": %q, "insecure-skip-tls-verify": true}}],
-"users": [{"name": "t", "user": {"token": "me"}}], "contexts": [{"name": "t", "context": {"cluster": "t", "user": "t"}}]}`, f.URL)
+"users": [{"name": "t", "user": {"token": "me"}}, {"name": "login", "user": {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never", "command": "sh",
+	"args": ["-c", %q]}}}],
+"contexts": [{"name": "t", "context": {"cluster": "t", "user": "t"}}, {"name": "login", "context": {"cluster": "t", "user": "login"}}, {"name": "old", "context": {"cluster": "gone", "user": "t"}}]}`,
+		f.URL, `sleep 1.5; echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "me"}}'`)
 	must.OK(tb, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
