@@ -241,6 +241,16 @@ func (c *Client) Knows(ctx context.Context, id string) (bool, error) {
 	return len(list) > 0, err
 }
 
+// Runs says whether the runtime knows of a ready sandbox, by its ID: it keeps one that has ended until the kubelet clears up,
+// which it does each minute.
+func (c *Client) Runs(ctx context.Context, id string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	ready := &runtime.PodSandboxStateValue{State: runtime.PodSandboxState_SANDBOX_READY}
+	list, err := c.list(ctx, &runtime.PodSandboxFilter{Id: id, State: ready})
+	return len(list) > 0, err
+}
+
 func listens(socket string) bool {
 	conn, err := net.Dial("unix", socket)
 	if err == nil {

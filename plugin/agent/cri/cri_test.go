@@ -133,6 +133,7 @@ func TestFindTheReadySandboxOfAPod(t *testing.T) {
 	must.Fail(t, "Find with an answer that is no JSON", must.Err(c.Find(t.Context(), "u6")), "sandbox g at ")
 	for id, want := range map[string]bool{"a": true, "c": true, "none": false} { // ready or not
 		must.Be(t, "it knows "+id, want, must.Get(c.Knows(t.Context(), id))(t))
+		must.Be(t, id+" runs", want && id != "c", must.Get(c.Runs(t.Context(), id))(t))
 	}
 	must.Be(t, "Version()", "containerd://2.1.3", must.Get(c.Version(t.Context()))(t))
 	r.Fail = errors.New("boom")

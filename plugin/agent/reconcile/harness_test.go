@@ -259,6 +259,18 @@ func (s *sandboxes) Knows(_ context.Context, id string) (bool, error) {
 	return false, s.err
 }
 
+// Runs implements reconcile.Sandboxes.
+func (s *sandboxes) Runs(_ context.Context, id string) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, sandbox := range s.pods {
+		if sandbox.ID == id && sandbox.NetNSPath != "" {
+			return true, s.err
+		}
+	}
+	return false, s.err
+}
+
 // agent is a reconciler that runs.
 type agent struct {
 	*reconcile.Reconciler

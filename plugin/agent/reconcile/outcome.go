@@ -252,7 +252,7 @@ func (r *Reconciler) sweepFailures(ctx context.Context) {
 			continue
 		}
 		if !listed {
-			if known, err := r.cfg.Sandboxes.Knows(ctx, f.ID.ContainerID); err != nil || known {
+			if runs, err := r.cfg.Sandboxes.Runs(ctx, f.ID.ContainerID); err != nil || runs {
 				continue
 			}
 		}

@@ -149,14 +149,14 @@ func (l *look) claimed(node *engine.Node, records []*apply.Record) bool {
 }
 
 // sweep removes what is left of an attachment whose namespace is gone, or whose interface another one
-// has, and whose sandbox the runtime does not know any more. Only both together: a namespace
+// has, and whose sandbox does not run any more. Only both together: a namespace
 // may be out of sight because a mount of the agent's is missing.
 func (l *look) sweep(ctx context.Context, node *engine.Node) {
 	id := l.key.id
 	if id.Network == engine.ManualNetwork {
 		return
 	}
-	if known, err := l.cfg.Sandboxes.Knows(ctx, id.ContainerID); err != nil || known {
+	if runs, err := l.cfg.Sandboxes.Runs(ctx, id.ContainerID); err != nil || runs {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)

@@ -31,6 +31,8 @@ type Sandboxes interface {
 	Find(ctx context.Context, runtimeUID string) (cri.Sandbox, error)
 	// Knows says whether the runtime knows of a sandbox, ready or not, by its ID.
 	Knows(ctx context.Context, id string) (bool, error)
+	// Runs says whether it knows of a ready one.
+	Runs(ctx context.Context, id string) (bool, error)
 }
 
 // Events tells the owner of a pod what is wrong with it.
@@ -115,6 +117,8 @@ type state struct {
 	unshaped time.Time
 	// network is the pod's when its limits were found, "" if they were not.
 	network string
+	// had are the last limits that it had: none are found of a pod that is being taken down.
+	had []KeptLimit
 }
 
 // New returns a reconciler that does nothing until [Reconciler.Run].
@@ -264,6 +268,9 @@ func (r *Reconciler) remember(l *look, s *PodState) (fresh []string, news bool) 
 	news = old.Outcome != s.Outcome || old.Reason != s.Reason || text(old.Err) != text(s.Err)
 	fresh = slices.DeleteFunc(slices.Clone(warnings), func(w string) bool { return slices.Contains(old.warnings, w) })
 	old.PodState, old.warnings = *s, warnings
+	if len(s.Limits) > 0 {
+		old.had = s.Limits
+	}
 	return fresh, news
 }
 
@@ -279,8 +286,8 @@ func text(err error) string {
 func (r *Reconciler) forget(ctx context.Context, k key) {
 	r.mu.Lock()
 	if s := r.states[k]; s != nil && k.uid != "" {
-		for i := range s.Limits {
-			r.queue.add(key{id: s.Limits[i].ID}, 0)
+		for i := range s.had {
+			r.queue.add(key{id: s.had[i].ID}, 0)
 		}
 	}
 	delete(r.states, k)

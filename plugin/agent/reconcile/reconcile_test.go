@@ -324,8 +324,29 @@ func TestPrivilegedAPIServerIsAway(t *testing.T) {
 	})
 }
 
+// TestPrivilegedEndsWithoutDEL: under the delivery watch nobody calls DEL, and the runtime still knows the sandbox of a pod
+// that the API server has no more. What is left of it goes with the pod, not with the next pass.
+func TestPrivilegedEndsWithoutDEL(t *testing.T) {
+	n := newNode(t)
+	p := n.newPod(t)
+	p.annotate(both("10M", "20M"))
+	a := n.start(t, never)
+	p.gets(t, "10Mbit", "20Mbit")
+	a.has(t, p, 2)
+	must.OK(t, unix.Unmount(p.ns.Path(), unix.MNT_DETACH))
+	n.sandbox.set(p.api.UID, cri.Sandbox{ID: p.container})
+	p.api.Deleting = true
+	n.api.Put(p.api)
+	a.becomes(t, p, reconcile.Waiting)
+	n.api.Delete(p.api.UID)
+	testutil.Eventually(t, soon, "the pins are gone", func() bool {
+		_, err := os.Stat(filepath.Join(n.paths.Pins, "net"))
+		return err != nil
+	})
+}
+
 // What a DEL that never came left behind goes, but only when the runtime does
-// not know the sandbox any more.
+// not run the sandbox any more.
 func TestPrivilegedSweep(t *testing.T) {
 	n := newNode(t)
 	p := n.newPod(t)
@@ -340,7 +361,7 @@ func TestPrivilegedSweep(t *testing.T) {
 	looks := a.state(p).At
 	testutil.Eventually(t, soon, "a second look", func() bool { return a.state(p).At.After(looks) })
 	if !pinned() {
-		t.Fatal("the pins of a sandbox that the runtime knows are gone")
+		t.Fatal("the pins of a sandbox that runs are gone")
 	}
 	n.sandbox.drop(p.api.UID)
 	testutil.Eventually(t, soon, "the pins are gone", func() bool { return !pinned() })
