@@ -60,7 +60,7 @@ func (r *Report) With(a *Agent, run string) *Report {
 // noteFixes are cures by the name of the part that a note is of.
 var noteFixes = map[string]string{
 	"settings": "restart the agent, unless an upgrade is about to: kubectl rollout restart of its DaemonSet",
-	"rights":   "give the service account the rights that it lacks (docs/howto/install-with-helm.md); the agent sees it within a minute",
+	"rights":   "give the service account the rights that it lacks (docs/howto/install-with-helm.md); the agent sees it within 30 s",
 }
 
 func checkAgent(f *Facts) Outcome {

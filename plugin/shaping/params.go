@@ -128,7 +128,7 @@ type Params struct {
 	GroupCeiling   bool
 	NoGroupCeiling string
 	// Datapath is what the programs read, without what only the writer knows: the ABI version and the
-	// index of the ifb.
+	// index of the ifb. Units and ranges of its fields stand in struct pw_config of bpf/lib/abi.h.
 	Datapath image.Config
 	// Rate is the cap.
 	Rate units.BitRate
