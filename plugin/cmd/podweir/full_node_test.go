@@ -122,13 +122,17 @@ func TestPrivilegedFullNode(t *testing.T) {
 	spaces[58].Run(t, "ip", "link", "set", "eth0", "mtu", "20000")
 	n.node.Run(t, "tc", "qdisc", "del", "dev", "veth80", "clsact")
 	n.spoil(t, "sandbox-101")
-	broken := []string{"default/pod-7", "default/pod-31", "default/pod-58", "default/pod-80", "net/sandbox-101"}
+	broken := []string{"default/pod-7", "default/pod-31", "default/pod-58", "default/pod-80"}
 	for command, sees := range map[string]string{
 		"status": "105 of 110 pods are limited as they should be; 5 are not", "doctor": "PW602", "top --count 1 --interval 1s": "problems: 5",
 	} {
 		out := n.screen(t, command)
 		words := strings.FieldsFunc(out, func(r rune) bool { return unicode.IsSpace(r) || r == ':' || r == ',' })
-		for _, pod := range broken {
+		unread := "net/sandbox-101"
+		if command == "doctor" { // which asks the runtime whose sandbox that is
+			unread = "default/pod-101"
+		}
+		for _, pod := range append(slices.Clip(broken), unread) {
 			if !slices.Contains(words, pod) {
 				t.Errorf("podweir %s does not name %s:\n%s", command, pod, out)
 			}
